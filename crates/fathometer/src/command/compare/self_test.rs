@@ -83,8 +83,7 @@ pub struct Table {
 /// When a server or a test cannot be started, or fails.
 pub fn run(options: &Options, clock: Clock) -> Result<Table, Failure> {
     let site = Site::create()?;
-    let baseline = Server::start(&site.0, WORK, clock)?;
-    let (cost, each) = calibrate(&baseline, &site.0, clock)?;
+    let (cost, each) = calibrate(&site.0, clock)?;
     say(
         options,
         &format!(
@@ -95,11 +94,15 @@ pub fn run(options: &Options, clock: Clock) -> Result<Table, Failure> {
     let mut rows = Vec::new();
     for (percent, times) in PLANTED {
         let extra = (percent / 100.0 * cost / each).round() as u64;
-        let changed = Server::start(&site.0, WORK + extra, clock)?;
         let mut comparisons = Vec::new();
         for test in 1..=options.tests * times {
-            let all = options.tests * times;
-            say(options, &format!("+{percent} %: test {test} of {all}"));
+            say(
+                options,
+                &format!("+{percent} %: test {test} of {}", options.tests * times),
+            );
+            // What differs between two processes of one program must differ from test to test.
+            let baseline = Server::start(&site.0, WORK, clock)?;
+            let changed = Server::start(&site.0, WORK + extra, clock)?;
             comparisons.push(against(&changed, &baseline, options.length)?);
         }
         rows.push(row(percent, &comparisons));
@@ -222,13 +225,14 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// The baseline's CPU time per exchange, and that of a round of work, in µs. Alternates, so that drift cancels.
-fn calibrate(baseline: &Server, site: &Path, clock: Clock) -> Result<(f64, f64), Failure> {
+fn calibrate(site: &Path, clock: Clock) -> Result<(f64, f64), Failure> {
+    let baseline = Server::start(site, WORK, clock)?;
     let double = Server::start(site, 2 * WORK, clock)?;
     let (mut one, mut two) = (0.0, 0.0);
     for _ in 0..2 {
-        one += 0.25 * cost(baseline)?;
+        one += 0.25 * cost(&baseline)?;
         two += 0.25 * (cost(&double)? + cost(&double)?);
-        one += 0.25 * cost(baseline)?;
+        one += 0.25 * cost(&baseline)?;
     }
     let each = (two - one) / WORK as f64;
     match each > 0.0 {

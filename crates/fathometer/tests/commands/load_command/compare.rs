@@ -110,3 +110,55 @@ fn published_runs_are_compared_cell_by_cell() {
             .all(|change| !decided.contains(&change.verdict))
     );
 }
+
+#[test]
+fn a_slower_server_is_found_by_alternation_and_its_cpu_time_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().to_str().unwrap();
+    let (fast, slow) = (server(folder, "4"), server(folder, "8"));
+    let url = |origin: &Origin| format!("{}page", origin.url());
+    let pids = [&fast, &slow].map(|origin| origin.pid().to_string());
+    let ended = load(
+        &url(&slow),
+        &[
+            "--against",
+            &url(&fast),
+            "-c",
+            "4",
+            "-d",
+            "4s",
+            "--slice",
+            "40ms",
+            "--json",
+        ]
+        .into_iter()
+        .chain(pids.iter().flat_map(|pid| ["--probe", pid]))
+        .collect::<Vec<_>>(),
+    );
+    // On a busy machine the test is INVALID, and has no verdict.
+    assert!(
+        matches!(ended.code, Some(0 | 3)),
+        "{} {}",
+        ended.out,
+        ended.err
+    );
+    let comparison: Comparison = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(
+        comparison.invalid.is_empty(),
+        ended.code == Some(0),
+        "{comparison:?}"
+    );
+    let change = |name: &str| {
+        let mut changes = comparison.changes.iter();
+        changes.find(|change| change.metric == name).unwrap()
+    };
+    let (p50, cpu) = (change("p50"), change("server-cpu"));
+    assert!(p50.before >= 4.0 && p50.after >= 8.0, "{p50:?}");
+    assert!(cpu.before > 1.0 && cpu.after > 1.0, "{cpu:?}");
+    assert!(p50.samples_before >= 4, "{p50:?}");
+    if ended.code == Some(0) {
+        assert_eq!(p50.verdict, Verdict::Worse, "{p50:?}");
+    }
+    let refused = load(&url(&slow), &["--slice", "40ms"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.err);
+}

@@ -11,6 +11,7 @@
 //! connections, more than 1 % of the CPU time per exchange, would count as one of the servers.
 
 mod block;
+mod neighbours;
 mod slice;
 
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ use fathometer_model::Seed;
 use fathometer_sys::{Clock, Interrupt};
 
 use self::block::Block;
+use self::neighbours::Neighbours;
 use self::slice::{Lengths, measure};
 use super::super::compare::{Limits, exit_code};
 use super::output::Format;
@@ -53,10 +55,12 @@ pub fn run(arguments: &LoadArguments, baseline: &str) -> Result<ExitCode, Failur
         programs: programs(&arguments.probe)?,
         interrupt: Interrupt::install()?,
     };
-    let Some(rounds) = test.rounds(&sides)? else {
+    let neighbours = Neighbours::start(&test.programs);
+    let Some(mut rounds) = test.rounds(&sides)? else {
         eprintln!("interrupted");
         return Ok(ExitCode::from(1));
     };
+    rounds.contention = neighbours.and_then(|it| it.judge(&test.programs));
     let comparison = compare(arguments, baseline, &test, rounds);
     let is_json = arguments.json || arguments.format == Format::Json;
     match is_json {
@@ -106,6 +110,8 @@ struct Rounds {
     invalid: Vec<String>,
     /// How requests were generated.
     kind: Option<LoopKind>,
+    /// Why other programs make the test INVALID.
+    contention: Option<String>,
 }
 
 impl Test<'_> {
@@ -204,6 +210,7 @@ fn compare(
         valid,
         mut invalid,
         kind,
+        contention,
     } = rounds;
     let dropped = invalid.len();
     if dropped > 0 {
@@ -218,6 +225,7 @@ fn compare(
         invalid.clear();
     }
     invalid.truncate(1);
+    invalid.extend(contention);
     let has_programs = !test.programs.is_empty();
     let side = |name: &str, place: usize, reasons: &[String]| {
         let noise = kind.as_ref().map(|kind| block::noise(&blocks, place, kind));

@@ -1,0 +1,74 @@
+//! The CPU time that other programs of this machine use during a test.
+//!
+//! While processors are contended, the kernel keeps a server's threads where they ran last. One of two equal servers can
+//! then be slower by a tenth for a minute, which no interleaving removes.
+
+use std::time::Duration;
+
+use fathometer_sys::clock::process_cpu_time;
+use fathometer_sys::machine::CpuTimes;
+use fathometer_sys::probe::cpu_time;
+
+/// The largest share of the processors' time that other programs may use.
+const MOST: f64 = 0.1;
+
+/// Readings at the start of a test.
+pub(super) struct Neighbours {
+    machine: CpuTimes,
+    own: Duration,
+}
+
+impl Neighbours {
+    /// Takes the first readings; `None` if the servers' processes are not known, or the kernel lacks the figures.
+    pub(super) fn start(programs: &[u32]) -> Option<Neighbours> {
+        let machine = (!programs.is_empty()).then(CpuTimes::read)??;
+        let own = own(programs);
+        Some(Neighbours { machine, own })
+    }
+
+    /// Takes the last readings. Returns why the test is INVALID, if it is.
+    pub(super) fn judge(&self, programs: &[u32]) -> Option<String> {
+        let spent = own(programs).saturating_sub(self.own);
+        let share = share(CpuTimes::read()?.since(self.machine), spent)?;
+        (share > MOST).then(|| {
+            format!(
+                "programs other than the generator and the servers used {:.0} % of the processors' time (limit {:.0} \
+                 %): repeat the test when they have exited",
+                100.0 * share,
+                100.0 * MOST
+            )
+        })
+    }
+}
+
+/// CPU time of the generator and the servers.
+fn own(programs: &[u32]) -> Duration {
+    let servers = programs.iter().map(|pid| cpu_time(*pid)).sum::<Duration>();
+    process_cpu_time() + servers
+}
+
+/// The share of the machine's time that others used; `None` when no time passed.
+fn share(machine: CpuTimes, own: Duration) -> Option<f64> {
+    let busy = machine.user + machine.system;
+    let all = busy + machine.idle + machine.steal;
+    (!all.is_zero()).then(|| busy.saturating_sub(own).as_secs_f64() / all.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_use_what_is_neither_idle_nor_ours() {
+        let seconds = Duration::from_secs;
+        let machine = CpuTimes {
+            user: seconds(30),
+            system: seconds(10),
+            idle: seconds(55),
+            steal: seconds(5),
+        };
+        assert_eq!(share(machine, seconds(35)), Some(0.05));
+        assert_eq!(share(machine, seconds(41)), Some(0.0));
+        assert_eq!(share(CpuTimes::default(), seconds(1)), None);
+    }
+}
