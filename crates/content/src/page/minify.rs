@@ -202,11 +202,11 @@ impl<'a> Writer<'a> {
             match byte {
                 b' ' | b'\t' | b'\n' | b'\r' | b'\x0c' => {
                     let is_break = byte == b'\n' || byte == b'\r';
-                    match self.ends_in_space {
+                    if !self.ends_in_space {
+                        self.out.push(if is_break { b'\n' } else { b' ' });
+                    } else if is_break && let Some(last) = self.out.last_mut() {
                         // A line break among spaces is a line break (CSS Text, section 4.1.1).
-                        true if is_break => drop(self.out.pop().map(|_| self.out.push(b'\n'))),
-                        true => {}
-                        false => self.out.push(if is_break { b'\n' } else { b' ' }),
+                        *last = b'\n';
                     }
                     self.ends_in_space = true;
                 }

@@ -16,7 +16,7 @@ pub(super) enum Token {
     Comment(Range<usize>),
     /// A string, without its quotes.
     Text(Range<usize>),
-    /// The URL of `url(…)`, without quotes, and the whole token.
+    /// The URL of `url(…)`, without quotes.
     Url {
         /// The URL.
         url: Range<usize>,

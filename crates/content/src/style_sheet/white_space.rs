@@ -76,7 +76,7 @@ impl KeptWhiteSpace {
         let result = scan(css, |token| reader.read(token));
         match result {
             Ok(()) if !reader.all => self.elements.extend(reader.elements),
-            Ok(()) | Err(StyleSheetError::Malformed { .. } | _) => self.all = true,
+            Ok(()) | Err(_) => self.all = true,
         }
     }
 
@@ -188,9 +188,10 @@ impl<'a> Reader<'a> {
                 .iter()
                 .take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'-')
                 .count();
-            match length {
-                0 => self.all = true,
-                _ => drop(self.elements.insert(subject[..length].to_ascii_lowercase())),
+            if length == 0 {
+                self.all = true;
+            } else {
+                self.elements.insert(subject[..length].to_ascii_lowercase());
             }
         }
     }

@@ -54,7 +54,7 @@ fn site_of_text(folder: &Path) {
         fs::create_dir_all(folder.join(name)).unwrap();
     }
     let probe = "let all = '';
-for (const element of document.body.querySelectorAll('*')) {
+for (const element of document.body.querySelectorAll('*:not(script)')) {
   const style = getComputedStyle(element);
   const box = element.getBoundingClientRect();
   all += element.localName + ' ' + [box.x, box.y, box.width, box.height].join(' ');

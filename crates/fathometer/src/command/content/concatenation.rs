@@ -19,8 +19,9 @@ pub struct Concatenations {
     found: BTreeMap<Files, Option<String>>,
 }
 
-/// A file that was made.
+/// A file that was made. Without images, there is no `--write` that writes it.
 #[derive(Debug)]
+#[cfg_attr(not(feature = "images"), expect(dead_code, reason = "only its number counts"))]
 pub struct JoinedFile {
     /// Its place.
     pub place: String,

@@ -90,7 +90,6 @@ fn style_sheet(css: &[u8]) -> Result<Vec<u8>, StyleSheetError> {
 
 /// Without the library, a style sheet stays as it is.
 #[cfg(not(feature = "css"))]
-#[expect(clippy::unnecessary_wraps, reason = "with the library, it may fail")]
 fn style_sheet(css: &[u8]) -> Result<Vec<u8>, StyleSheetError> {
     Ok(css.to_vec())
 }

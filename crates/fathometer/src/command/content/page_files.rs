@@ -154,10 +154,7 @@ impl PageFiles {
                 Vec::new()
             });
             let sum = |bytes: fn(&super::sprites::SpriteFile) -> u64| made.iter().map(bytes).sum();
-            let apply = |file: &Held| {
-                let (html, requests) = sprites.apply(&file.content, |url| file.place_of(url))?;
-                Some((html, requests))
-            };
+            let apply = |file: &Held| sprites.apply(&file.content, |url| file.place_of(url));
             let mut change = self.change(None, &plain, &apply);
             change.images_before = sum(|sprite| sprite.images_bytes);
             change.images_after = sum(|sprite| sprite.content.len() as u64);
@@ -209,8 +206,9 @@ impl PageFiles {
         for file in self.of(HeldKind::Css) {
             are_styled |= fathometer_content::names_element(&file.content, "img");
             fathometer_content::rewrite_css(&file.content, |url| {
-                file.place_of(url)
-                    .map(|place| sprites.note_reference(place));
+                if let Some(place) = file.place_of(url) {
+                    sprites.note_reference(place);
+                }
                 None
             });
         }
@@ -237,7 +235,9 @@ impl PageFiles {
             let source = with_images.as_ref().map_or(&file.content, |(html, _)| html);
             let applied = concatenations.and_then(|all| all.apply(source, place_of));
             let counted = rewrite_html(&file.content, |url| {
-                place_of(url).map(|place| *named.entry(place).or_default() += 1);
+                if let Some(place) = place_of(url) {
+                    *named.entry(place).or_default() += 1;
+                }
                 None
             });
             if let (Some(all), Ok(_)) = (concatenations, counted) {

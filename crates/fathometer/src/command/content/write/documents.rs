@@ -44,7 +44,9 @@ impl SiteCopy<'_> {
             Ok(css) => {
                 self.are_images_styled |= names_element(&css, "img");
                 rewrite_css(&css, |url| {
-                    place_of(place, url).map(|place| sprites.note_reference(place));
+                    if let Some(place) = place_of(place, url) {
+                        sprites.note_reference(place);
+                    }
                     None
                 });
             }
