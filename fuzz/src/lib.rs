@@ -2,6 +2,7 @@
 
 pub mod figures;
 pub mod package;
+pub mod replacement;
 pub mod v42bis;
 
 use fathometer_model::Seed;
