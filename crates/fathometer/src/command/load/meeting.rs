@@ -34,7 +34,7 @@ pub(super) fn by_pmi(rank: u32, arguments: &RankArguments) -> Result<Option<Stri
 
 /// The place that rank 0 offers: the name of its machine, and the port of `--listen` or a free one.
 fn offered(listen: Option<SocketAddr>) -> Result<String, String> {
-    let name = super::ranks::host_name();
+    let name = host_name();
     match listen {
         Some(address) if address.ip().is_unspecified() => {
             return Ok(format!("{name}:{}", address.port()));
@@ -52,4 +52,10 @@ fn offered(listen: Option<SocketAddr>) -> Result<String, String> {
     let port = ports.find(is_free);
     let port = port.ok_or("no port from 20000 to 29999 is free: set --rendezvous HOST:PORT")?;
     Ok(format!("{name}:{port}"))
+}
+
+/// The name of this machine.
+pub(super) fn host_name() -> String {
+    let names = rustix::system::uname();
+    names.nodename().to_string_lossy().into_owned()
 }

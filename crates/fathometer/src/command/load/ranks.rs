@@ -123,12 +123,6 @@ fn files(arguments: &LoadArguments, rank: u32) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The name of this machine.
-pub(super) fn host_name() -> String {
-    let names = rustix::system::uname();
-    names.nodename().to_string_lossy().into_owned()
-}
-
 fn resolve(place: &str) -> io::Result<Vec<SocketAddr>> {
     Ok(place.to_socket_addrs()?.collect())
 }
@@ -225,7 +219,7 @@ pub(super) fn run(arguments: &LoadArguments, place: &Placement) -> Result<ExitCo
             ranks: place.share.ranks(),
             plan: plan_of(arguments, &options),
             version: build_facts::VERSION.to_owned(),
-            host: host_name(),
+            host: meeting::host_name(),
         },
         secret,
         facts,
