@@ -4,10 +4,10 @@
 //! exchange. The work is calibrated first: CPU time per exchange at two amounts of work gives the time of a round of
 //! it. Then each planted change is measured several times, each by a `load --against` of its own.
 
-use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+mod servers;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fathometer_analysis::compare::{Comparison, Verdict};
@@ -16,6 +16,7 @@ use fathometer_model::Validity;
 use fathometer_sys::Clock;
 use serde::Serialize;
 
+use self::servers::{Server, Site};
 use crate::command::Failure;
 
 /// Planted changes of the CPU time per exchange, in percent, and how many times as many tests each gets. Without a
@@ -27,8 +28,6 @@ const WORK: u64 = 20_000;
 const USERS: &str = "4";
 /// Length of a test that calibrates.
 const CALIBRATION: &str = "2s";
-/// Time for a server to listen.
-const START: Duration = Duration::from_secs(10);
 /// The metrics of the table.
 const METRICS: [&str; 4] = ["rate", "server-cpu", "p50", "p99"];
 /// Half of an interval's length, as a share, above which a machine is too noisy to show a change of 1 %.
@@ -293,69 +292,6 @@ fn load(arguments: &[&str]) -> Result<String, Failure> {
 fn say(options: &Options, text: &str) {
     if !options.is_quiet {
         eprintln!("{text}");
-    }
-}
-
-/// A folder with a file of 1 KiB, removed when dropped.
-struct Site(PathBuf);
-
-impl Site {
-    fn create() -> Result<Site, Failure> {
-        let name = format!("fathometer-compare-self-test-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir(&folder)?;
-        let site = Site(folder);
-        fs::write(site.0.join("index.html"), [b'x'; 1024])?;
-        Ok(site)
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A server that works for each request, killed when dropped.
-struct Server {
-    child: Child,
-    url: String,
-}
-
-impl Server {
-    fn start(site: &Path, work: u64, clock: Clock) -> Result<Server, Failure> {
-        // The port is free again when this listener is dropped.
-        let address: SocketAddr = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let child = Command::new(std::env::current_exe()?)
-            .args(["bottleneck", "--serve-slowly", &format!("work={work}")])
-            .args(["--at", &address.to_string(), "--site"])
-            .arg(site)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()?;
-        let server = Server {
-            child,
-            url: format!("http://{address}/index.html"),
-        };
-        let until = clock.now() + START;
-        while TcpStream::connect(address).is_err() {
-            if clock.now() >= until {
-                return Err("the server of the self-test does not listen".into());
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(server)
-    }
-
-    fn pid(&self) -> String {
-        self.child.id().to_string()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
