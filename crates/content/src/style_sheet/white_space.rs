@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::StyleSheetError;
 use super::tokens::{Token, is_space, scan};
 
 /// The elements whose white space a browser shows, so that a minified document keeps it.

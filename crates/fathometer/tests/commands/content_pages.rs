@@ -182,7 +182,7 @@ fn whole_pages_have_rows_and_a_faulty_style_sheet_stops_nothing() {
         page += &format!("<img src={name}.gif>");
     }
     fs::write(site.join("index.html"), page).unwrap();
-    fs::write(site.join("faulty.css"), "a { color: red }\nb { color: } }").unwrap();
+    fs::write(site.join("faulty.css"), "a { color: red }\nb { *zoom: 1 }").unwrap();
     let report = folder.path().join("report.html");
     let mut command = Command::new(FATHOMETER);
     command

@@ -21,7 +21,10 @@ pub struct Concatenations {
 
 /// A file that was made. Without images, there is no `--write` that writes it.
 #[derive(Debug)]
-#[cfg_attr(not(feature = "images"), expect(dead_code, reason = "only its number counts"))]
+#[cfg_attr(
+    not(feature = "images"),
+    expect(dead_code, reason = "only its number counts")
+)]
 pub struct JoinedFile {
     /// Its place.
     pub place: String,
