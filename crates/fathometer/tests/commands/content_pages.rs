@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use super::content_write::{headless, screenshot, site, write};
 use super::peers::support::Server;
-use crate::support::programs::{FATHOMETER, run, run_well, tool};
+#[cfg(feature = "css")]
+use crate::support::programs::{FATHOMETER, run};
+use crate::support::programs::{run_well, tool};
 
 /// A page whose look depends on white space, comments, the order of its style sheets, and both scripts.
 const PAGE: &str = "<!DOCTYPE html>

@@ -1,19 +1,8 @@
 //! HTML and style sheets without what browsers do not need.
 
-use std::time::Duration;
-
 use fathometer_content::{KeptWhiteSpace, StyleSheetError, Unchanged, minify_html};
 
-use super::treatment::timed;
-
-/// A minified file.
-#[derive(Clone, Debug)]
-pub struct Minified {
-    /// Its content.
-    pub content: Vec<u8>,
-    /// CPU time of each repetition.
-    pub times: Vec<Duration>,
-}
+use super::treatment::{Minified, timed};
 
 /// Why a file is left as it is.
 #[derive(Debug, thiserror::Error)]

@@ -55,6 +55,9 @@ enum HeldKind {
 /// The sizes of the rows that these are compared with, by the names of their treatments.
 pub type Bases<'a> = &'a dyn Fn(&str) -> Option<u64>;
 
+/// Changes the images of a document, and returns it with the requests that this saves.
+type Images<'a> = &'a dyn Fn(&Held) -> Option<(Vec<u8>, u64)>;
+
 /// Files that are no longer loaded, and those in their place.
 #[derive(Debug, Default)]
 struct Change {
@@ -223,7 +226,7 @@ impl PageFiles {
         &self,
         concatenations: Option<&Concatenations>,
         treat: &dyn Fn(HeldKind, &[u8]) -> Vec<u8>,
-        images: &dyn Fn(&Held) -> Option<(Vec<u8>, u64)>,
+        images: Images<'_>,
     ) -> Change {
         let mut change = Change::default();
         let mut named: HashMap<String, u64> = HashMap::new();

@@ -9,13 +9,13 @@ use fathometer_analysis::content_page::{ImagePair, Replaced};
 use fathometer_content::{Coding, Dictionary, KeptWhiteSpace};
 use fathometer_sys::Clock;
 
-use super::minified::{self, Minifiable, Minified, NotMinified};
+use super::minified::{self, Minifiable, NotMinified};
 use super::page_files::PageFiles;
 #[cfg(feature = "images")]
 use super::pictures;
 use super::source::{SiteFile, Source};
 use super::table::{self, Report, Row};
-use super::treatment::{self, Applied, Strongest, Sums, Text, Treatment};
+use super::treatment::{self, Applied, Minified, Strongest, Sums, Text, Treatment};
 use super::walk::NotRead;
 use super::{ContentArguments, Failure};
 

@@ -6,8 +6,6 @@ use fathometer_content::{Coding, CodingError, DCZ_HEADER_BYTES, Dictionary, lowe
 use fathometer_sys::clock::process_cpu_time;
 use serde::Serialize;
 
-use super::minified::Minified;
-
 /// The codings, with the levels that servers and build tools use.
 const CODINGS: [Coding; 11] = [
     Coding::Gzip(1),
@@ -44,6 +42,15 @@ pub struct Text<'a> {
     pub content: &'a [u8],
     /// Whether it is HTML.
     pub is_html: bool,
+}
+
+/// A minified file.
+#[derive(Clone, Debug)]
+pub struct Minified {
+    /// Its content.
+    pub content: Vec<u8>,
+    /// CPU time of each repetition.
+    pub times: Vec<Duration>,
 }
 
 /// A treatment of a file.
