@@ -60,6 +60,8 @@ struct Row {
     planted_percent: f64,
     tests: usize,
     invalid: usize,
+    /// Why the first of these is.
+    reason: Option<String>,
     /// Tests in which any metric of the table changed.
     any: usize,
     found: Vec<Found>,
@@ -182,6 +184,9 @@ fn row(percent: f64, comparisons: &[Comparison]) -> Row {
         planted_percent: percent,
         tests: comparisons.len(),
         invalid: comparisons.len() - valid().count(),
+        reason: comparisons
+            .iter()
+            .find_map(|it| it.invalid.first().cloned()),
         any: valid()
             .filter(|it| it.changes.iter().any(|change| is_alarm(change.verdict)))
             .count(),
@@ -195,8 +200,10 @@ fn judge(rows: &[Row]) -> Validity {
     let tests: usize = rows.iter().map(|row| row.tests).sum();
     let invalid: usize = rows.iter().map(|row| row.invalid).sum();
     if 2 * invalid > tests {
+        let reason = rows.iter().find_map(|row| row.reason.as_deref());
         validity.invalidate(format!(
-            "{invalid} of {tests} tests are INVALID (limit: half): the machine is too noisy"
+            "{invalid} of {tests} tests are INVALID (limit: half); the first: {}",
+            reason.unwrap_or("noise")
         ));
     }
     for found in rows.iter().take(1).flat_map(|row| &row.found) {
@@ -330,6 +337,7 @@ mod tests {
             row(2.0, &[comparison(2.0, 1e-3), invalid])
         }];
         assert_eq!((quiet[0].any, quiet[0].invalid), (0, 0));
+        assert_eq!(quiet[1].reason.as_deref(), Some("late"));
         assert_eq!((quiet[1].any, quiet[1].invalid, quiet[1].tests), (1, 1, 2));
         assert_eq!((quiet[1].found[0].worse, quiet[1].found[1].worse), (1, 1));
         assert!((quiet[1].found[1].change - 0.02).abs() < 1e-3, "{quiet:?}");
