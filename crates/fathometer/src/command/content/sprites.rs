@@ -12,8 +12,10 @@ use fathometer_content::{ImageTag, Unchanged, image_tags, names_element, rewrite
 const LARGEST: usize = 4096;
 /// Pixels of an image above which it is not small.
 const MOST_PIXELS: u64 = 1 << 16;
-/// Images that are noted: they bound the memory, with the pixels of each.
+/// Images that are noted.
 const MOST_IMAGES: usize = 2000;
+/// Pixels of all these images, of four bytes each.
+const MOST_PIXELS_NOTED: u64 = 1 << 23;
 /// References that are noted.
 const MOST_USED: usize = 100_000;
 
@@ -24,6 +26,8 @@ pub struct Sprites {
     uses: HashMap<String, Uses>,
     images: BTreeMap<String, Small>,
     documents: usize,
+    /// Pixels of the images.
+    pixels: u64,
     /// With the sprites, once they are made.
     placed: HashMap<String, Placed>,
 }
@@ -118,7 +122,9 @@ impl Sprites {
     pub fn note_image(&mut self, place: String, picture: &Picture, bytes: usize) {
         let pixels = u64::from(picture.width) * u64::from(picture.height);
         let is_small = bytes <= LARGEST && pixels <= MOST_PIXELS;
-        if is_small && Sprite::can_have(picture) && self.images.len() < MOST_IMAGES {
+        let has_room = self.images.len() < MOST_IMAGES && self.pixels + pixels <= MOST_PIXELS_NOTED;
+        if is_small && has_room && Sprite::can_have(picture) {
+            self.pixels += pixels;
             let small = Small {
                 picture: picture.clone(),
                 bytes: bytes as u64,
