@@ -1,7 +1,7 @@
 //! The CPU time that other programs of this machine use during a test.
 //!
-//! While processors are contended, the kernel keeps a server's threads where they ran last. One of two equal servers can
-//! then be slower by a tenth for a minute, which no interleaving removes.
+//! Beside other work, one of two equal servers was slower by a tenth for a minute, which no interleaving removes. The
+//! probable cause is that the kernel leaves a server's threads on a contended processor.
 
 use std::time::Duration;
 
