@@ -145,7 +145,13 @@ fn build(fuzz: &Path) -> Result<PathBuf, String> {
         None => fuzz.join("target"),
     };
     // With an explicit `--target`, cargo applies the flags to the targets and not to build scripts.
-    let status = Command::new(env!("CARGO"))
+    let mut command = Command::new(env!("CARGO"));
+    // The compiler beside this cargo: rustup's `rustc` would obey a toolchain file of a dependency, where it is run.
+    let compiler = Path::new(env!("CARGO")).with_file_name("rustc");
+    if std::env::var_os("RUSTC").is_none() && compiler.is_file() {
+        command.env("RUSTC", compiler);
+    }
+    let status = command
         .args(["build", "--release", "--bins", "--target", &host])
         .arg("--target-dir")
         .arg(&folder)
