@@ -12,6 +12,7 @@ use rustls::unbuffered::{
 use rustls::{CommonState, Error, HandshakeKind, ProtocolVersion, SignatureScheme};
 
 use super::established::{Established, Kernel};
+use super::exporter::{BINDING, channel_binding};
 use super::hello::{CLIENT_HELLO, Hello};
 use super::record::{APPLICATION_DATA, HANDSHAKE, HEADER};
 use crate::settings::{Clock, Noted, take_noted};
@@ -43,6 +44,14 @@ pub(super) struct Handshaking {
     early_accepted: bool,
     /// Whether data may be written before the handshake is complete.
     pub(super) may_write: bool,
+}
+
+/// What a complete handshake gives.
+pub(super) struct Finished {
+    pub established: Established,
+    pub handshake: Handshake,
+    /// The channel binding, if it was requested.
+    pub binding: Option<[u8; BINDING]>,
 }
 
 /// The effect of a record.
@@ -208,10 +217,13 @@ impl Handshaking {
         self.look_at_hello(incoming, new);
         let mut step = Step::default();
         let had = plain.len();
+        // Those of connections on this thread that are no sessions (QUIC) say nothing about this one.
+        take_noted();
         let outcome = self.drive(incoming, out, plain, &mut step);
         let noted = take_noted();
         self.noted.scheme = noted.scheme.or(self.noted.scheme);
         self.noted.certificates = noted.certificates.or(self.noted.certificates);
+        self.noted.exporter = noted.exporter.or(self.noted.exporter);
         if let Err(error) = outcome {
             self.say_last_words(out);
             return Err(error.into());
@@ -236,12 +248,10 @@ impl Handshaking {
 
     /// Takes the keys from rustls after the handshake, and returns what was negotiated. `sent` and `received`
     /// are the bytes of the handshake so far.
-    pub(super) fn finish(
-        self,
-        sent: Bytes,
-        received: Bytes,
-    ) -> Result<(Established, Handshake), TlsFailure> {
+    pub(super) fn finish(self, sent: Bytes, received: Bytes) -> Result<Finished, TlsFailure> {
         let handshake = self.figures(sent, received)?;
+        let secret = self.noted.exporter.as_ref();
+        let binding = secret.and_then(|secret| channel_binding(handshake.cipher_suite, secret));
         let tls13 = handshake.version == Version::Tls13;
         let suite = self.common().negotiated_cipher_suite();
         let key_limit = suite.map_or(u64::MAX, |suite| match suite {
@@ -267,7 +277,11 @@ impl Handshaking {
             key_limit,
         )
         .ok_or_else(unknown)?;
-        Ok((established, handshake))
+        Ok(Finished {
+            established,
+            handshake,
+            binding,
+        })
     }
 
     fn drive(

@@ -1,6 +1,7 @@
 //! The TLS of one connection.
 
 mod established;
+mod exporter;
 mod fuzz;
 mod handshaking;
 mod hello;
@@ -22,6 +23,7 @@ use rustls::server::UnbufferedServerConnection;
 use crate::certificate::server_name;
 use crate::{ClientSettings, Handshake, ServerSettings, TlsFailure, Traffic};
 use established::{CLOSE_NOTIFY, Established};
+use exporter::BINDING;
 pub use fuzz::fuzz;
 use handshaking::Handshaking;
 use sizes::RecordSizes;
@@ -81,6 +83,7 @@ pub struct Session {
     sent: Traffic,
     received: Traffic,
     handshake: Option<Box<Handshake>>,
+    binding: Option<Box<[u8; BINDING]>>,
     client: bool,
     closed_by_peer: bool,
     closing: bool,
@@ -161,6 +164,7 @@ impl Session {
             sent: Traffic::default(),
             received: Traffic::default(),
             handshake: None,
+            binding: None,
             client,
             closed_by_peer: false,
             closing: false,
@@ -176,6 +180,17 @@ impl Session {
     /// What was negotiated, and its cost; `None` until established.
     pub fn handshake(&self) -> Option<&Handshake> {
         self.handshake.as_deref()
+    }
+
+    /// The channel binding `tls-exporter` (RFC 9266): 32 bytes that both sides of this session have, and no other
+    /// session. A protocol that authenticates the peer by a shared secret includes them in its proofs. Then a machine
+    /// in the middle, which has one session with each side, cannot pass the proofs on. Only after this does a session
+    /// [without verification](crate::Verification::Off) resist more than passive readers.
+    ///
+    /// `None` until established, unless [requested](crate::ClientOptions::channel_binding), and in TLS 1.2, where the
+    /// value is not unique without an extension (RFC 9266 section 4).
+    pub fn channel_binding(&self) -> Option<&[u8; BINDING]> {
+        self.binding.as_deref()
     }
 
     /// The protocol negotiated by ALPN; `None` when there is none, or not yet. It may be known before the

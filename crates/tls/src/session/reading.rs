@@ -5,6 +5,7 @@ use std::ops::Range;
 use fathometer_model::{Bytes, Instant};
 
 use super::established::{CLOSE_NOTIFY, Fatal, NO_RENEGOTIATION, Opened, Reply};
+use super::handshaking::Finished;
 use super::record::{self, ALERT, HEADER};
 use super::writing::count_application;
 use super::{Phase, Piece, Session};
@@ -248,13 +249,17 @@ impl Session {
         else {
             return Ok(());
         };
-        let (established, mut handshake) =
-            handshaking.finish(self.sent.handshake, self.received.handshake)?;
+        let Finished {
+            established,
+            mut handshake,
+            binding,
+        } = handshaking.finish(self.sent.handshake, self.received.handshake)?;
         if !self.client && handshake.version == Version::Tls13 {
             // In the step that ends the handshake, a server sends only tickets.
             handshake.sent = sent_before;
         }
         self.handshake = Some(Box::new(handshake));
+        self.binding = binding.map(Box::new);
         self.phase = Phase::Established(Box::new(established));
         let waiting = std::mem::take(&mut self.waiting);
         self.append(&waiting);

@@ -1,5 +1,6 @@
 //! Both sides in memory, connected directly.
 
+mod channel_binding;
 mod failures;
 mod floods;
 mod idle;

@@ -39,6 +39,8 @@ pub struct ClientOptions {
     pub early_data: bool,
     /// The most bytes of application data in one record, 32 to 16384.
     pub record_size: usize,
+    /// Whether sessions keep their [channel binding](crate::Session::channel_binding).
+    pub channel_binding: bool,
     /// The receiver of the key log.
     pub key_log: Option<Arc<dyn KeyLogSink>>,
     /// The time since 1970 at the origin of the sessions' instants.
@@ -60,6 +62,7 @@ impl ClientOptions {
             resumption: Some(256),
             early_data: false,
             record_size: LARGEST_RECORD,
+            channel_binding: false,
             key_log: None,
             unix_time,
         }
@@ -71,7 +74,10 @@ impl ClientOptions {
 pub enum Verification {
     /// By certificate: for the server's name, issued by one of these authorities, and valid at the time.
     Roots(Roots),
-    /// Any certificate. The server must still prove that it has the key of its certificate.
+    /// Any certificate. The server must still prove that it has the key of its certificate, which says nothing about
+    /// who it is: a machine in the middle can have a certificate and a key of its own. So data is safe from passive
+    /// readers only, unless another protocol authenticates the server together with the [channel
+    /// binding](crate::Session::channel_binding).
     Off,
 }
 
@@ -125,7 +131,7 @@ impl ClientSettings {
             None => Resumption::disabled(),
         };
         config.enable_early_data = options.early_data;
-        config.key_log = key_log(options.key_log);
+        config.key_log = key_log(options.key_log, options.channel_binding);
         // The session seals and opens records, not rustls.
         config.enable_secret_extraction = true;
         Ok(Arc::new(ClientSettings {

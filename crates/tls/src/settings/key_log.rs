@@ -1,9 +1,14 @@
-//! The secrets of connections, so that a capture can be decrypted.
+//! The secrets of connections: in a key log, so that a capture can be decrypted, and for channel bindings.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 
 use rustls::KeyLog;
+
+use super::watch::note_exporter;
+
+/// The label of the secret of TLS 1.3 from which keying material is exported.
+const EXPORTER: &str = "EXPORTER_SECRET";
 
 /// Receives lines of a key log. They reveal all transmitted data: for laboratories only.
 pub trait KeyLogSink: Debug + Send + Sync {
@@ -31,9 +36,33 @@ impl KeyLog for Lines {
     }
 }
 
-pub(super) fn key_log(sink: Option<Arc<dyn KeyLogSink>>) -> Arc<dyn KeyLog> {
-    match sink {
+/// Notes the exporter secret for the session, and passes all secrets on.
+#[derive(Debug)]
+struct Exporter(Arc<dyn KeyLog>);
+
+impl KeyLog for Exporter {
+    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        if label == EXPORTER {
+            note_exporter(secret);
+        }
+        if self.0.will_log(label) {
+            self.0.log(label, client_random, secret);
+        }
+    }
+
+    fn will_log(&self, label: &str) -> bool {
+        label == EXPORTER || self.0.will_log(label)
+    }
+}
+
+/// The key log of a connection. `channel_binding`: its exporter secret is noted.
+pub(super) fn key_log(sink: Option<Arc<dyn KeyLogSink>>, channel_binding: bool) -> Arc<dyn KeyLog> {
+    let log: Arc<dyn KeyLog> = match sink {
         Some(sink) => Arc::new(Lines(sink)),
         None => Arc::new(rustls::NoKeyLog),
+    };
+    match channel_binding {
+        true => Arc::new(Exporter(log)),
+        false => log,
     }
 }

@@ -21,7 +21,7 @@ pub use client::{ClientOptions, ClientSettings, Verification};
 pub(crate) use clock::Clock;
 pub use key_log::KeyLogSink;
 pub use server::{ClientCertificates, FirstRecords, ServerOptions, ServerSettings, Tickets};
-pub(crate) use watch::{Noted, take_noted};
+pub(crate) use watch::{ExporterSecret, Noted, take_noted};
 
 /// Most bytes of application data in a record (RFC 8446 section 5.1).
 pub(crate) const LARGEST_RECORD: usize = 16 * 1024;

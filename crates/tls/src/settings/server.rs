@@ -45,6 +45,8 @@ pub struct ServerOptions {
     pub record_size: usize,
     /// Smaller records while a connection is slow; `None`: all records have the full size.
     pub first_records: Option<FirstRecords>,
+    /// Whether sessions keep their [channel binding](crate::Session::channel_binding).
+    pub channel_binding: bool,
     /// The receiver of the key log.
     pub key_log: Option<Arc<dyn KeyLogSink>>,
     /// The time since 1970 at the origin of the sessions' instants.
@@ -67,6 +69,7 @@ impl ServerOptions {
             client_certificates: ClientCertificates::No,
             record_size: LARGEST_RECORD,
             first_records: Some(FirstRecords::default()),
+            channel_binding: false,
             key_log: None,
             unix_time,
         }
@@ -201,7 +204,7 @@ impl ServerSettings {
         config.max_early_data_size = options.early_data.unwrap_or(0);
         // Otherwise the answer to early data would wait for the client's Finished, without any gain.
         config.send_half_rtt_data = options.early_data.is_some();
-        config.key_log = key_log(options.key_log);
+        config.key_log = key_log(options.key_log, options.channel_binding);
         // The session seals and opens records, not rustls.
         config.enable_secret_extraction = true;
         Ok(Arc::new(ServerSettings {

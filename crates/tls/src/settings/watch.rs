@@ -1,10 +1,11 @@
-//! Records what rustls reports to signers and verifiers, but not to the connection: the signature scheme and
-//! the certificates as received.
+//! Records what rustls reports to signers, verifiers and key logs, but not to the connection: the signature scheme,
+//! the certificates as received, and the exporter secret.
 //!
-//! rustls signs and verifies inside the call that passes a record to it, on the same thread. So the signer and
-//! the verifier store a note in a thread-local variable, and the session takes it after the call.
+//! rustls signs and verifies inside the call that passes a record to it, on the same thread. So the signer,
+//! the verifier and the key log store a note in a thread-local variable, and the session takes it after the call.
 
 use std::cell::Cell;
+use std::fmt;
 use std::sync::Arc;
 
 use fathometer_model::Bytes;
@@ -14,17 +15,47 @@ use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, Uni
 use rustls::sign::{Signer, SigningKey};
 use rustls::{DigitallySignedStruct, Error, SignatureAlgorithm, SignatureScheme};
 
-/// What was observed of a server's certificate during one call.
+/// The exporter secret of a TLS 1.3 session (RFC 8446 section 7.1), as long as the hash of its cipher suite.
+#[derive(Clone, Copy)]
+pub(crate) struct ExporterSecret {
+    secret: [u8; 48],
+    length: usize,
+}
+
+impl ExporterSecret {
+    fn new(bytes: &[u8]) -> Option<ExporterSecret> {
+        let (mut secret, length) = ([0; 48], bytes.len());
+        secret.get_mut(..length)?.copy_from_slice(bytes);
+        Some(ExporterSecret { secret, length })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.secret[..self.length]
+    }
+}
+
+/// Without the secret.
+impl fmt::Debug for ExporterSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ExporterSecret")
+    }
+}
+
+/// What was observed of a handshake during one call.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Noted {
     /// The scheme of the server's signature.
     pub scheme: Option<SignatureScheme>,
     /// Bytes of the certificates that the peer sent, or that this server selected.
     pub certificates: Option<Bytes>,
+    /// The exporter secret, if a channel binding was requested.
+    pub exporter: Option<ExporterSecret>,
 }
 
 std::thread_local! {
-    static NOTED: Cell<Noted> = const { Cell::new(Noted { scheme: None, certificates: None }) };
+    static NOTED: Cell<Noted> = const {
+        Cell::new(Noted { scheme: None, certificates: None, exporter: None })
+    };
 }
 
 /// Takes the notes since the last call.
@@ -36,6 +67,11 @@ fn note(change: impl FnOnce(&mut Noted)) {
     let mut noted = NOTED.get();
     change(&mut noted);
     NOTED.set(noted);
+}
+
+/// Records the exporter secret.
+pub(super) fn note_exporter(secret: &[u8]) {
+    note(|noted| noted.exporter = ExporterSecret::new(secret));
 }
 
 /// Records the certificates that this server presents.
