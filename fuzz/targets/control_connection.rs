@@ -7,6 +7,8 @@
 //! A rank that takes part in a test reports true figures with some bytes altered: whatever they become, they are refused
 //! or can be merged, printed and saved.
 //!
+//! The bytes are those inside TLS, without a channel binding; the target `tls_session` has the others.
+//!
 //! The peer's frames and proofs are made here from their description in `link.rs`, not by the crate.
 
 #![no_main]
@@ -25,7 +27,7 @@ use libfuzzer_sys::fuzz_target;
 use ring::hmac::{self, HMAC_SHA256, Key};
 
 const SECRET: &[u8] = b"a secret of this target";
-const MAGIC: &[u8] = b"fathom\x00\x02";
+const MAGIC: &[u8] = b"fathom\x00\x03";
 const MEMBER_NONCE: [u8; 32] = [1; 32];
 const RANK_0_NONCE: [u8; 32] = [2; 32];
 const SILENCE: Duration = Duration::from_secs(5);

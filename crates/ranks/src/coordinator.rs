@@ -9,9 +9,9 @@ use std::time::Duration;
 use fathometer_model::Instant;
 
 use crate::limits::{is_host, printable};
-use crate::link::Link;
+use crate::link::{Link, LinkError};
 use crate::message::{Hello, Message};
-use crate::secret::{NONCE, Secret, Side};
+use crate::secret::{BINDING, NONCE, Secret, Side};
 
 /// How long a connection may take to say which rank it is.
 pub const INTRODUCTION: Duration = Duration::from_secs(5);
@@ -151,6 +151,13 @@ impl Coordinator {
         };
         self.peers.insert(connection, peer);
         true
+    }
+
+    /// Binds a connection to its TLS session, before its first byte.
+    pub fn bind(&mut self, connection: u64, binding: &[u8; BINDING]) {
+        if let Some(peer) = self.peers.get_mut(&connection) {
+            peer.link.bind(binding);
+        }
     }
 
     /// Takes bytes of a connection that were read at `now`.
@@ -312,7 +319,12 @@ impl Coordinator {
 
     /// A connection has ended.
     pub fn closed(&mut self, connection: u64, why: &str) {
-        self.end(connection, why);
+        // A member checks the proof of rank 0 first, and leaves if it is wrong.
+        let peer = self.peers.get(&connection);
+        match peer.is_some_and(|peer| peer.link.waits_for_proof()) {
+            true => self.end(connection, &format!("{why}: {}", LinkError::Secret)),
+            false => self.end(connection, why),
+        }
         self.peers.remove(&connection);
     }
 

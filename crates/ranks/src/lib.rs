@@ -5,7 +5,8 @@
 //!
 //! Rank 0 listens where all ranks meet, and each other rank, a member, has one control connection to it. The machines
 //! of both sides are without I/O: [`coordinator`] and [`member`], over a [`link`] that authenticates both sides with a
-//! shared [`secret`]. [`clock_offset`] compares their clocks. [`session`] hosts either machine on sockets.
+//! shared [`secret`], over a [`channel`] that encrypts. [`clock_offset`] compares their clocks. [`session`] hosts either
+//! machine on sockets.
 //!
 //! Where the engine has a store for its processes, [`pmi`] finds the place to meet by it.
 //!
@@ -16,6 +17,7 @@
 
 #[cfg(test)]
 mod absurd;
+pub mod channel;
 pub mod clock_offset;
 #[cfg(test)]
 mod conversation;

@@ -9,15 +9,21 @@
 //!
 //! The MACs are HMAC-SHA-256 (RFC 2104). Each side has a key of its own that follows from the secret and both nonces,
 //! and its frames are counted from 0: a frame that is repeated, left out, reordered, reflected or from another
-//! connection is an error. Numbers are little-endian. Messages are authenticated and not encrypted.
+//! connection is an error. Numbers are little-endian.
+//!
+//! These bytes are the content of a TLS session, the [`channel`](crate::channel). A link that is [bound](Link::bind) to it
+//! uses HMAC(secret, "bound to session" binding) in place of the secret. Its own counters and MACs do not rely on TLS.
 
 use ring::hmac::{self, Key};
 
 use crate::message::Message;
-use crate::secret::{MAC, NONCE, Nonces, Secret, Side};
+use crate::secret::{BINDING, MAC, NONCE, Nonces, Secret, Side};
+
+/// What the first bytes of all versions of this protocol have in common. Those before version 3 had no TLS.
+pub(crate) const PROTOCOL: &[u8] = b"fathom\x00";
 
 /// The first bytes of both sides, with the version of this protocol.
-const MAGIC: [u8; 8] = *b"fathom\x00\x02";
+pub(crate) const MAGIC: [u8; 8] = *b"fathom\x00\x03";
 
 /// Bytes of a frame in front of its message.
 const HEAD: usize = 4 + 8;
@@ -33,7 +39,8 @@ pub enum LinkError {
     Magic,
     /// The peer does not know the secret.
     #[error(
-        "the peer has another secret: every rank needs the same --secret-file or FATHOMETER_SECRET"
+        "the peer has another secret, or a proxy decrypts the connection: every rank needs the same --secret-file or \
+         FATHOMETER_SECRET, and TLS must not end between them"
     )]
     Secret,
     /// A frame was altered, repeated or left out.
@@ -58,8 +65,6 @@ pub struct Link {
     inbox: Vec<u8>,
     /// Bytes to be sent.
     outbox: Vec<u8>,
-    sent: u64,
-    received: u64,
 }
 
 #[derive(Debug)]
@@ -93,8 +98,6 @@ impl Link {
             stage: Stage::Opening,
             inbox: Vec::new(),
             outbox: Vec::new(),
-            sent: 0,
-            received: 0,
         };
         if side == Side::Member {
             link.push(&MAGIC);
@@ -103,19 +106,25 @@ impl Link {
         link
     }
 
+    /// Binds this connection to its TLS session, before the peer's first byte. The peer's proof is then of no use unless
+    /// it was made for the same session.
+    pub fn bind(&mut self, binding: &[u8; BINDING]) {
+        debug_assert!(matches!(self.stage, Stage::Opening) && self.inbox.is_empty());
+        self.secret = self.secret.bound(binding);
+    }
+
+    /// Whether this side has sent its proof and waits for that of the peer.
+    pub(crate) fn waits_for_proof(&self) -> bool {
+        matches!(self.stage, Stage::Proof(_))
+    }
+
     /// Whether both sides have shown that they know the secret. Before that nothing can be sent.
     pub fn is_open(&self) -> bool {
         matches!(self.stage, Stage::Open(_))
     }
 
-    /// Bytes sent and received so far.
-    pub fn traffic(&self) -> (u64, u64) {
-        (self.sent, self.received)
-    }
-
     /// Takes bytes of the peer; the messages in them come from [`Link::message`].
     pub fn receive(&mut self, bytes: &[u8]) {
-        self.received += bytes.len() as u64;
         if !matches!(self.stage, Stage::Broken(_)) {
             self.inbox.extend_from_slice(bytes);
         }
@@ -276,7 +285,6 @@ impl Link {
     }
 
     fn push(&mut self, bytes: &[u8]) {
-        self.sent += bytes.len() as u64;
         self.outbox.extend_from_slice(bytes);
     }
 }
@@ -348,8 +356,6 @@ mod tests {
             assert_eq!(member.message(), Ok(Some(Message::Pong { sent, read: 9 })));
         }
         assert_eq!((rank_0.message(), member.message()), (Ok(None), Ok(None)));
-        assert_eq!(member.traffic().0, rank_0.traffic().1);
-        assert_eq!(rank_0.traffic().0, member.traffic().1);
     }
 
     #[test]
@@ -365,6 +371,44 @@ mod tests {
         rank_0.receive(&[&MAGIC[..], &[3; NONCE], &[0; MAC]].concat());
         assert_eq!(rank_0.message(), Err(LinkError::Secret));
         assert_eq!(rank_0.message(), Err(LinkError::Secret));
+    }
+
+    #[test]
+    fn links_of_two_sessions_refuse_each_other_and_those_of_one_do_not() {
+        for (bindings, result) in [
+            ([[7; BINDING]; 2], Ok(())),
+            ([[7; BINDING], [8; BINDING]], Err(LinkError::Secret)),
+        ] {
+            let (mut member, mut rank_0) = pair();
+            member.bind(&bindings[0]);
+            rank_0.bind(&bindings[1]);
+            assert_eq!(talk(&mut member, &mut rank_0).0, result);
+            let is_open = result.is_ok();
+            assert_eq!([member.is_open(), rank_0.is_open()], [is_open; 2]);
+        }
+        // A side that is not bound at all.
+        let (mut member, mut rank_0) = pair();
+        member.bind(&[7; BINDING]);
+        let (result, ..) = talk(&mut member, &mut rank_0);
+        assert_eq!(result, Err(LinkError::Secret));
+    }
+
+    #[test]
+    fn rank_0_refuses_a_proof_that_was_made_for_another_session() {
+        for (binding, result) in [(7, Ok(None)), (8, Err(LinkError::Secret))] {
+            let (mut member, mut rank_0) = pair();
+            rank_0.bind(&[7; BINDING]);
+            rank_0.receive(&std::mem::take(member.outbox()));
+            assert_eq!(rank_0.message(), Ok(None));
+            let nonces = Nonces {
+                member: [1; NONCE],
+                rank_0: [2; NONCE],
+            };
+            let bound = secret(SECRET).bound(&[binding; BINDING]);
+            rank_0.receive(&bound.proof(Side::Member, &nonces));
+            assert_eq!(rank_0.message(), result);
+            assert_eq!(rank_0.is_open(), result.is_ok());
+        }
     }
 
     #[test]

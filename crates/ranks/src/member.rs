@@ -13,7 +13,7 @@ use crate::clock_offset::{ClockRecord, Estimator};
 use crate::limits::printable;
 use crate::link::{Link, LinkError};
 use crate::message::{Hello, Message};
-use crate::secret::{NONCE, Secret, Side};
+use crate::secret::{BINDING, NONCE, Secret, Side};
 
 /// How often a member shows that it is there.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -93,9 +93,9 @@ impl Member {
         self.link.outbox()
     }
 
-    /// Bytes sent and received so far.
-    pub fn traffic(&self) -> (u64, u64) {
-        self.link.traffic()
+    /// Binds the connection to its TLS session, before the first byte of rank 0.
+    pub fn bind(&mut self, binding: &[u8; BINDING]) {
+        self.link.bind(binding);
     }
 
     /// The next event.

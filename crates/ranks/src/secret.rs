@@ -9,6 +9,9 @@ pub const MAC: usize = 32;
 /// The length of a nonce in bytes.
 pub const NONCE: usize = 32;
 
+/// The length of a channel binding in bytes (RFC 9266 section 2).
+pub const BINDING: usize = 32;
+
 /// The fewest bytes of a secret.
 pub const LEAST: usize = 16;
 
@@ -43,6 +46,12 @@ impl Secret {
         }
     }
 
+    /// The secret of one TLS session: proofs and keys that follow from it are of no use in another session.
+    pub(crate) fn bound(&self, binding: &[u8; BINDING]) -> Secret {
+        let tag = hmac::sign(&self.0, &[BOUND, binding].concat());
+        Secret(Key::new(HMAC_SHA256, tag.as_ref()))
+    }
+
     /// The proof that a side knows the secret, for these two nonces.
     pub(crate) fn proof(&self, of: Side, nonces: &Nonces) -> [u8; MAC] {
         self.derived(of.proof(), nonces)
@@ -69,6 +78,10 @@ impl Secret {
 fn labelled(label: &[u8], nonces: &Nonces) -> Vec<u8> {
     [label, &nonces.member, &nonces.rank_0].concat()
 }
+
+/// The label of secrets that are bound to a session: as long as the others, and followed by fewer bytes, so that no
+/// input of the MAC is equal to one of theirs.
+const BOUND: &[u8] = b"bound to session";
 
 /// The nonces of both sides of a connection.
 #[derive(Debug, Clone, Copy)]

@@ -62,6 +62,9 @@ pub enum SessionError {
     /// There is no random number.
     #[error("the system gives no random numbers")]
     Random,
+    /// The control connections cannot be encrypted.
+    #[error("failed to prepare TLS for the control connections: {0}")]
+    Tls(#[from] fathometer_tls::SettingsError),
     /// A thread could not be started.
     #[error("failed to start a thread: {0}")]
     Thread(io::Error),

@@ -10,10 +10,12 @@ use fathometer_model::Instant;
 use fathometer_sys::Clock;
 use rustix::event::PollFd;
 
-use super::transfer::{interest, read, wait, write};
+use super::transfer::{Buffers, Ended, Wire, wait};
 use super::{Command, Event, SessionError, SessionOptions, Started, TURN, nonce, set, spawn};
+use crate::channel::ChannelSettings;
 use crate::member::{Member, MemberEvent};
 use crate::message::Message;
+use crate::secret::Side;
 
 /// The time-out of one attempt to connect, and the pause before the next.
 const ATTEMPT: Duration = Duration::from_secs(2);
@@ -28,8 +30,10 @@ pub(super) fn start(
     clock: Clock,
 ) -> Result<Started, SessionError> {
     let options = options.clone();
+    let tls = ChannelSettings::new(Side::Member, clock.realtime_of(Instant::ZERO))?;
     spawn("ranks", move |commands, tell, stop| {
-        let ended = take_part(&options, (&place, resolve), clock, (commands, tell), stop);
+        let channels = (commands, tell);
+        let ended = take_part(&options, &tls, (&place, resolve), clock, channels, stop);
         if let Err(why) = ended {
             set(stop);
             let _ = tell.send(Event::Lost(why));
@@ -47,12 +51,25 @@ struct Progress {
     is_welcome: bool,
     /// The connection was closed or failed, without a reason from rank 0.
     is_closed: bool,
+    /// Why the last connection ended.
+    last: Option<String>,
+}
+
+impl Progress {
+    /// The connection has ended. One that was closed may be tried again; a peer that is no rank 0 of this version stays
+    /// one.
+    fn end(&mut self, machine: &mut Member, why: &Ended) {
+        self.is_closed = matches!(why, Ended::Closed(_)) && !machine.is_lost();
+        machine.closed(&format!("rank 0 is lost: {why}"));
+        self.last = Some(why.to_string());
+    }
 }
 
 /// Connects, and serves the connection. Rank 0 closes connections that are too many at a time, so that a rank which it
 /// has not accepted yet connects again.
 fn take_part(
     options: &SessionOptions,
+    tls: &ChannelSettings,
     (place, resolve): (&str, Resolve),
     clock: Clock,
     channels: (&Receiver<Command>, &Sender<Event>),
@@ -61,7 +78,12 @@ fn take_part(
     let end = clock.now() + options.rendezvous;
     let mut progress = Progress::default();
     loop {
-        let socket = connect(place, resolve, options.rendezvous, (end, clock))?;
+        let socket = connect(place, resolve, options.rendezvous, (end, clock));
+        let socket = socket.map_err(|why| match &progress.last {
+            Some(last) => format!("{why}; how the last connection ended: {last}"),
+            None => why,
+        })?;
+        let wire = Wire::new(socket, tls, clock.now())?;
         let nonce = nonce().map_err(|error| error.to_string())?;
         // The wait for the others is bounded by rank 0, which takes as long, and then says so.
         let machine = Member::new(
@@ -72,7 +94,7 @@ fn take_part(
             clock.now(),
         );
         progress.is_closed = false;
-        let ended = serve(socket, machine, clock, channels, stop, &mut progress);
+        let ended = serve(wire, machine, clock, channels, stop, &mut progress);
         let may_retry = progress.is_closed && !progress.is_welcome && clock.now() < end;
         if ended.is_ok() || !may_retry {
             return ended;
@@ -99,12 +121,7 @@ fn connect(
             }
             Err(last)
         };
-        let connected = attempt().and_then(|socket| {
-            socket.set_nodelay(true)?;
-            socket.set_nonblocking(true)?;
-            Ok(socket)
-        });
-        match connected {
+        match attempt() {
             Ok(socket) => return Ok(socket),
             Err(error) if clock.now() >= end => {
                 return Err(format!(
@@ -119,14 +136,14 @@ fn connect(
 
 /// Serves the connection until the result is handed over.
 fn serve(
-    mut socket: TcpStream,
+    mut wire: Wire,
     mut machine: Member,
     clock: Clock,
     (commands, tell): (&Receiver<Command>, &Sender<Event>),
     stop: &AtomicBool,
     progress: &mut Progress,
 ) -> Result<(), String> {
-    let mut buffer = Vec::new();
+    let mut buffers = Buffers::default();
     if progress.is_ready {
         machine.ready(clock.now());
     }
@@ -143,7 +160,7 @@ fn serve(
                 Ok(Command::Ended(record, _)) => machine.send(&Message::Ended(record)),
                 Ok(Command::Failed(why)) => {
                     machine.send(&Message::Failed(why.clone()));
-                    let _ = write(&mut socket, machine.outbox());
+                    let _ = wire.write(machine.outbox());
                     return Err(why);
                 }
                 // A member ends its own share by itself.
@@ -153,9 +170,8 @@ fn serve(
             }
         }
         machine.tick(now);
-        if let Err(why) = write(&mut socket, machine.outbox()) {
-            progress.is_closed = !machine.is_lost();
-            machine.closed(&lost(&why));
+        if let Err(why) = wire.write(machine.outbox()) {
+            progress.end(&mut machine, &why);
         }
         while let Some(event) = machine.event() {
             let event = match event {
@@ -168,14 +184,14 @@ fn serve(
                     set(stop);
                     continue;
                 }
-                MemberEvent::Compared(record) => Event::Compared(record, machine.traffic()),
+                MemberEvent::Compared(record) => Event::Compared(record, wire.traffic()),
                 MemberEvent::Done => {
                     let _ = tell.send(Event::Done);
                     return Ok(());
                 }
                 MemberEvent::Lost(why) => {
                     if let Some(record) = machine.clock() {
-                        let _ = tell.send(Event::Compared(record, machine.traffic()));
+                        let _ = tell.send(Event::Compared(record, wire.traffic()));
                     }
                     return Err(why);
                 }
@@ -183,21 +199,21 @@ fn serve(
             let _ = tell.send(event);
         }
         let has_output = !machine.outbox().is_empty();
-        wait(&mut [PollFd::new(&socket, interest(has_output))], TURN);
+        wait(&mut [PollFd::new(&wire, wire.interest(has_output))], TURN);
         loop {
-            match read(&mut socket, &mut buffer) {
-                Ok(Some(length)) => machine.receive(&buffer[..length], clock.now()),
+            match wire.read(&mut buffers, clock) {
+                Ok(Some(arrival)) => {
+                    if let Some(binding) = arrival.binding {
+                        machine.bind(&binding);
+                    }
+                    machine.receive(&buffers.plain, arrival.at);
+                }
                 Ok(None) => break,
                 Err(why) => {
-                    progress.is_closed = !machine.is_lost();
-                    machine.closed(&lost(&why));
+                    progress.end(&mut machine, &why);
                     break;
                 }
             }
         }
     }
-}
-
-fn lost(why: &str) -> String {
-    format!("rank 0 is lost: {why}")
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Duration;
@@ -12,17 +12,19 @@ use fathometer_sys::{Clock, SocketOptions, socket};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::event::{PollFd, PollFlags};
 
-use super::transfer::{interest, read, wait, write};
+use super::transfer::{Buffers, Ended, Wire, wait};
 use super::{
     Command, Event, SessionError, SessionOptions, Started, TURN, WholeLive, nonce, set, spawn,
 };
+use crate::channel::ChannelSettings;
 use crate::coordinator::{Coordinator, CoordinatorEvent, Expected};
+use crate::secret::Side;
 use crate::whole::Whole;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// How long the last bytes to other ranks may take.
+/// How long the last bytes to another rank may take.
 const FLUSH: Duration = Duration::from_secs(2);
 
 pub(super) fn start(
@@ -32,6 +34,7 @@ pub(super) fn start(
 ) -> Result<Started, SessionError> {
     let listener = socket::listen(address, BACKLOG, &SocketOptions::default())
         .map_err(|source| SessionError::Listen { address, source })?;
+    let tls = ChannelSettings::new(Side::RankZero, clock.realtime_of(Instant::ZERO))?;
     let mut test = [0; 8];
     test.copy_from_slice(&nonce()?[..8]);
     let expected = Expected {
@@ -48,8 +51,9 @@ pub(super) fn start(
             whole,
             clock,
             listener: Some(listener),
-            sockets: BTreeMap::new(),
-            closing: Vec::new(),
+            tls,
+            wires: BTreeMap::new(),
+            closing: BTreeMap::new(),
             next: 0,
             random: SystemRandom::new(),
             own_has_ended: false,
@@ -75,9 +79,10 @@ struct RankZero {
     clock: Clock,
     /// While ranks are waited for. Nothing listens afterwards.
     listener: Option<TcpListener>,
-    sockets: BTreeMap<u64, TcpStream>,
-    /// Connections to be closed once their bytes are sent.
-    closing: Vec<u64>,
+    tls: ChannelSettings,
+    wires: BTreeMap<u64, Wire>,
+    /// Connections to be closed once their bytes are sent, or at this instant.
+    closing: BTreeMap<u64, Instant>,
     next: u64,
     random: SystemRandom,
     own_has_ended: bool,
@@ -92,7 +97,7 @@ impl RankZero {
         (commands, tell): (&Receiver<Command>, &Sender<Event>),
         stop: &AtomicBool,
     ) -> Result<(), String> {
-        let mut buffer = Vec::new();
+        let mut buffers = Buffers::default();
         loop {
             let now = self.clock.now();
             loop {
@@ -118,7 +123,7 @@ impl RankZero {
             }
             let ready = self.wait();
             self.accept();
-            self.read_all(&ready, &mut buffer);
+            self.read_all(&ready, &mut buffers);
         }
     }
 
@@ -176,7 +181,7 @@ impl RankZero {
                     self.flush();
                     return Err(format!("the test did not start: {why}"));
                 }
-                CoordinatorEvent::Close(connection) => self.closing.push(connection),
+                CoordinatorEvent::Close(connection) => self.close(connection),
             }
         }
         Ok(())
@@ -193,34 +198,42 @@ impl RankZero {
                 Err(_) => return,
             };
             let mut nonce = [0; crate::secret::NONCE];
-            let is_ready = self.random.fill(&mut nonce).is_ok()
-                && socket.set_nonblocking(true).is_ok()
-                && socket.set_nodelay(true).is_ok();
-            let connection = self.next;
+            let (connection, now) = (self.next, self.clock.now());
             // Otherwise it is closed here.
-            if is_ready && self.machine.accept(connection, nonce, self.clock.now()) {
+            if self.random.fill(&mut nonce).is_ok()
+                && let Ok(wire) = Wire::new(socket, &self.tls, now)
+                && self.machine.accept(connection, nonce, now)
+            {
                 self.next += 1;
-                self.sockets.insert(connection, socket);
+                self.wires.insert(connection, wire);
             }
         }
     }
 
+    fn close(&mut self, connection: u64) {
+        let until = self.clock.now() + FLUSH;
+        self.closing.insert(connection, until);
+    }
+
     /// Reads the connections that have bytes. To ask the system for the bytes of all others too would cost each ping
     /// a time that grows with the number of ranks.
-    fn read_all(&mut self, ready: &[u64], buffer: &mut Vec<u8>) {
+    fn read_all(&mut self, ready: &[u64], buffers: &mut Buffers) {
         let mut ended = Vec::new();
         for &connection in ready {
-            let Some(socket) = self.sockets.get_mut(&connection) else {
+            let Some(wire) = self.wires.get_mut(&connection) else {
                 continue;
             };
             // One read a turn for each, so that none keeps the others waiting.
-            match read(socket, buffer) {
-                Ok(Some(length)) => {
-                    let now = self.clock.now();
-                    self.machine.receive(connection, &buffer[..length], now);
-                    // A ping is answered at once.
+            match wire.read(buffers, self.clock) {
+                Ok(Some(arrival)) => {
+                    if let Some(binding) = arrival.binding {
+                        self.machine.bind(connection, &binding);
+                    }
+                    let plain = &buffers.plain;
+                    self.machine.receive(connection, plain, arrival.at);
+                    // A ping is answered at once, and so is the handshake.
                     if let Some(outbox) = self.machine.outbox(connection)
-                        && let Err(why) = write(socket, outbox)
+                        && let Err(why) = wire.write(outbox)
                     {
                         ended.push((connection, why));
                     }
@@ -234,44 +247,45 @@ impl RankZero {
 
     fn write_all(&mut self) {
         let mut ended = Vec::new();
-        for (&connection, socket) in &mut self.sockets {
+        for (&connection, wire) in &mut self.wires {
             if let Some(outbox) = self.machine.outbox(connection)
-                && let Err(why) = write(socket, outbox)
+                && let Err(why) = wire.write(outbox)
             {
                 ended.push((connection, why));
             }
         }
         self.remove(ended);
-        let machine = &mut self.machine;
-        let is_sent = |connection: &u64| {
-            machine
-                .outbox(*connection)
-                .is_none_or(|outbox| outbox.is_empty())
+        let (now, machine, wires) = (self.clock.now(), &mut self.machine, &self.wires);
+        let is_over = |(connection, until): (&u64, &Instant)| {
+            let outbox = machine.outbox(*connection);
+            let is_sent = outbox.is_none_or(|outbox| outbox.is_empty())
+                && wires.get(connection).is_none_or(|wire| !wire.has_output());
+            (is_sent || now >= *until).then_some(*connection)
         };
-        let sent: Vec<u64> = self.closing.iter().copied().filter(is_sent).collect();
-        self.closing.retain(|connection| !sent.contains(connection));
-        for connection in sent {
-            self.sockets.remove(&connection);
+        let over: Vec<u64> = self.closing.iter().filter_map(is_over).collect();
+        for connection in over {
+            self.closing.remove(&connection);
+            self.wires.remove(&connection);
             self.machine.closed(connection, "it was closed");
         }
     }
 
-    fn remove(&mut self, ended: Vec<(u64, String)>) {
+    fn remove(&mut self, ended: Vec<(u64, Ended)>) {
         for (connection, why) in ended {
-            self.sockets.remove(&connection);
-            self.machine.closed(connection, &why);
-            self.closing.retain(|closing| *closing != connection);
+            self.wires.remove(&connection);
+            self.machine.closed(connection, &why.to_string());
+            self.closing.remove(&connection);
         }
     }
 
     /// Sends what is left for the other ranks, for a bounded time.
     fn flush(&mut self) {
         let end = self.clock.now() + FLUSH;
-        let mut buffer = Vec::new();
+        let mut buffers = Buffers::default();
         loop {
             while let Some(event) = self.machine.event() {
                 if let CoordinatorEvent::Close(connection) = event {
-                    self.closing.push(connection);
+                    self.close(connection);
                 }
             }
             self.write_all();
@@ -279,24 +293,24 @@ impl RankZero {
                 return;
             }
             let ready = self.wait();
-            self.read_all(&ready, &mut buffer);
+            self.read_all(&ready, &mut buffers);
         }
     }
 
     /// Waits for something to do; returns the connections that have bytes or have ended.
     fn wait(&mut self) -> Vec<u64> {
-        let mut descriptors = Vec::with_capacity(self.sockets.len() + 1);
-        for (&connection, socket) in &self.sockets {
+        let mut descriptors = Vec::with_capacity(self.wires.len() + 1);
+        for (&connection, wire) in &self.wires {
             let outbox = self.machine.outbox(connection);
             let has_output = outbox.is_some_and(|outbox| !outbox.is_empty());
-            descriptors.push(PollFd::new(socket, interest(has_output)));
+            descriptors.push(PollFd::new(wire, wire.interest(has_output)));
         }
         // Without room a connection that waits to be accepted is nothing to do.
         if let Some(listener) = self.listener.as_ref().filter(|_| self.machine.has_room()) {
             descriptors.push(PollFd::new(listener, PollFlags::IN));
         }
         wait(&mut descriptors, TURN);
-        let found = self.sockets.keys().zip(&descriptors);
+        let found = self.wires.keys().zip(&descriptors);
         found
             .filter(|(_, descriptor)| !descriptor.revents().is_empty())
             .map(|(&connection, _)| connection)

@@ -1,5 +1,7 @@
 //! Tests: sessions of one process that meet on loopback.
 
+mod eavesdropping;
+
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
 use std::time::Duration;

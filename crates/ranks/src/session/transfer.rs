@@ -1,52 +1,190 @@
-//! Bytes between a machine and its socket.
+//! Bytes between a machine and its socket, encrypted.
 
+use std::fmt;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use fathometer_model::Instant;
+use fathometer_sys::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::channel::{Channel, ChannelError, ChannelSettings};
+use crate::link::MAGIC;
+use crate::secret::BINDING;
 
 /// Bytes read at a time.
 const BUFFER: usize = 64 * 1024;
 
-/// Reads once. `Ok(None)`: there is nothing to read now.
-///
-/// # Errors
-/// Why the connection has ended.
-pub(super) fn read(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<Option<usize>, String> {
-    buffer.resize(BUFFER, 0);
-    loop {
-        return match socket.read(buffer) {
-            Ok(0) => Err("the control connection was closed".to_owned()),
-            Ok(read) => Ok(Some(read)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => Err(format!("the control connection failed: {error}")),
-        };
+/// Why a connection has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// The peer or the system closed it.
+    Closed(String),
+    /// The peer is no rank, or breaks the protocol.
+    Refused(String),
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Ended::Closed(why) | Ended::Refused(why)) = self;
+        f.write_str(why)
     }
 }
 
-/// Writes what the socket takes, and removes it from `bytes`.
-///
-/// # Errors
-/// Why the connection has ended.
-pub(super) fn write(socket: &mut TcpStream, bytes: &mut Vec<u8>) -> Result<(), String> {
-    while !bytes.is_empty() {
-        match socket.write(bytes) {
-            Ok(written) => drop(bytes.drain(..written)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(format!("the control connection failed: {error}")),
+/// What has arrived.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    /// When it was read.
+    pub(super) at: Instant,
+    /// The channel binding, once: the machine must be bound to it before it gets what has arrived.
+    pub(super) binding: Option<[u8; BINDING]>,
+}
+
+/// What a socket and a channel read, without the memory of their own for each connection.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    encrypted: Vec<u8>,
+    /// What the peer sent, decrypted.
+    pub(super) plain: Vec<u8>,
+}
+
+/// A control connection: its socket and its encryption.
+#[derive(Debug)]
+pub(super) struct Wire {
+    socket: TcpStream,
+    channel: Channel,
+}
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Wire {
+    /// One side of a connection that was just made.
+    ///
+    /// # Errors
+    /// If the system does not allow it, or TLS cannot begin.
+    pub(super) fn new(
+        socket: TcpStream,
+        settings: &ChannelSettings,
+        now: Instant,
+    ) -> Result<Wire, String> {
+        let ready = socket
+            .set_nodelay(true)
+            .and_then(|()| socket.set_nonblocking(true));
+        ready.map_err(|error| format!("the control connection failed: {error}"))?;
+        let channel = Channel::new(settings, now).map_err(|error| error.to_string())?;
+        Ok(Wire { socket, channel })
+    }
+
+    /// Reads once, into `buffers.plain`. `Ok(None)`: there is nothing to read now.
+    ///
+    /// # Errors
+    /// Why the connection has ended.
+    pub(super) fn read(
+        &mut self,
+        buffers: &mut Buffers,
+        clock: Clock,
+    ) -> Result<Option<Arrival>, Ended> {
+        buffers.plain.clear();
+        buffers.encrypted.resize(BUFFER, 0);
+        let length = loop {
+            match self.socket.read(&mut buffers.encrypted) {
+                Ok(0) => return Err(self.ended("was closed")),
+                Ok(read) => break read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.ended(&format!("failed ({error})"))),
+            }
+        };
+        let at = clock.now();
+        let bytes = &mut buffers.encrypted[..length];
+        match self.channel.open(bytes, &mut buffers.plain, at) {
+            Ok(binding) => Ok(Some(Arrival { at, binding })),
+            Err(error) => {
+                self.answer(&error);
+                Err(Ended::Refused(error.to_string()))
+            }
         }
     }
-    Ok(())
-}
 
-/// What to wait for on a socket.
-pub(super) fn interest(has_output: bool) -> PollFlags {
-    match has_output {
-        true => PollFlags::IN | PollFlags::OUT,
-        false => PollFlags::IN,
+    /// The connection has ended, which is how a rank of a version without TLS answers the handshake.
+    fn ended(&self, how: &str) -> Ended {
+        let when = match self.channel.is_established() {
+            true => "",
+            false => " during the TLS handshake: is the other rank of the same version?",
+        };
+        Ended::Closed(format!("the control connection {how}{when}"))
+    }
+
+    /// Answers a peer whose connection is refused, where it can understand the answer. Nothing is done if that fails.
+    fn answer(&mut self, error: &ChannelError) {
+        match error {
+            // A rank without TLS then says that this is another version.
+            ChannelError::Earlier => drop(self.socket.write_all(&MAGIC)),
+            // It may be any program.
+            ChannelError::NoTls => {}
+            // An alert.
+            ChannelError::Tls(_) | ChannelError::Unread => drop(self.send()),
+        }
+    }
+
+    /// Writes what the socket takes, and removes it from `plain`.
+    ///
+    /// # Errors
+    /// Why the connection has ended.
+    pub(super) fn write(&mut self, plain: &mut Vec<u8>) -> Result<(), Ended> {
+        let mut sealed = 0;
+        let written = loop {
+            let taken = self.channel.seal(&plain[sealed..]);
+            sealed += taken;
+            match self.send() {
+                // The rest waits for the handshake, for the socket, or there is none.
+                Ok(is_sent) if !is_sent || taken == 0 => break Ok(()),
+                Ok(_) => {}
+                Err(why) => break Err(why),
+            }
+        };
+        plain.drain(..sealed);
+        written
+    }
+
+    /// Sends encrypted bytes; returns whether the socket took all of them.
+    fn send(&mut self) -> Result<bool, Ended> {
+        loop {
+            let output = self.channel.output();
+            if output.is_empty() {
+                return Ok(true);
+            }
+            match self.socket.write(output) {
+                Ok(written) => self.channel.output_sent(written),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.ended(&format!("failed ({error})"))),
+            }
+        }
+    }
+
+    /// Whether encrypted bytes wait to be sent.
+    pub(super) fn has_output(&self) -> bool {
+        self.channel.has_output()
+    }
+
+    /// Bytes sent and received on the socket so far.
+    pub(super) fn traffic(&self) -> (u64, u64) {
+        self.channel.traffic()
+    }
+
+    /// What to wait for. `has_output`: the machine has bytes to be sent.
+    pub(super) fn interest(&self, has_output: bool) -> PollFlags {
+        match has_output || self.has_output() {
+            true => PollFlags::IN | PollFlags::OUT,
+            false => PollFlags::IN,
+        }
     }
 }
 
