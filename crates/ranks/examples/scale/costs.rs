@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use fathometer_load::timeline::Part;
-use fathometer_model::{Bytes, Seed};
+use fathometer_model::{Bytes, Instant, Seed};
+use fathometer_ranks::channel::{Channel, ChannelSettings};
 use fathometer_ranks::link::Link;
 use fathometer_ranks::message::Message;
 use fathometer_ranks::record::TestFacts;
@@ -18,6 +19,8 @@ use super::{FACTS, secret};
 
 /// Measurements of each cost, of which the median counts.
 const ROUNDS: usize = 7;
+/// Handshakes, of which the median counts.
+const HANDSHAKES: usize = 101;
 /// The shortest measurement.
 const LEAST: Duration = Duration::from_millis(20);
 /// Connections of the measurements with sockets: below the usual limit of 1024 descriptors of a process.
@@ -28,7 +31,7 @@ const RANKS: u32 = 1000;
 /// Processor time of rank 0.
 #[derive(Debug, Clone, Copy)]
 pub struct Costs {
-    /// To prove the secret both ways, for each connection.
+    /// The handshake of TLS and the proofs of the secret both ways, for each connection.
     pub handshake: Duration,
     /// To accept a connection.
     pub accept: Duration,
@@ -38,7 +41,7 @@ pub struct Costs {
     pub read: Duration,
     /// To write once.
     pub write: Duration,
-    /// To verify and answer a ping.
+    /// To decrypt, verify and answer a ping.
     pub ping: Duration,
 }
 
@@ -47,11 +50,11 @@ pub struct Costs {
 pub struct IntervalCosts {
     /// Exchanges of the rank in the interval.
     pub exchanges: u64,
-    /// Bytes of the frame.
+    /// Bytes on the socket, with the records of TLS.
     pub bytes: usize,
-    /// Processor time of the rank: encoding and MAC.
+    /// Processor time of the rank: encoding, MAC and encryption.
     pub encode: Duration,
-    /// Processor time of rank 0: MAC and decoding of the frame.
+    /// Processor time of rank 0: decryption, MAC and decoding of the frame.
     pub receive: Duration,
     /// Processor time of rank 0: decoding and merging of the figures.
     pub merge: Duration,
@@ -78,64 +81,97 @@ fn time<T>(mut prepare: impl FnMut() -> T, mut call: impl FnMut(T)) -> Duration 
     rounds[ROUNDS / 2]
 }
 
-/// A member and rank 0 before the first byte.
-fn pair() -> (Link, Link) {
-    let member = Link::new(Side::Member, secret(), [1; NONCE]);
-    (member, Link::new(Side::RankZero, secret(), [2; NONCE]))
+/// One side of a connection, as far as the socket.
+struct End {
+    link: Link,
+    channel: Channel,
+    plain: Vec<u8>,
 }
 
-/// Both sides of an open connection.
-fn open() -> (Link, Link) {
-    let (mut member, mut rank_0) = pair();
-    for _ in 0..2 {
-        rank_0.receive(&std::mem::take(member.outbox()));
-        assert_eq!(rank_0.message(), Ok(None));
-        member.receive(&std::mem::take(rank_0.outbox()));
-        assert_eq!(member.message(), Ok(None));
+impl End {
+    fn new(side: Side, tls: &ChannelSettings) -> End {
+        let nonce = [side as u8; NONCE];
+        End {
+            link: Link::new(side, secret(), nonce),
+            channel: Channel::new(tls, Instant::ZERO).expect("TLS can begin"),
+            plain: Vec::new(),
+        }
     }
-    assert!(member.is_open() && rank_0.is_open());
-    (member, rank_0)
+
+    /// The bytes for the socket.
+    fn output(&mut self) -> Vec<u8> {
+        let taken = self.channel.seal(self.link.outbox());
+        self.link.outbox().drain(..taken);
+        let bytes = self.channel.output().to_vec();
+        self.channel.output_sent(bytes.len());
+        bytes
+    }
+
+    fn receive(&mut self, mut bytes: Vec<u8>) -> Option<Message> {
+        self.plain.clear();
+        let opened = self
+            .channel
+            .open(&mut bytes, &mut self.plain, Instant::ZERO);
+        if let Some(binding) = opened.expect("the peer is honest") {
+            self.link.bind(&binding);
+        }
+        self.link.receive(&self.plain);
+        self.link.message().expect("the peer is honest")
+    }
+
+    /// A message of this side, as bytes for the socket.
+    fn message(&mut self, message: &Message) -> Vec<u8> {
+        self.link.send(message).expect("it is open");
+        self.output()
+    }
+}
+
+/// The time since 1970 at the origin: that of certificates, which are not checked.
+const UNIX_TIME: Duration = Duration::from_secs(1_700_000_000);
+
+/// The settings of a member and of rank 0.
+fn settings() -> Result<[ChannelSettings; 2], Box<dyn Error>> {
+    Ok([
+        ChannelSettings::new(Side::Member, UNIX_TIME)?,
+        ChannelSettings::new(Side::RankZero, UNIX_TIME)?,
+    ])
+}
+
+/// Both sides of an open connection, and the processor time that rank 0 took for it.
+fn open([member, rank_0]: &[ChannelSettings; 2]) -> (End, End, Duration) {
+    let mut member = End::new(Side::Member, member);
+    let mut spent = Duration::ZERO;
+    let begin = thread_cpu_time();
+    let mut rank_0 = End::new(Side::RankZero, rank_0);
+    spent += thread_cpu_time().saturating_sub(begin);
+    for _ in 0..3 {
+        let bytes = member.output();
+        let begin = thread_cpu_time();
+        assert_eq!(rank_0.receive(bytes), None);
+        let bytes = rank_0.output();
+        spent += thread_cpu_time().saturating_sub(begin);
+        assert_eq!(member.receive(bytes), None);
+    }
+    assert!(member.link.is_open() && rank_0.link.is_open());
+    (member, rank_0, spent)
 }
 
 /// Measures what does not depend on the load.
 pub fn measure() -> Result<Costs, Box<dyn Error>> {
-    let handshake = time(
-        || {
-            // The member's proof answers the nonce of rank 0, which is always the same here.
-            let (mut member, mut rank_0) = pair();
-            let first = std::mem::take(member.outbox());
-            rank_0.receive(&first);
-            assert_eq!(rank_0.message(), Ok(None));
-            member.receive(rank_0.outbox());
-            assert_eq!(member.message(), Ok(None));
-            (first, std::mem::take(member.outbox()))
-        },
-        |(first, proof)| {
-            let mut rank_0 = Link::new(Side::RankZero, secret(), [2; NONCE]);
-            for bytes in [first, proof] {
-                rank_0.receive(&bytes);
-                assert_eq!(rank_0.message(), Ok(None));
-            }
-            assert!(rank_0.is_open());
-        },
-    );
-    let (mut member, mut rank_0) = open();
+    let tls = settings()?;
+    let mut handshakes: Vec<Duration> = (0..HANDSHAKES).map(|_| open(&tls).2).collect();
+    handshakes.sort_unstable();
+    let handshake = handshakes[HANDSHAKES / 2];
+    let (mut member, mut rank_0, _) = open(&tls);
     let ping = time(
-        || {
-            member
-                .send(&Message::Ping { sent: 1 << 50 })
-                .expect("it is open");
-            std::mem::take(member.outbox())
-        },
+        || member.message(&Message::Ping { sent: 1 << 50 }),
         |bytes| {
-            rank_0.receive(&bytes);
-            assert!(matches!(rank_0.message(), Ok(Some(Message::Ping { .. }))));
+            assert!(matches!(rank_0.receive(bytes), Some(Message::Ping { .. })));
             let pong = Message::Pong {
                 sent: 1 << 50,
                 read: 1 << 50,
             };
-            rank_0.send(&pong).expect("it is open");
-            rank_0.outbox().clear();
+            assert!(!rank_0.message(&pong).is_empty());
         },
     );
     let (accept, poll, read, write) = of_sockets()?;
@@ -230,30 +266,25 @@ pub fn part(rank: u64, interval: u64, exchanges: u64) -> Part {
 
 /// Measures what figures cost at this load.
 pub fn of_intervals(exchanges: u64) -> Result<IntervalCosts, Box<dyn Error>> {
-    let (mut member, _) = open();
+    let tls = settings()?;
+    let (mut member, ..) = open(&tls);
     let figures = part(1, 0, exchanges);
     let encode = time(
         || (),
         |()| {
             let message = Message::Interval(encode_part(&figures));
-            member.send(&message).expect("it is open");
-            member.outbox().clear();
+            assert!(!member.message(&message).is_empty());
         },
     );
     let encoded = encode_part(&figures);
-    member.send(&Message::Interval(encoded.clone()))?;
-    let bytes = member.outbox().len();
+    let interval = Message::Interval(encoded);
+    let bytes = member.message(&interval).len();
     // The frames so far are lost, so a new connection follows.
-    let (mut member, mut rank_0) = open();
+    let (mut member, mut rank_0, _) = open(&tls);
     let receive = time(
-        || {
-            let message = Message::Interval(encoded.clone());
-            member.send(&message).expect("it is open");
-            std::mem::take(member.outbox())
-        },
-        |frame| {
-            rank_0.receive(&frame);
-            assert!(matches!(rank_0.message(), Ok(Some(Message::Interval(_)))));
+        || member.message(&interval),
+        |bytes| {
+            assert!(matches!(rank_0.receive(bytes), Some(Message::Interval(_))));
         },
     );
     let (merge, memory) = of_merging(exchanges);

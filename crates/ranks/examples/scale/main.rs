@@ -97,11 +97,14 @@ fn print_costs(costs: &Costs) {
     println!("| what rank 0 does | processor time |\n|---|---:|");
     for (what, time) in [
         ("accepts a connection", costs.accept),
-        ("proves the secret and checks the proof", costs.handshake),
+        (
+            "completes the TLS handshake, proves the secret and checks the proof",
+            costs.handshake,
+        ),
         ("waits for bytes, for each connection", costs.poll),
         ("reads once", costs.read),
         ("writes once", costs.write),
-        ("verifies and answers a ping", costs.ping),
+        ("decrypts, verifies and answers a ping", costs.ping),
     ] {
         println!("| {what} | {} |", micros(time));
     }
