@@ -209,51 +209,71 @@ fn a_load_of_two_ranks_runs_as_a_job_and_keeps_what_a_lost_rank_0_had() {
 /// does not.
 #[test]
 fn a_lost_node_neither_ends_nor_blocks_a_job() {
-    let Some(mut cluster) = Cluster::start(2) else {
-        return;
-    };
     for whole in [false, true] {
-        let name = if whole { "node" } else { "daemon" };
-        let started = cluster.path().join(format!("started-{name}"));
-        let go_on = cluster.path().join(format!("go-on-{name}"));
-        // Rank 1 is on the node that is lost. Rank 0 exits after that.
-        let script = format!(
-            "[ $SLURM_PROCID = 0 ] || : >'{}'\nwhile [ ! -e '{}' ]; do sleep 0.1; done\necho done\nexit 3",
-            started.display(),
-            go_on.display()
-        );
-        let script = cluster.script(&format!("{name}.sh"), &script);
-        let mut submitter = cluster.submitter();
-        submitter
-            .args(["--ranks", "2", "--folder", name, "--program"])
-            .arg(script)
-            .args(["--", "load"]);
-        let job = submitter
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        wait_until("rank 1 runs", || started.exists());
-        cluster.kill_node(1, whole);
-        fs::write(go_on, "").unwrap();
-        let output = job.wait_with_output().unwrap();
-        let (out, err) = text(&output);
-        assert_eq!(
-            (output.status.code(), out.as_str()),
-            (Some(3), "done\n"),
-            "{err}"
-        );
-        let second = fs::read_to_string(cluster.path().join(name).join("rank-1.out")).unwrap();
-        assert_eq!(second, if whole { "" } else { "done\n" });
-        assert_eq!(
-            err.contains("ranks still run 2 s after rank 0 exited"),
-            whole,
-            "{err}"
-        );
-        if !whole {
-            cluster.restart_node(1);
+        let mut aborted = Vec::new();
+        loop {
+            let Some(mut cluster) = Cluster::start(2) else {
+                return;
+            };
+            let Err(by_srun) = lose_node(&mut cluster, whole) else {
+                if !whole {
+                    cluster.restart_node(1);
+                }
+                break;
+            };
+            aborted.push(by_srun);
+            assert!(aborted.len() < ABORTS, "{aborted:#?}");
         }
     }
+}
+
+/// How often srun may abort a job itself. It does so when it sees the end of a connection of the lost node's daemons
+/// before rank 0 has exited, which happens on a busy machine; a node without power closes none.
+const ABORTS: usize = 4;
+
+/// Loses node 1 while a job of two ranks runs: its daemon, or the whole node. Fails with what srun said if it aborted the
+/// job.
+fn lose_node(cluster: &mut Cluster, whole: bool) -> Result<(), String> {
+    let started = cluster.path().join("started");
+    let go_on = cluster.path().join("go-on");
+    // Rank 1 is on the node that is lost. Rank 0 exits after that.
+    let script = format!(
+        "[ $SLURM_PROCID = 0 ] || : >'{}'\nwhile [ ! -e '{}' ]; do sleep 0.1; done\necho done\nexit 3",
+        started.display(),
+        go_on.display()
+    );
+    let script = cluster.script("waits.sh", &script);
+    let mut submitter = cluster.submitter();
+    submitter
+        .args(["--ranks", "2", "--folder", "job", "--program"])
+        .arg(script)
+        .args(["--", "load"]);
+    let job = submitter
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("rank 1 runs", || started.exists());
+    cluster.kill_node(1, whole);
+    fs::write(go_on, "").unwrap();
+    let output = job.wait_with_output().unwrap();
+    let (out, err) = text(&output);
+    if err.contains("io error with slurmstepd") && output.status.code() != Some(3) {
+        return Err(err);
+    }
+    assert_eq!(
+        (output.status.code(), out.as_str()),
+        (Some(3), "done\n"),
+        "{err}"
+    );
+    let second = fs::read_to_string(cluster.path().join("job/rank-1.out")).unwrap();
+    assert_eq!(second, if whole { "" } else { "done\n" });
+    assert_eq!(
+        err.contains("ranks still run 2 s after rank 0 exited"),
+        whole,
+        "{err}"
+    );
+    Ok(())
 }
 
 #[test]
