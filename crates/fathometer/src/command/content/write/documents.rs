@@ -127,7 +127,7 @@ impl SiteCopy<'_> {
         self.minified(path, Minifiable::Css, rewritten.content)
     }
 
-    /// The file minified, if that was asked for and is possible.
+    /// The file minified, if the treatment is chosen and possible.
     fn minified(&mut self, path: &Path, kind: Minifiable, content: Vec<u8>) -> Vec<u8> {
         let Some(kept) = &self.kept_white_space else {
             return content;
