@@ -48,6 +48,13 @@ pub struct Dates {
     expires: DateText,
 }
 
+/// Whether a response that has the time of its file is sent before that time.
+fn is_modified_after(second: u64, answer: &Answer, described: Option<&Described<'_>>) -> bool {
+    let modified = described.and_then(|of| of.validators.modified);
+    !matches!(answer.content, Content::Unsatisfiable(_))
+        && modified.is_some_and(|modified| modified.second > second)
+}
+
 /// Length of a multipart boundary: a word and the digits of a digest.
 const BOUNDARY_LENGTH: usize = BOUNDARY_WORD.len() + 16;
 const BOUNDARY_WORD: &[u8] = b"part-";
@@ -85,6 +92,13 @@ impl Origin {
                 }
                 FieldValue::Connection => sink.hop(HopField::Connection, name),
                 FieldValue::KeepAlive => sink.hop(HopField::KeepAlive, name),
+                // The time of a file may be later than the server's clock, a response may not say so (RFC 9110, section
+                // 8.8.2.1).
+                FieldValue::LastModified
+                    if is_modified_after(second, answer, described.as_ref()) =>
+                {
+                    sink.field(name, dates.date.at(second));
+                }
                 value => self.write_described(answer, described.as_ref(), name, value, sink),
             }
         }

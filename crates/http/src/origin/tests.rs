@@ -214,6 +214,25 @@ fn dates_follow_the_wall_clock_when_it_is_stepped() {
 }
 
 #[test]
+fn a_file_from_the_future_was_modified_when_its_response_is_sent() {
+    let origin = origin();
+    let page = |since: &str| ask(&origin, "GET /page.html", &[("If-Modified-Since", since)]);
+    let modified = "Sun, 06 Nov 1994 08:49:37 GMT";
+    origin.set_wall_clock(Duration::from_secs(MODIFIED - 3600));
+    let early = page("Sat, 05 Nov 1994 00:00:00 GMT");
+    let sent = early.field("Last-Modified").unwrap();
+    assert_eq!(sent, "Sun, 06 Nov 1994 07:49:37 GMT");
+    assert_eq!(early.field("Date"), Some(sent));
+    assert_eq!(early.status, 200);
+    // What was sent is no promise that the file has not changed since.
+    origin.set_wall_clock(Duration::from_secs(MODIFIED));
+    let later = page(sent);
+    assert_eq!(later.status, 200);
+    assert_eq!(later.field("Last-Modified"), Some(modified));
+    assert_eq!(page(modified).status, 304);
+}
+
+#[test]
 fn accept_ranges_is_sent_where_a_representation_exists() {
     let config = OriginConfig {
         persona: Persona::verbose(),
