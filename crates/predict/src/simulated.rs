@@ -157,6 +157,7 @@ impl Run<'_> {
                 ),
             ],
             rounds: self.shape.rounds.clone(),
+            rounds_from: 0,
             admission: None,
             timeout: None,
             warm_up: 10 * users,

@@ -202,6 +202,7 @@ fn with_quota(users: u32) -> Load {
             ),
         ],
         rounds: vec![0.0, 0.8, 0.1, 0.1],
+        rounds_from: 0,
         admission: None,
         timeout: None,
         warm_up: 1_000,

@@ -108,7 +108,8 @@ impl Network {
     /// # Errors
     /// When a parameter is out of its range.
     pub fn solve(&self, users: u32) -> Result<Solution, ModelError> {
-        let constants = self.constants(users, None)?;
+        self.check(users)?;
+        let constants = self.constants(users, None);
         let throughput = ratio(&constants, users);
         let n = users as usize;
         let mut stations = Vec::new();
@@ -116,7 +117,7 @@ impl Network {
             let (customers, utilisation) = match station.servers {
                 Servers::Unlimited => (throughput * station.demand, 0.0),
                 Servers::Count(servers) => {
-                    let others = self.constants(users, Some(place))?;
+                    let others = self.constants(users, Some(place));
                     let customers = mean_customers(station.demand, servers, &others, constants[n]);
                     let busy = throughput * station.demand / f64::from(servers);
                     (customers, busy.min(1.0))
@@ -144,12 +145,13 @@ impl Network {
     /// # Errors
     /// When a parameter is out of its range.
     pub fn throughput(&self, users: u32) -> Result<PerSecond, ModelError> {
-        Ok(ratio(&self.constants(users, None)?, users))
+        self.check(users)?;
+        Ok(ratio(&self.constants(users, None), users))
     }
 
-    /// The normalisation constants of populations 0 to `users`, without the station at `left_out`.
-    fn constants(&self, users: u32, left_out: Option<usize>) -> Result<Vec<Wide>, ModelError> {
-        self.check(users)?;
+    /// The normalisation constants of populations 0 to `users`, without the station at `left_out`. The parameters must
+    /// be in their range ([`Network::check`]).
+    pub(crate) fn constants(&self, users: u32, left_out: Option<usize>) -> Vec<Wide> {
         let kept = || {
             let stations = self.stations.iter().enumerate();
             stations.filter(move |(place, _)| Some(*place) != left_out)
@@ -166,10 +168,10 @@ impl Network {
                 convolve(&mut constants, station.demand, servers);
             }
         }
-        Ok(constants)
+        constants
     }
 
-    fn check(&self, users: u32) -> Result<(), ModelError> {
+    pub(crate) fn check(&self, users: u32) -> Result<(), ModelError> {
         if !(1..=MOST_USERS).contains(&users) {
             return Err(ModelError::Parameter {
                 what: "the number of users".to_owned(),
@@ -227,7 +229,7 @@ fn convolve(constants: &mut [Wide], demand: Seconds, servers: u32) {
 }
 
 /// The mean of the marginal distribution p(j | N) = f(j) G'(N - j) / G(N), where G' is without the station.
-fn mean_customers(demand: Seconds, servers: u32, others: &[Wide], whole: Wide) -> f64 {
+pub(crate) fn mean_customers(demand: Seconds, servers: u32, others: &[Wide], whole: Wide) -> f64 {
     let users = others.len() - 1;
     let mut factor = Wide::new(1.0);
     let mut mean = 0.0;

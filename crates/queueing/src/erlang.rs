@@ -1,6 +1,6 @@
-//! Erlang's formulas for M/M/c.
+//! Erlang's formulas for M/M/c, and their extension to a queue of limited length.
 //!
-//! Source: Kleinrock: "Queueing Systems", volume 1 (1975), 3.5; the recursion of formula B after Jagerman (1984).
+//! Source: Kleinrock: "Queueing Systems", volume 1 (1975), 3.5 and 3.6; the recursion of formula B after Jagerman (1984).
 
 /// Formula B: the probability that all of `servers` servers of a system without a queue are busy, with `load` servers'
 /// worth of offered work. The recursion has no term that overflows.
@@ -20,6 +20,16 @@ pub fn waiting(load: f64, servers: u32) -> f64 {
     blocked / (1.0 - load / c * (1.0 - blocked))
 }
 
+/// The probability that an arrival finds M/M/c/K full: all of `servers` servers, at least one, are busy, and `places`
+/// others wait, the most that may. With w(k) the weight of k customers and S(k) the sum of the weights up to k,
+/// P(k) = w(k) / S(k) and w(k+1) = w(k) load / c give P(k+1) from P(k) without a term that overflows.
+pub fn full(load: f64, servers: u32, places: u32) -> f64 {
+    let ratio = load / f64::from(servers);
+    (0..places).fold(blocking(load, servers), |full, _| {
+        ratio * full / (1.0 + ratio * full)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,5 +43,16 @@ mod tests {
         assert!((waiting(0.7, 1) - 0.7).abs() < 1e-15);
         assert_eq!(waiting(2.0, 2), 1.0);
         assert!(blocking(5000.0, 5000).is_finite());
+    }
+
+    #[test]
+    fn a_full_system_has_the_probability_of_its_birth_death_equations() {
+        // M/M/1/K: (1 - u) u^K / (1 - u^(K+1)).
+        let u: f64 = 0.8;
+        let expected = (1.0 - u) * u.powi(6) / (1.0 - u.powi(7));
+        assert!((full(u, 1, 5) - expected).abs() < 1e-15);
+        assert_eq!(full(5.0, 10, 0), blocking(5.0, 10));
+        // Overloaded, the part that cannot be served: 1 - c / load.
+        assert!((full(8.0, 4, 1000) - 0.5).abs() < 1e-9);
     }
 }

@@ -5,7 +5,8 @@
 //! | [`bounds`] | asymptotic and balanced-job bounds | Lazowska, Zahorjan, Graham, Sevcik: "Quantitative System Performance" (1984), chapter 5 |
 //! | [`scalability`] | the Universal Scalability Law, fitted | Gunther: "Guerrilla Capacity Planning" (2007), chapters 4 to 6 |
 //! | [`closed`] | closed networks of one class: queueing, delay and multiserver stations | Reiser and Lavenberg, JACM 27 (1980); Buzen, CACM 16 (1973) |
-//! | [`varying`] | the same with demands that depend on the throughput | Kattepur and Nambiar, "MVASD" (2015) |
+//! | [`limited`] | the same with workers | Lazowska and others (1984), 9.3: flow-equivalent servers |
+//! | [`varying`] | closed networks with demands that depend on the throughput | Kattepur and Nambiar, "MVASD" (2015) |
 //! | [`classes`] | closed networks of several classes | Reiser and Lavenberg (1980) |
 //! | [`open`] | open networks of M/M/c stations | Jackson, Operations Research 5 (1957) |
 //! | [`erlang`] | Erlang's formulas | Erlang (1917); Kleinrock: "Queueing Systems" (1975), 3.5 |
@@ -19,6 +20,7 @@ pub mod cache;
 pub mod classes;
 pub mod closed;
 pub mod erlang;
+pub mod limited;
 mod linear;
 pub mod open;
 pub mod scalability;

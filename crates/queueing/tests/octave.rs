@@ -8,9 +8,14 @@
 
 use std::process::{Command, Stdio};
 
+use fathometer_model::Seed;
 use fathometer_queueing::classes::{self, Class};
 use fathometer_queueing::closed::{Network, Station};
+use fathometer_queueing::limited::LimitedNetwork;
 use fathometer_queueing::open::{self, OpenStation};
+use fathometer_queueing::simulation::{
+    Admission, Discipline, Distribution, Overflow, Retries, SimulatedStation, Simulation, Source,
+};
 use fathometer_queueing::{PerSecond, Seconds, bounds, erlang};
 
 /// Prints each figure of each case with all digits: one line a case.
@@ -43,12 +48,24 @@ P = [0 0.3 0.5; 1 0 0; 1 0 0]; V = qnosvisits(P, [150 0 0]);
 [Xl Xu Rl Ru] = qncsbsb(20, [0.005 0.03 0.027], [1 1 1], [1 1 1], 0.5); show(Xl, Xu, Rl, Ru);
 % 11 Erlang.
 show(erlangb(5, 10), erlangc(5, 10), erlangb(80, 90), erlangc(80, 90));
+% 12 Four workers, as a flow-equivalent server: two processors, a disk and a delay inside of it.
+x = zeros(1, 4);
+for j = 1:4
+  [U R Q X] = qncsmva(j, [0.004 0.003 0.020], [1 1 1], [2 1 -1]); x(j) = X(1);
+end
+[U R Q X] = qncsmvald(20, 1 ./ x(min(1:20, 4)), 1, 0.25); show(X(1), Q(1));
+% 13 The same, saturated, by convolution.
+[U R Q X] = qncsconvld(40, [1 ./ x(min(1:40, 4)); 0.06 ./ (1:40)], [1 1]); show(X(1), Q(1));
+% 14 M/M/m/K that is full.
+[U R Q X p0 a] = qsmmmk(300, 100, 4, 6);
+[U R Q X p0 b] = qsmmmk(300, 100, 4, 4);
+[U R Q X p0 c] = qsmmmk(8, 1, 4, 24); show(a, b, c);
 "#;
 
 /// Octave's figures, one list a case; `None` when it is not installed.
-fn figures() -> Option<Vec<Vec<f64>>> {
+fn figures(script: &str) -> Option<Vec<Vec<f64>>> {
     let output = Command::new("octave-cli")
-        .args(["--no-init-file", "--quiet", "--eval", SCRIPT])
+        .args(["--no-init-file", "--quiet", "--eval", script])
         .stderr(Stdio::piped())
         .output()
         .ok()
@@ -153,6 +170,23 @@ fn open_network() -> Vec<f64> {
     all
 }
 
+/// Throughput and all exchanges at a server with four workers.
+fn four_workers(think: f64, users: u32) -> Vec<f64> {
+    let network = LimitedNetwork {
+        think: Seconds(think),
+        before: Seconds(0.0),
+        stations: vec![
+            Station::queue("processors", Seconds(0.004), 2),
+            Station::queue("disk", Seconds(0.003), 1),
+            Station::delay("backend", Seconds(0.020)),
+        ],
+        workers: 4,
+    };
+    let solution = network.solve(users).unwrap();
+    let here = solution.stations.iter().map(|station| station.customers);
+    vec![solution.throughput.0, here.sum()]
+}
+
 fn bound(bounds: bounds::Bounds) -> Vec<f64> {
     vec![
         bounds.least.0,
@@ -164,7 +198,9 @@ fn bound(bounds: bounds::Bounds) -> Vec<f64> {
 
 #[test]
 fn textbook_networks_have_the_solutions_of_octave() {
-    let Some(theirs) = figures() else { return };
+    let Some(theirs) = figures(SCRIPT) else {
+        return;
+    };
     let bounded = Network {
         think: Seconds(0.5),
         stations: queues(&[0.005, 0.03, 0.027]),
@@ -187,6 +223,13 @@ fn textbook_networks_have_the_solutions_of_octave() {
             erlang::blocking(80.0, 90),
             erlang::waiting(80.0, 90),
         ],
+        four_workers(0.25, 20),
+        four_workers(0.06, 40),
+        vec![
+            erlang::full(3.0, 4, 2),
+            erlang::full(3.0, 4, 0),
+            erlang::full(8.0, 4, 20),
+        ],
     ];
     assert_eq!(theirs.len(), ours.len());
     for (case, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
@@ -203,4 +246,96 @@ fn textbook_networks_have_the_solutions_of_octave() {
             );
         }
     }
+}
+
+/// The Markov chain of six users and two workers, each of whom an exchange occupies at a backend, which is a delay, and
+/// then at a processor. States are the numbers at the backend (b), at the processor (p) and waiting for a worker (w).
+const WORKERS_SCRIPT: &str = r#"
+pkg load queueing
+N = 6; W = 2; Z = 0.04; D = 0.02; S = 0.01;
+states = [];
+for b = 0:W
+  for p = 0:W-b
+    states(end+1,:) = [b p 0];
+    if b + p == W
+      for (w = 1:N-W) states(end+1,:) = [b p w]; end
+    end
+  end
+end
+at = @(b, p, w) find(ismember(states, [b p w], "rows"));
+n = rows(states); G = zeros(n);
+for i = 1:n
+  b = states(i,1); p = states(i,2); w = states(i,3); outside = N - b - p - w;
+  if outside > 0
+    if (b + p < W) j = at(b+1, p, w); else j = at(b, p, w+1); end
+    G(i,j) += outside / Z;
+  end
+  if (b > 0) G(i, at(b-1, p+1, w)) += b / D; end
+  if p > 0
+    if (w > 0) j = at(b+1, p-1, w-1); else j = at(b, p-1, w); end
+    G(i,j) += 1 / S;
+  end
+end
+G -= diag(sum(G, 2));
+q = ctmc(G);
+printf("%.15g ", [sum(q(states(:,2)' > 0)) / S, q * states]); printf("\n");
+"#;
+
+#[test]
+fn simulated_workers_have_the_solution_of_their_markov_chain() {
+    let Some(theirs) = figures(WORKERS_SCRIPT) else {
+        return;
+    };
+    let [throughput, backend, processor, waiting] = theirs[0][..] else {
+        panic!("{theirs:?}");
+    };
+    let station = |name: &str, seconds, discipline| SimulatedStation {
+        name: name.to_owned(),
+        service: Distribution::Exponential(Seconds(seconds)),
+        discipline,
+    };
+    let simulated = Simulation {
+        source: Source::Users {
+            count: 6,
+            think: Distribution::Exponential(Seconds(0.04)),
+        },
+        stations: vec![
+            station("backend", 0.02, Discipline::Delay),
+            station("processor", 0.01, Discipline::InOrder(1)),
+        ],
+        rounds: Vec::new(),
+        rounds_from: 0,
+        admission: Some(Admission {
+            before: 0,
+            workers: 2,
+            backlog: 6,
+            overflow: Overflow::Retry(Retries::LINUX),
+        }),
+        timeout: None,
+        warm_up: 2_000,
+        measured: 200_000,
+        seed: Seed(42),
+    };
+    let found = simulated.run().unwrap();
+    let rate = found.throughput;
+    assert!(
+        (rate.mean - throughput).abs() <= 2.0 * rate.half_width
+            && rate.half_width < 0.01 * throughput,
+        "{rate:?} is not {throughput}"
+    );
+    assert!((found.utilisations[0] / backend - 1.0).abs() < 0.02);
+    assert!((found.workers * 2.0 / (backend + processor) - 1.0).abs() < 0.02);
+    assert!((found.waiting / waiting - 1.0).abs() < 0.02);
+    // The flow-equivalent server is an approximation here.
+    let approximated = LimitedNetwork {
+        think: Seconds(0.04),
+        before: Seconds(0.0),
+        stations: vec![
+            Station::delay("backend", Seconds(0.02)),
+            Station::queue("processor", Seconds(0.01), 1),
+        ],
+        workers: 2,
+    };
+    let approximated = approximated.solve(6).unwrap();
+    assert!((approximated.throughput.0 / throughput - 1.0).abs() < 0.02);
 }

@@ -2,11 +2,23 @@
 
 use std::collections::VecDeque;
 
+use super::admission::Overflow;
 use super::distribution::{Distribution, Draws};
 use super::events::{Agenda, Event, ExchangeId};
 use super::service::Service;
 use super::{Simulation, Source};
 use crate::Seconds;
+
+/// How an exchange ended for its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// With a response.
+    Completed,
+    /// The client gave up.
+    TimedOut,
+    /// The backlog was full, at once or at all retries.
+    Refused,
+}
 
 /// An exchange that ended.
 #[derive(Debug, Clone, Copy)]
@@ -15,17 +27,22 @@ pub(super) struct Ended {
     pub(super) at: f64,
     /// The time that the client waited.
     pub(super) response: f64,
-    /// The client gave up.
-    pub(super) timed_out: bool,
+    /// How.
+    pub(super) end: End,
 }
 
 /// What was recorded.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Log {
     pub(super) started: f64,
     pub(super) finished: f64,
     pub(super) ended: Vec<Ended>,
-    pub(super) refused: u64,
+    /// Attempts that found the backlog full.
+    pub(super) overflows: u64,
+    /// The mean share of busy workers.
+    pub(super) workers: f64,
+    /// The mean number of connections in the backlog.
+    pub(super) waiting: f64,
     pub(super) utilisations: Vec<f64>,
 }
 
@@ -37,9 +54,32 @@ struct Exchange {
     station: usize,
     /// Visits of all stations that follow this one.
     rounds_left: usize,
+    /// How often the backlog was full.
+    retries: u32,
     has_worker: bool,
     /// The client still waits.
     is_awaited: bool,
+}
+
+/// The workers and the backlog.
+#[derive(Debug, Default)]
+struct Workers {
+    busy: u32,
+    backlog: VecDeque<ExchangeId>,
+    /// The integrals of both over time, until `counted`.
+    busy_s: f64,
+    waiting_s: f64,
+    counted: f64,
+}
+
+impl Workers {
+    /// Accounts for the time until `now`, in which nothing has changed.
+    fn advance(&mut self, now: f64) {
+        let passed = now - self.counted;
+        self.busy_s += f64::from(self.busy) * passed;
+        self.waiting_s += self.backlog.len() as f64 * passed;
+        self.counted = now;
+    }
 }
 
 struct Engine<'a> {
@@ -50,8 +90,7 @@ struct Engine<'a> {
     exchanges: Vec<Exchange>,
     free_places: Vec<usize>,
     uses: u64,
-    busy_workers: u32,
-    backlog: VecDeque<ExchangeId>,
+    workers: Workers,
     draws: Draws,
     round_draws: Draws,
     seen: u32,
@@ -68,6 +107,7 @@ pub(super) fn run(simulation: &Simulation) -> Log {
             break;
         };
         engine.now = at;
+        engine.workers.advance(at);
         engine.handle(event);
     }
     engine.close()
@@ -89,18 +129,11 @@ impl Engine<'_> {
             exchanges: Vec::new(),
             free_places: Vec::new(),
             uses: 0,
-            busy_workers: 0,
-            backlog: VecDeque::new(),
+            workers: Workers::default(),
             draws: Draws::new(simulation.seed, "queueing.source", 0),
             round_draws: Draws::new(simulation.seed, "queueing.rounds", 0),
             seen: 0,
-            log: Log {
-                started: 0.0,
-                finished: 0.0,
-                ended: Vec::new(),
-                refused: 0,
-                utilisations: Vec::new(),
-            },
+            log: Log::default(),
         }
     }
 
@@ -146,10 +179,7 @@ impl Engine<'_> {
                     self.leave_station(exchange);
                 }
             }
-            Event::Retry(exchange) => match self.exchange(exchange).is_some_and(|e| e.is_awaited) {
-                true => self.visit(exchange),
-                false => self.forget(exchange),
-            },
+            Event::Retry(exchange) => self.retry(exchange),
             Event::Timeout(exchange) => self.time_out(exchange),
         }
     }
@@ -164,6 +194,7 @@ impl Engine<'_> {
                 [] => 0,
                 probabilities => self.round_draws.place(probabilities),
             },
+            retries: 0,
             has_worker: false,
             is_awaited: true,
         };
@@ -204,17 +235,14 @@ impl Engine<'_> {
             && station == admission.before
             && !has_worker
         {
-            if self.busy_workers >= admission.workers {
-                if self.backlog.len() < admission.backlog as usize {
-                    self.backlog.push_back(id);
-                } else {
-                    self.log.refused += 1;
-                    self.agenda
-                        .add(self.now + admission.retry.0, Event::Retry(id));
+            if self.workers.busy >= admission.workers {
+                match self.workers.backlog.len() < admission.backlog as usize {
+                    true => self.workers.backlog.push_back(id),
+                    false => self.overflow(id, admission.overflow),
                 }
                 return;
             }
-            self.busy_workers += 1;
+            self.workers.busy += 1;
             self.exchanges[id.place].has_worker = true;
         }
         match station < self.services.len() {
@@ -223,12 +251,54 @@ impl Engine<'_> {
         }
     }
 
+    /// The backlog is full.
+    fn overflow(&mut self, id: ExchangeId, overflow: Overflow) {
+        self.log.overflows += 1;
+        match overflow {
+            Overflow::Refuse => self.refuse(id),
+            Overflow::Retry(retries) => {
+                let exchange = &mut self.exchanges[id.place];
+                exchange.retries += 1;
+                let wait = retries.wait(exchange.retries);
+                self.agenda.add(self.now + wait.0, Event::Retry(id));
+            }
+        }
+    }
+
+    /// A connection is attempted again, unless its client has given up or all retries are made.
+    fn retry(&mut self, id: ExchangeId) {
+        let most = match self
+            .simulation
+            .admission
+            .map(|admission| admission.overflow)
+        {
+            Some(Overflow::Retry(retries)) => retries.most,
+            _ => 0,
+        };
+        match self.exchange(id).copied() {
+            Some(exchange) if !exchange.is_awaited => self.forget(id),
+            Some(exchange) if exchange.retries > most => self.refuse(id),
+            Some(_) => self.visit(id),
+            None => {}
+        }
+    }
+
+    /// The client has no connection.
+    fn refuse(&mut self, id: ExchangeId) {
+        let exchange = self.exchanges[id.place];
+        self.forget(id);
+        // A client that gave up on its way here has been counted.
+        if exchange.is_awaited {
+            self.record(exchange.began, End::Refused);
+        }
+    }
+
     fn leave_station(&mut self, id: ExchangeId) {
         let exchange = &mut self.exchanges[id.place];
         exchange.station += 1;
         if exchange.station == self.services.len() && exchange.rounds_left > 0 {
             exchange.rounds_left -= 1;
-            exchange.station = 0;
+            exchange.station = self.simulation.rounds_from;
         }
         self.visit(id);
     }
@@ -237,7 +307,7 @@ impl Engine<'_> {
     fn finish(&mut self, id: ExchangeId) {
         let exchange = self.exchanges[id.place];
         if exchange.is_awaited {
-            self.record(exchange.began, false);
+            self.record(exchange.began, End::Completed);
         }
         self.forget(id);
         if exchange.has_worker {
@@ -247,8 +317,8 @@ impl Engine<'_> {
 
     /// A worker takes the next connection of the backlog; those whose client gave up are closed at once.
     fn free_worker(&mut self) {
-        self.busy_workers -= 1;
-        while let Some(next) = self.backlog.pop_front() {
+        self.workers.busy -= 1;
+        while let Some(next) = self.workers.backlog.pop_front() {
             if self.exchanges[next.place].is_awaited {
                 self.visit(next);
                 return;
@@ -264,22 +334,23 @@ impl Engine<'_> {
         if exchange.is_awaited {
             exchange.is_awaited = false;
             let began = exchange.began;
-            self.record(began, true);
+            self.record(began, End::TimedOut);
         }
     }
 
-    /// The client has its response, or has given up.
-    fn record(&mut self, began: f64, timed_out: bool) {
+    /// The client has its response or an error.
+    fn record(&mut self, began: f64, end: End) {
         self.seen += 1;
         if self.seen > self.simulation.warm_up {
             self.log.ended.push(Ended {
                 at: self.now,
                 response: self.now - began,
-                timed_out,
+                end,
             });
         } else if self.seen == self.simulation.warm_up {
             self.log.started = self.now;
-            self.log.refused = 0;
+            self.log.overflows = 0;
+            (self.workers.busy_s, self.workers.waiting_s) = (0.0, 0.0);
             for service in &mut self.services {
                 service.advance(self.now);
                 service.reset();
@@ -307,6 +378,10 @@ impl Engine<'_> {
         self.log.utilisations = services
             .map(|service| service.utilisation(length))
             .collect();
+        if let Some(admission) = self.simulation.admission {
+            self.log.workers = self.workers.busy_s / length / f64::from(admission.workers);
+            self.log.waiting = self.workers.waiting_s / length;
+        }
         self.log
     }
 }

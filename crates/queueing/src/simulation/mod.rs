@@ -1,22 +1,28 @@
 //! A network by discrete events in virtual time, for what has no formula: percentiles, workers, a backlog, time-outs.
 //!
 //! An exchange visits the stations one after another, once or in several rounds. From one of them on it occupies a worker of the server; without a
-//! free worker it waits in the backlog, and when that is full, its connection is attempted again later, as TCP repeats a
-//! dropped SYN. A client whose time-out passes gives up, and the server finishes the work nevertheless.
+//! free worker it waits in the backlog, and when that is full, its connection is refused or attempted again later, as TCP
+//! repeats a dropped SYN. A client whose time-out passes gives up, and the server finishes the work nevertheless.
 //!
 //! All draws come from a seed: the same seed gives the same result on every machine. Source: Law: "Simulation Modeling and
 //! Analysis" (2015), chapters 1 (next-event time advance) and 9.5 (batch means).
 
+mod admission;
+#[cfg(test)]
+mod admission_tests;
 mod distribution;
 mod engine;
 mod events;
 mod gate;
+mod result;
 mod service;
 #[cfg(test)]
 mod tests;
 
+pub use admission::{Admission, Overflow, Retries};
 pub use distribution::Distribution;
 use fathometer_model::Seed;
+pub use result::{BATCHES, Measured, SimulationResult};
 
 use crate::{ModelError, PerSecond, Seconds, not_negative};
 
@@ -51,24 +57,10 @@ pub struct Quota {
 pub struct SimulatedStation {
     /// Its name.
     pub name: String,
-    /// The service of one exchange.
+    /// The service of one visit.
     pub service: Distribution,
     /// How it serves.
     pub discipline: Discipline,
-}
-
-/// Workers, and the backlog in front of them.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Admission {
-    /// The station before which a worker is needed; it is occupied until the exchange ends.
-    pub before: usize,
-    /// The number of workers; at least one.
-    pub workers: u32,
-    /// How many connections may wait for a worker.
-    pub backlog: u32,
-    /// After what time a connection that found the backlog full is attempted again; above zero. Linux repeats a SYN after
-    /// 1 s (RFC 6298, 2.1).
-    pub retry: Seconds,
 }
 
 /// Where exchanges come from.
@@ -92,9 +84,11 @@ pub struct Simulation {
     pub source: Source,
     /// The stations in the order of the visits.
     pub stations: Vec<SimulatedStation>,
-    /// How often an exchange visits all stations in turn, one round trip after another: the probabilities of once, twice
+    /// How often an exchange visits the stations in turn, one round trip after another: the probabilities of once, twice
     /// and so on. Empty: once.
     pub rounds: Vec<f64>,
+    /// The station with which each round after the first begins.
+    pub rounds_from: usize,
     /// The server's limits; `None`: no limit.
     pub admission: Option<Admission>,
     /// After what time a client gives up.
@@ -107,48 +101,6 @@ pub struct Simulation {
     pub seed: Seed,
 }
 
-/// The number of batches of which the intervals are computed.
-pub const BATCHES: u32 = 20;
-
-/// The 0.975 quantile of Student's t with 19 degrees of freedom, for [`BATCHES`] batches.
-const STUDENT_19: f64 = 2.093;
-
-/// A mean and half the width of its 95 % interval.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measured {
-    /// The mean.
-    pub mean: f64,
-    /// Half the width of the interval, from batch means.
-    pub half_width: f64,
-}
-
-/// What was measured.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SimulationResult {
-    /// Exchanges per second that ended, time-outs excluded.
-    pub throughput: Measured,
-    /// The mean response time in seconds; a time-out counts with the time that its client waited.
-    pub response: Measured,
-    /// The share of exchanges that timed out.
-    pub timed_out: f64,
-    /// Connections that found the backlog full, per exchange.
-    pub refused: f64,
-    /// The mean share of busy servers of each station; of a quota, the share of it that is used; of a delay, the mean
-    /// number present.
-    pub utilisations: Vec<f64>,
-    /// All response times in ascending order.
-    sorted: Vec<f64>,
-}
-
-impl SimulationResult {
-    /// The response time that a share of exchanges does not exceed: the smallest value with at least this share at or
-    /// below it.
-    pub fn quantile(&self, share: f64) -> Seconds {
-        let rank = (share * self.sorted.len() as f64).ceil() as usize;
-        Seconds(self.sorted[rank.clamp(1, self.sorted.len()) - 1])
-    }
-}
-
 impl Simulation {
     /// Runs the simulation.
     ///
@@ -156,7 +108,7 @@ impl Simulation {
     /// When a parameter is out of its range.
     pub fn run(&self) -> Result<SimulationResult, ModelError> {
         self.check()?;
-        Ok(summarised(engine::run(self)))
+        Ok(result::summarised(engine::run(self)))
     }
 
     /// The mean number of rounds of an exchange.
@@ -180,40 +132,57 @@ impl Simulation {
     }
 
     fn check(&self) -> Result<(), ModelError> {
-        let positive = |what: &str, value: f64| match value.is_finite() && value > 0.0 {
+        for station in &self.stations {
+            station.check()?;
+        }
+        let rounds = self.mean_rounds()?;
+        if self.rounds_from > 0 && self.rounds_from >= self.stations.len() {
+            return Err(ModelError::Parameter {
+                what: "the station with which a round begins".to_owned(),
+                found: self.rounds_from as f64,
+                range: "the place of a station",
+            });
+        }
+        self.check_source(rounds)?;
+        if let Some(admission) = &self.admission {
+            let before = self.stations.iter().take(admission.before);
+            let way: Seconds = before.map(|station| station.service.mean()).sum();
+            let pause = match &self.source {
+                Source::Users { think, .. } => think.mean(),
+                Source::Arrivals(rate) => Seconds(1.0 / rate.0),
+            };
+            admission.check(self.stations.len(), pause + way)?;
+        }
+        if let Some(timeout) = self.timeout {
+            positive("the time-out", timeout.0)?;
+        }
+        match self.measured >= BATCHES {
             true => Ok(()),
             false => Err(ModelError::Parameter {
-                what: what.to_owned(),
-                found: value,
-                range: "finite and above 0",
+                what: "the number of measured exchanges".to_owned(),
+                found: f64::from(self.measured),
+                range: "at least 20",
             }),
-        };
-        let positive_quota = |quota: &Quota| {
-            positive("the quota", quota.share)?;
-            positive("the period of the quota", quota.period.0)
-        };
-        let mut mean = 0.0;
-        for station in &self.stations {
-            station.service.check(&station.name)?;
-            mean += station.service.mean().0;
-            if let Discipline::Quota(quota) = &station.discipline {
-                positive_quota(quota)?;
-            }
-            if let Some(servers) = station.discipline.servers() {
-                positive("the number of servers", f64::from(servers))?;
-            }
         }
-        let each_round = self.mean_rounds()?;
+    }
+
+    fn check_source(&self, rounds: f64) -> Result<(), ModelError> {
         match &self.source {
             Source::Users { count, think } => {
+                let services = self.stations.iter().map(|station| station.service.mean());
+                let mean: Seconds = services.sum();
                 think.check("the think time")?;
                 positive("the number of users", f64::from(*count))?;
-                positive("the time of an exchange", mean + think.mean().0)?;
+                positive("the time of an exchange", mean.0 + think.mean().0)
             }
             Source::Arrivals(rate) => {
                 positive("the arrival rate", rate.0)?;
-                for station in &self.stations {
-                    let load = each_round * (*rate * station.service.mean());
+                for (place, station) in self.stations.iter().enumerate() {
+                    let visits = match place < self.rounds_from {
+                        true => 1.0,
+                        false => rounds,
+                    };
+                    let load = visits * (*rate * station.service.mean());
                     if let Some(capacity) = station.discipline.capacity()
                         && self.admission.is_none()
                         && load >= capacity
@@ -224,24 +193,35 @@ impl Simulation {
                         });
                     }
                 }
+                Ok(())
             }
         }
-        if let Some(admission) = &self.admission {
-            positive("the number of workers", f64::from(admission.workers))?;
-            positive("the time before a retry", admission.retry.0)?;
+    }
+}
+
+impl SimulatedStation {
+    fn check(&self) -> Result<(), ModelError> {
+        self.service.check(&self.name)?;
+        if let Discipline::Quota(quota) = &self.discipline {
+            positive("the quota", quota.share)?;
+            positive("the period of the quota", quota.period.0)?;
         }
-        if let Some(timeout) = self.timeout {
-            positive("the time-out", timeout.0)?;
+        match self.discipline.servers() {
+            Some(servers) => positive("the number of servers", f64::from(servers)),
+            None => Ok(()),
         }
-        not_negative("the warm-up", f64::from(self.warm_up))?;
-        match self.measured >= BATCHES {
-            true => Ok(()),
-            false => Err(ModelError::Parameter {
-                what: "the number of measured exchanges".to_owned(),
-                found: f64::from(self.measured),
-                range: "at least 20",
-            }),
-        }
+    }
+}
+
+/// Checks that a parameter is finite and above 0.
+fn positive(what: &str, value: f64) -> Result<(), ModelError> {
+    match value.is_finite() && value > 0.0 {
+        true => Ok(()),
+        false => Err(ModelError::Parameter {
+            what: what.to_owned(),
+            found: value,
+            range: "finite and above 0",
+        }),
     }
 }
 
@@ -262,57 +242,5 @@ impl Discipline {
             Discipline::Quota(quota) => quota.share.min(servers),
             _ => servers,
         })
-    }
-}
-
-/// The figures of the measured exchanges.
-fn summarised(log: engine::Log) -> SimulationResult {
-    let batch = log.ended.len() / BATCHES as usize;
-    let mut rates = Vec::new();
-    let mut means = Vec::new();
-    let mut from = log.started;
-    for ended in log.ended.chunks_exact(batch).take(BATCHES as usize) {
-        let until = ended[batch - 1].at;
-        let good = ended.iter().filter(|exchange| !exchange.timed_out).count();
-        rates.push(good as f64 / (until - from));
-        means.push(ended.iter().map(|exchange| exchange.response).sum::<f64>() / batch as f64);
-        from = until;
-    }
-    let count = log.ended.len() as f64;
-    let timed_out = log
-        .ended
-        .iter()
-        .filter(|exchange| exchange.timed_out)
-        .count() as f64;
-    let mut throughput = measured(&rates);
-    // The mean of the batches' rates is biased when they take different times.
-    throughput.mean = (count - timed_out) / (log.finished - log.started);
-    let mut response = measured(&means);
-    response.mean = log
-        .ended
-        .iter()
-        .map(|exchange| exchange.response)
-        .sum::<f64>()
-        / count;
-    let mut sorted: Vec<f64> = log.ended.iter().map(|exchange| exchange.response).collect();
-    sorted.sort_by(f64::total_cmp);
-    SimulationResult {
-        throughput,
-        response,
-        timed_out: timed_out / count,
-        refused: log.refused as f64 / count,
-        utilisations: log.utilisations,
-        sorted,
-    }
-}
-
-/// The interval of a mean from its batches.
-fn measured(batches: &[f64]) -> Measured {
-    let n = batches.len() as f64;
-    let mean = batches.iter().sum::<f64>() / n;
-    let squares: f64 = batches.iter().map(|x| (x - mean) * (x - mean)).sum();
-    Measured {
-        mean,
-        half_width: STUDENT_19 * (squares / (n - 1.0) / n).sqrt(),
     }
 }

@@ -1,7 +1,11 @@
 use super::*;
 use crate::closed::{Network, Station};
 
-fn station(name: &str, service: Distribution, discipline: Discipline) -> SimulatedStation {
+pub(super) fn station(
+    name: &str,
+    service: Distribution,
+    discipline: Discipline,
+) -> SimulatedStation {
     SimulatedStation {
         name: name.to_owned(),
         service,
@@ -9,15 +13,16 @@ fn station(name: &str, service: Distribution, discipline: Discipline) -> Simulat
     }
 }
 
-fn exponential(seconds: f64) -> Distribution {
+pub(super) fn exponential(seconds: f64) -> Distribution {
     Distribution::Exponential(Seconds(seconds))
 }
 
-fn simulation(source: Source, stations: Vec<SimulatedStation>) -> Simulation {
+pub(super) fn simulation(source: Source, stations: Vec<SimulatedStation>) -> Simulation {
     Simulation {
         source,
         stations,
         rounds: Vec::new(),
+        rounds_from: 0,
         admission: None,
         timeout: None,
         warm_up: 5_000,
@@ -26,7 +31,7 @@ fn simulation(source: Source, stations: Vec<SimulatedStation>) -> Simulation {
     }
 }
 
-fn users(count: u32, think: f64) -> Source {
+pub(super) fn users(count: u32, think: f64) -> Source {
     Source::Users {
         count,
         think: exponential(think),
@@ -34,7 +39,7 @@ fn users(count: u32, think: f64) -> Source {
 }
 
 /// Within twice the half width of the interval, which is itself narrow. The seed is fixed, so the outcome is, too.
-fn agrees(found: Measured, expected: f64) {
+pub(super) fn agrees(found: Measured, expected: f64) {
     assert!(
         (found.mean - expected).abs() <= 2.0 * found.half_width,
         "{found:?} is not {expected}"
@@ -124,55 +129,6 @@ fn closed_networks_agree_with_the_exact_solution() {
         let busy = exact.stations[1].utilisation;
         assert!((result.utilisations[1] - busy).abs() < 0.02);
     }
-}
-
-#[test]
-fn workers_without_a_limit_of_the_backlog_are_servers() {
-    // Three workers that each hold a delay of 10 ms are M/M/3//20.
-    let mut limited = simulation(
-        users(20, 0.05),
-        vec![station("work", exponential(0.01), Discipline::Delay)],
-    );
-    limited.admission = Some(Admission {
-        before: 0,
-        workers: 3,
-        backlog: 100,
-        retry: Seconds(1.0),
-    });
-    let network = Network {
-        think: Seconds(0.05),
-        stations: vec![Station::queue("work", Seconds(0.01), 3)],
-    };
-    let exact = network.solve(20).unwrap();
-    let result = limited.run().unwrap();
-    agrees(result.throughput, exact.throughput.0);
-    agrees(result.response, exact.response.0);
-    assert_eq!(result.refused, 0.0);
-}
-
-#[test]
-fn a_full_backlog_refuses_and_a_timeout_ends_the_wait() {
-    let mut limited = simulation(
-        users(40, 0.01),
-        vec![station("work", exponential(0.02), Discipline::InOrder(4))],
-    );
-    limited.admission = Some(Admission {
-        before: 0,
-        workers: 4,
-        backlog: 8,
-        retry: Seconds(1.0),
-    });
-    let patient = limited.run().unwrap();
-    assert!(patient.refused > 0.0);
-    assert_eq!(patient.timed_out, 0.0);
-    // A refused connection waits for the retry; the others wait for at most twelve others.
-    assert!(patient.quantile(1.0).0 >= 1.0);
-    limited.timeout = Some(Seconds(0.5));
-    let result = limited.run().unwrap();
-    assert!(result.timed_out > 0.0 && result.timed_out < 1.0);
-    assert!((result.quantile(1.0).0 - 0.5).abs() < 1e-9);
-    // The server stays busy: what was given up was waiting for a retry, not in service.
-    assert!(result.throughput.mean > 150.0 && result.throughput.mean <= 203.0);
 }
 
 #[test]

@@ -1,0 +1,111 @@
+//! Workers, the backlog in front of them, and connections that find it full.
+
+use crate::{ModelError, Seconds};
+
+use super::positive;
+
+/// Workers, and the backlog in front of them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Admission {
+    /// The station before which a worker is needed; it is occupied until the exchange ends.
+    pub before: usize,
+    /// The number of workers; at least one.
+    pub workers: u32,
+    /// How many connections may wait for a worker.
+    pub backlog: u32,
+    /// What happens to a connection that finds the backlog full.
+    pub overflow: Overflow,
+}
+
+/// What happens to a connection that finds the backlog full.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Overflow {
+    /// It is reset and its exchange fails, as with Linux's `net.ipv4.tcp_abort_on_overflow`.
+    Refuse,
+    /// Its SYN is dropped, and the client sends it again.
+    Retry(Retries),
+}
+
+/// When a client repeats a SYN that has no answer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Retries {
+    /// The time before the first retry, above zero.
+    pub first: Seconds,
+    /// So many retries wait as long as the first one; each further retry waits twice as long as the one before it.
+    pub even: u32,
+    /// So many retries are made. The exchange fails when one more would be due.
+    pub most: u32,
+}
+
+impl Retries {
+    /// Those of Linux since 6.5: after 1, 2, 3, 4, 5, 7, 11, 19, 35 and 67 s, and a failure after 131 s. Documentation of
+    /// Linux, networking/ip-sysctl.rst, `tcp_syn_retries` (6) and `tcp_syn_linear_timeouts` (4); 1 s is RFC 6298, 2.1.
+    pub const LINUX: Retries = Retries {
+        first: Seconds(1.0),
+        even: 5,
+        most: 10,
+    };
+
+    /// Back-off from the first retry on: after 1, 3, 7, 15, 31 and 63 s, and a failure after 127 s (Linux before 6.5).
+    pub const EXPONENTIAL: Retries = Retries {
+        first: Seconds(1.0),
+        even: 1,
+        most: 6,
+    };
+
+    /// The time before a retry, counted from 1, or before the failure in its place.
+    pub(super) fn wait(&self, retry: u32) -> Seconds {
+        let doublings = retry.saturating_sub(self.even.max(1)).min(MOST_DOUBLINGS);
+        Seconds(self.first.0 * f64::from(1u32 << doublings))
+    }
+}
+
+/// Longer waits would exceed every time-out.
+const MOST_DOUBLINGS: u32 = 30;
+
+impl Admission {
+    /// Checks the parameters. `pause` is the mean time between the end of an exchange and the next need for a worker.
+    pub(super) fn check(&self, stations: usize, pause: Seconds) -> Result<(), ModelError> {
+        positive("the number of workers", f64::from(self.workers))?;
+        if self.before > stations {
+            return Err(ModelError::Parameter {
+                what: "the station before which a worker is needed".to_owned(),
+                found: self.before as f64,
+                range: "the place of a station",
+            });
+        }
+        match self.overflow {
+            Overflow::Retry(retries) => positive("the time before a retry", retries.first.0),
+            // Else a refused user would come again at the same time, forever.
+            Overflow::Refuse => positive("the time between two attempts of a user", pause.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The times of all retries since the first SYN, and of the failure.
+    fn times(retries: Retries) -> Vec<f64> {
+        let waits = (1..=retries.most + 1).map(|retry| retries.wait(retry).0);
+        waits
+            .scan(0.0, |sum, wait| {
+                *sum += wait;
+                Some(*sum)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn retries_are_those_that_the_documentation_of_linux_states() {
+        assert_eq!(
+            times(Retries::LINUX),
+            [1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 11.0, 19.0, 35.0, 67.0, 131.0]
+        );
+        assert_eq!(
+            times(Retries::EXPONENTIAL),
+            [1.0, 3.0, 7.0, 15.0, 31.0, 63.0, 127.0]
+        );
+    }
+}
