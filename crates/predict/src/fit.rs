@@ -1,7 +1,7 @@
 //! The choice of a network, and its residual check.
 //!
 //! The exact solution has a server that is slower by the quota, and serves for the intervals. The figures of a server with a
-//! quota are those of a simulation with the quota and its period.
+//! quota, or with fewer workers than users, are those of a simulation with both.
 
 use fathometer_model::Seed;
 use fathometer_queueing::closed::Solution;
@@ -64,7 +64,7 @@ pub struct Point {
     pub response: Seconds,
     /// The processor time of an exchange.
     pub demand: Seconds,
-    /// The exact solution, in which a quota is a slower processor.
+    /// The exact solution, in which a quota is a slower processor and workers are a flow-equivalent server.
     pub exact: Solution,
     /// The simulation.
     pub simulated: SimulationResult,
@@ -138,11 +138,12 @@ impl Model {
         };
         let (exact, demand) = self.exact.solve(scenario, users)?;
         let simulated = run.at(&self.fitted, scenario, users, demand)?;
-        let (throughput, response) = match self.period {
-            None => (exact.throughput, exact.response),
-            Some(_) => (
+        let is_limited = self.fitted.admission.limits(scenario, users).is_some();
+        let (throughput, response) = match self.period.is_some() || is_limited {
+            false => (exact.throughput, exact.response),
+            true => (
                 PerSecond(simulated.throughput.mean),
-                Seconds(simulated.response.mean),
+                Seconds(simulated.completed.mean),
             ),
         };
         Ok(Point {

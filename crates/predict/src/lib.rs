@@ -24,6 +24,8 @@ pub mod series;
 pub mod simulated;
 
 use fathometer_queueing::ModelError;
+/// A time, in the unit of [`series`].
+pub use fathometer_queueing::Seconds;
 
 /// Why there is no prediction.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -34,6 +36,9 @@ pub enum PredictError {
     /// No model passes its residual check.
     #[error("no model fits, so nothing is predicted: {0}")]
     NoModel(String),
+    /// The scenario changes what is not known of the server.
+    #[error("{0}")]
+    Scenario(String),
     /// A fitted model has no solution.
     #[error(transparent)]
     Model(#[from] ModelError),

@@ -2,15 +2,20 @@
 //!
 //! The network has a delay (the path, connection set-up, and all else that does not queue), the link, and the processor: a
 //! station of several servers, and of less than a core one server that is slower by the quota.
+//!
+//! A server with fewer workers than users is a network with a flow-equivalent server: an exchange needs a worker for all
+//! of its way but the round trips that come before.
 
 use fathometer_model::Bandwidth;
-use fathometer_queueing::closed::{Network, Servers, Solution, Station};
+use fathometer_queueing::bounds::{asymptotic, crossing};
+use fathometer_queueing::closed::{Network, Solution, Station};
+use fathometer_queueing::limited::LimitedNetwork;
 use fathometer_queueing::{PerSecond, Seconds};
 
 use crate::PredictError;
 use crate::law::{Law, LawFit, LawKind};
 use crate::scenario::Scenario;
-use crate::series::{Load, Series};
+use crate::series::{Admission, Limits, Load, Series};
 
 /// The name of the processor's station.
 pub const PROCESSOR: &str = "processor";
@@ -36,6 +41,8 @@ pub struct Fitted {
     pub link_time: Seconds,
     /// The rate of the link, if known.
     pub link: Option<Bandwidth>,
+    /// How the server admits exchanges.
+    pub admission: Admission,
     /// The lowest fitted throughput; below it, the background counts as at it.
     pub lowest: PerSecond,
 }
@@ -78,6 +85,7 @@ impl Fitted {
             cores: series.cores,
             link_time: Seconds(link_time),
             link: series.link,
+            admission: series.admission.clone(),
             lowest: PerSecond(rates.fold(f64::INFINITY, f64::min)),
         };
         fitted.fit_delay(loads)?;
@@ -94,16 +102,16 @@ impl Fitted {
     /// times. Latency is the delay and what the stations add, which depends little on the delay: a few steps converge. The
     /// mean of relative deviations becomes zero.
     fn fit_delay(&mut self, loads: &[Load]) -> Result<(), PredictError> {
+        let unchanged = Scenario::default();
         for _ in 0..6 {
             let (mut deviation, mut weights) = (0.0, 0.0);
             self.queues.clear();
             for load in loads {
-                let network = self.network(&Scenario::default(), demand(load));
-                let solution = network.solve(load.users)?;
+                let solution = self.solution(&unchanged, load.users, demand(load))?;
                 let measured = load.response().0;
                 deviation += (measured - solution.response.0) / measured;
                 weights += 1.0 / measured;
-                self.queues.push(queue(&solution, &network));
+                self.queues.push(self.queue(&unchanged, &solution));
             }
             self.delay.0 = (self.delay.0 + deviation / weights).max(0.0);
         }
@@ -123,20 +131,91 @@ impl Fitted {
         Seconds(scenario.link_s(self.link_time.0, self.link))
     }
 
-    /// The network in which an exchange takes this processor time.
+    /// The network in which an exchange takes this processor time, without a limit of the workers.
     pub fn network(&self, scenario: &Scenario, demand: Seconds) -> Network {
-        let (servers, service) = self.processor(scenario, demand);
         Network {
             think: self.think,
-            stations: vec![
-                Station::delay("delay", self.delay),
-                Station::queue(LINK, self.on_link(scenario), 1),
-                Station::queue(PROCESSOR, service, servers),
-            ],
+            stations: self.stations(scenario, demand, self.delay),
         }
     }
 
-    /// The exact solution for a number of users, and the processor time of an exchange: that at which the network has the
+    fn stations(&self, scenario: &Scenario, demand: Seconds, delay: Seconds) -> Vec<Station> {
+        let (servers, service) = self.processor(scenario, demand);
+        vec![
+            Station::delay("delay", delay),
+            Station::queue(LINK, self.on_link(scenario), 1),
+            Station::queue(PROCESSOR, service, servers),
+        ]
+    }
+
+    /// The delay before an exchange needs a worker, and the delay with one.
+    pub fn delays(&self, before: Seconds) -> (Seconds, Seconds) {
+        let before = self.delay.0.min(before.0);
+        (Seconds(before), Seconds(self.delay.0 - before))
+    }
+
+    /// The time for which an exchange of this processor time holds a worker without queueing.
+    pub fn held(&self, scenario: &Scenario, demand: Seconds) -> Seconds {
+        let (_, delay) = self.delays(self.admission.before);
+        let stations = self.stations(scenario, demand, delay);
+        stations.iter().map(|station| station.demand).sum()
+    }
+
+    /// The network with workers in which an exchange takes this processor time.
+    fn limited(&self, scenario: &Scenario, demand: Seconds, limits: Limits) -> LimitedNetwork {
+        let (before, delay) = self.delays(limits.before);
+        LimitedNetwork {
+            think: self.think,
+            before,
+            stations: self.stations(scenario, demand, delay),
+            workers: limits.workers,
+        }
+    }
+
+    /// The solution in which an exchange takes this processor time: exact, or with a flow-equivalent server for the workers,
+    /// with a backlog without limit.
+    ///
+    /// # Errors
+    /// When the number of users is out of range.
+    pub fn solution(
+        &self,
+        scenario: &Scenario,
+        users: u32,
+        demand: Seconds,
+    ) -> Result<Solution, PredictError> {
+        Ok(match self.admission.limits(scenario, users) {
+            None => self.network(scenario, demand).solve(users)?,
+            Some(limits) => self.limited(scenario, demand, limits).solve(users)?,
+        })
+    }
+
+    /// The asymptotic bound of the throughput: that of the network, and that of workers of which each is held for as long
+    /// as an exchange needs one without queueing.
+    pub fn bound(&self, scenario: &Scenario, users: u32, demand: Seconds) -> PerSecond {
+        let network = self.network(scenario, demand);
+        let bound = asymptotic(&network, users).most.0;
+        let workers = self.admission.limits(scenario, users);
+        let most = workers.map(|limits| self.most_of_workers(scenario, demand, limits));
+        PerSecond(bound.min(most.unwrap_or(f64::INFINITY)))
+    }
+
+    /// The number of users from which there is queueing, up to this many: where the asymptotes cross.
+    pub fn crossing(&self, scenario: &Scenario, most_users: u32, demand: Seconds) -> f64 {
+        let network = self.network(scenario, demand);
+        let demands = network.stations.iter().map(|station| station.demand.0);
+        let alone = network.think.0 + demands.sum::<f64>();
+        let stations = crossing(&network);
+        match self.admission.limits(scenario, most_users) {
+            None => stations,
+            Some(limits) => stations.min(alone * self.most_of_workers(scenario, demand, limits)),
+        }
+    }
+
+    fn most_of_workers(&self, scenario: &Scenario, demand: Seconds, limits: Limits) -> f64 {
+        f64::from(limits.workers) / self.held(scenario, demand).0
+    }
+
+    /// The solution for a number of users, and the processor time of an exchange: that at which the network has the
     /// throughput and the queue of which the law makes the same processor time.
     ///
     /// # Errors
@@ -153,10 +232,10 @@ impl Fitted {
         let mut demand = low;
         for _ in 0..MOST_STEPS {
             demand = (low * high).sqrt();
-            let network = self.network(scenario, Seconds(demand));
-            let solution = network.solve(users)?;
+            let solution = self.solution(scenario, users, Seconds(demand))?;
             let rate = PerSecond(solution.throughput.0.max(self.lowest.0));
-            match self.law.demand(rate, queue(&solution, &network)).0 > demand {
+            let law = self.law.demand(rate, self.queue(scenario, &solution)).0;
+            match law > demand {
                 true => low = demand,
                 false => high = demand,
             }
@@ -165,7 +244,16 @@ impl Fitted {
             }
         }
         let demand = Seconds(demand);
-        Ok((self.network(scenario, demand).solve(users)?, demand))
+        Ok((self.solution(scenario, users, demand)?, demand))
+    }
+
+    /// The mean number of exchanges at a core of the processor.
+    fn queue(&self, scenario: &Scenario, solution: &Solution) -> f64 {
+        let (servers, _) = self.processor(scenario, Seconds(0.0));
+        let stations = solution.stations.iter();
+        let here = stations.filter(|station| station.name == PROCESSOR);
+        here.map(|station| station.customers / f64::from(servers))
+            .sum()
     }
 }
 
@@ -177,15 +265,3 @@ pub(crate) fn demand(load: &Load) -> Seconds {
 /// Steps of the search for a processor time at most, and the relative precision at which it ends.
 const MOST_STEPS: u32 = 60;
 const PRECISION: f64 = 1e-5;
-
-/// The mean number of exchanges at a core of the processor.
-fn queue(solution: &Solution, network: &Network) -> f64 {
-    let stations = solution.stations.iter().zip(&network.stations);
-    let each = stations.filter_map(|(solved, station)| match station.servers {
-        Servers::Count(count) if station.name == PROCESSOR => {
-            Some(solved.customers / f64::from(count))
-        }
-        _ => None,
-    });
-    each.sum()
-}

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use fathometer_analysis::load::Summary;
-use fathometer_analysis::load::summary::LoopSummary;
+use fathometer_analysis::load::summary::{LoopSummary, Phase, PhasesSummary};
 use fathometer_queueing::{PerSecond, Seconds};
 
 use crate::PredictError;
-use crate::series::{Load, Reading, Series};
+use crate::series::{Admission, Load, MOST_ERRORS, Reading, Series, before, is_connection_each};
 
 /// The series of these results, each with its name. The server has these `cores`, or else the whole machine.
 ///
@@ -20,6 +20,7 @@ pub fn series(
 ) -> Result<Series, PredictError> {
     let mut notes = Vec::new();
     let mut by_users: BTreeMap<u32, Vec<Reading>> = BTreeMap::new();
+    let mut failing = by_users.clone();
     let mut machine = Vec::new();
     let mut target: Option<(&str, &str, &str)> = None;
     for (file, summary) in results {
@@ -36,8 +37,16 @@ pub fn series(
         }
         match reading(summary) {
             Ok((users, reading, processors)) => {
-                by_users.entry(users).or_default().push(reading);
-                machine.push(processors);
+                let fails = reading.errors > MOST_ERRORS;
+                if fails {
+                    notes.push(format!(
+                        "{file} is not fitted: {:.1} % of its exchanges failed",
+                        100.0 * reading.errors
+                    ));
+                }
+                let loads = if fails { &mut failing } else { &mut by_users };
+                loads.entry(users).or_default().push(reading);
+                machine.extend((!fails).then_some(processors));
             }
             Err(reason) => notes.push(format!("{file} is not used: {reason}")),
         }
@@ -56,16 +65,43 @@ pub fn series(
     }
     Ok(Series {
         name: name.to_owned(),
-        loads: by_users
-            .into_iter()
-            .map(|(users, readings)| Load { users, readings })
-            .collect(),
+        loads: loads(by_users),
         cores: cores.unwrap_or(processors),
         quota_period: None,
         link: None,
         round_trip: None,
+        server: None,
+        admission: admission(results),
+        failing: loads(failing),
         notes,
     })
+}
+
+/// The readings by number of users.
+fn loads(readings: BTreeMap<u32, Vec<Reading>>) -> Vec<Load> {
+    let each = readings.into_iter();
+    each.map(|(users, readings)| Load { users, readings })
+        .collect()
+}
+
+/// What the results show of the path and of their clients. The number of workers is for the user to state.
+fn admission(results: &[(String, Summary)]) -> Admission {
+    let connects = results
+        .iter()
+        .filter_map(|(_, summary)| summary.measured.phases.connect.as_ref());
+    let trip = connects.map(|phase| phase.min_ms).fold(f64::NAN, f64::min);
+    let first = results.first().map(|(_, summary)| &summary.setup);
+    let is_each = first.is_some_and(|setup| is_connection_each(&setup.policy));
+    Admission {
+        timeout: first
+            .map(|setup| Seconds(setup.timeout_s))
+            .filter(|timeout| timeout.0 > 0.0),
+        before: match trip.is_finite() {
+            true => before(Seconds::from_ms(trip), is_each),
+            false => Seconds(0.0),
+        },
+        ..Admission::default()
+    }
 }
 
 /// The number of users, the figures, and the machine's processors; or what is missing.
@@ -85,13 +121,12 @@ fn reading(summary: &Summary) -> Result<(u32, Reading, f64), String> {
     else {
         return Err("no exchange was completed".to_owned());
     };
-    if rates.errors_share.unwrap_or(0.0) > 0.01 {
-        return Err("more than 1 % of its exchanges failed".to_owned());
-    }
     let busy = cpu / server.watched_s;
     let Some(processors) = server.machine.processors.filter(|_| busy > 0.0) else {
         return Err("the server's processor time was not read".to_owned());
     };
+    let errors = rates.errors_share.unwrap_or(0.0);
+    // Percentiles have the failed exchanges, too.
     let percentiles = [
         (50, phase.p50_ms),
         (90, phase.p90_ms),
@@ -103,14 +138,27 @@ fn reading(summary: &Summary) -> Result<(u32, Reading, f64), String> {
         users,
         Reading {
             throughput: PerSecond(rate),
-            response: Seconds::from_ms(phase.mean_ms),
+            response: Seconds::from_ms(completed_mean_ms(&summary.measured.phases, phase)),
             percentiles: percentiles
                 .into_iter()
+                .filter(|_| errors <= MOST_ERRORS)
                 .map(|(percent, ms)| (percent, Seconds::from_ms(ms)))
                 .collect(),
             busy,
+            errors,
             wire_bytes: None,
         },
         processors as f64,
     ))
+}
+
+/// The mean latency of the exchanges that completed; failed ones count in all of them with the time that their client waited.
+fn completed_mean_ms(phases: &PhasesSummary, all: &Phase) -> f64 {
+    let sum = |phase: &Phase| phase.count as f64 * phase.mean_ms;
+    match &phases.failed {
+        Some(failed) if failed.count < all.count => {
+            (sum(all) - sum(failed)) / (all.count - failed.count) as f64
+        }
+        _ => all.mean_ms,
+    }
 }

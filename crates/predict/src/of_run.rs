@@ -8,16 +8,13 @@ use fathometer_path::{Direction, Profile};
 use fathometer_queueing::{PerSecond, Seconds};
 
 use crate::PredictError;
-use crate::series::{Load, Reading, Series};
+use crate::series::{Admission, Load, MOST_ERRORS, Reading, Series, before, is_connection_each};
 
 /// The factor whose levels are numbers of users.
 const USERS: &str = "clients";
 
 /// The period of the quota of a laboratory's host (`CpuLimit::cores` of `crates/sys`).
 const QUOTA_PERIOD: Seconds = Seconds(0.01);
-
-/// The largest share of failed exchanges of a cell that is used.
-const MOST_ERRORS_PCT: f64 = 1.0;
 
 /// From this rate on, a cell is noted as one that reads from disk.
 const DISK_KB_PER_S: f64 = 1000.0;
@@ -91,17 +88,24 @@ fn constant_levels<'a>(mut names: impl Iterator<Item = &'a String>) -> Vec<&'a s
 fn of_cells(run: &Run, name: String, cells: &[(u32, &Cell)]) -> Option<Series> {
     let mut notes = Vec::new();
     let mut loads = Vec::new();
+    let mut failing = Vec::new();
     let mut quotas = Vec::new();
     for (users, cell) in cells {
         let mean = |metric: &str| {
             let values = cell.values(metric);
             values.iter().map(|(_, value)| value).sum::<f64>() / values.len() as f64
         };
-        if mean("error_pct") > MOST_ERRORS_PCT {
+        let readings: Vec<Reading> = cell.valid().filter_map(reading).collect();
+        let load = Load {
+            users: *users,
+            readings,
+        };
+        if mean("error_pct") > 100.0 * MOST_ERRORS {
             notes.push(format!(
-                "{users} users are not used: {:.1} % of their exchanges failed",
+                "{users} users are not fitted: {:.1} % of their exchanges failed",
                 mean("error_pct")
             ));
+            failing.extend((!load.readings.is_empty()).then_some(load));
             continue;
         }
         if mean("disk_read_kB_per_s") > DISK_KB_PER_S {
@@ -110,30 +114,46 @@ fn of_cells(run: &Run, name: String, cells: &[(u32, &Cell)]) -> Option<Series> {
                 mean("disk_read_kB_per_s")
             ));
         }
-        let readings: Vec<Reading> = cell.valid().filter_map(reading).collect();
-        if readings.is_empty() {
+        if load.readings.is_empty() {
             notes.push(format!(
                 "{users} users are not used: no valid replicate has all figures"
             ));
             continue;
         }
         quotas.extend(cell.valid().filter_map(quota));
-        loads.push(Load {
-            users: *users,
-            readings,
-        });
+        loads.push(load);
     }
     loads.sort_by_key(|load| load.users);
+    failing.sort_by_key(|load| load.users);
     let (_, cell) = cells.first()?;
+    let profile = profile(run, cell);
+    let trip = profile.as_ref().and_then(round_trip);
     (!loads.is_empty() && !quotas.is_empty()).then(|| Series {
         name,
         loads,
         cores: quotas.iter().sum::<f64>() / quotas.len() as f64,
         quota_period: Some(QUOTA_PERIOD),
-        link: profile(run, cell).as_ref().and_then(link),
-        round_trip: profile(run, cell).as_ref().and_then(round_trip),
+        link: profile.as_ref().and_then(link),
+        round_trip: trip,
+        server: cell.key.level("server").map(str::to_owned),
+        admission: admission(cell, trip),
+        failing,
         notes,
     })
+}
+
+/// The limits that the cell's levels state: those of the server's definition are not recorded.
+fn admission(cell: &Cell, trip: Option<Seconds>) -> Admission {
+    let number = |factor: &str| cell.key.level(factor).and_then(|level| level.parse().ok());
+    let is_each = cell.key.level("policy").is_some_and(is_connection_each);
+    Admission {
+        workers: number("workers"),
+        backlog: number("backlog"),
+        // Runs do not record the clients' time-out.
+        timeout: None,
+        before: trip.map_or(Seconds(0.0), |trip| before(trip, is_each)),
+        keeps_connections: !is_each,
+    }
 }
 
 /// A replicate's figures; `None` when one is missing.
@@ -155,6 +175,7 @@ fn reading(record: &ReplicateRecord) -> Option<Reading> {
         response: Seconds::from_ms(metric("response_mean_ms")?),
         percentiles: percentiles.collect(),
         busy: metric("cpu_us_per_exchange")? * 1e-6 * throughput,
+        errors: metric("error_pct").unwrap_or(0.0) / 100.0,
         wire_bytes: metric("wire_bytes_per_exchange"),
     })
 }

@@ -3,18 +3,20 @@
 //! The intervals are those of the bootstrap (`bootstrap.rs`), with a deviation of the size of the residual and of a replicate.
 //! Percentiles are those of a simulation of the fitted network.
 
-use serde::Serialize;
+mod figures;
 
 use fathometer_model::Seed;
-use fathometer_queueing::bounds::{asymptotic, crossing};
+use fathometer_queueing::Seconds;
+use fathometer_queueing::limited::WORKERS;
 
 use crate::PredictError;
 use crate::bootstrap::{Draw, draws};
-use crate::fit::Model;
-use crate::law::Law;
+use crate::fit::{Model, Point};
 use crate::network::{Fitted, LINK, PROCESSOR};
 use crate::scenario::Scenario;
 use crate::series::{Load, Reading, Series, pooled_deviation};
+
+pub use figures::{Compared, Effect, Figure, Prediction, Row, WorkersModel, WorkersRow};
 
 /// The level of the prediction intervals.
 pub const LEVEL: f64 = 0.9;
@@ -37,146 +39,24 @@ pub struct Options {
     pub seed: Seed,
 }
 
-/// A figure with its prediction interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Figure {
-    /// The prediction.
-    pub value: f64,
-    /// The lower end of the interval.
-    pub low: f64,
-    /// Its upper end.
-    pub high: f64,
-}
-
-/// What was measured at the same load, and the error of the prediction: predicted over measured minus one.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Compared {
-    /// The mean over the replicates.
-    pub measured: f64,
-    /// The error as a share.
-    pub error_share: f64,
-    /// Whether the measured mean lies within the prediction interval.
-    pub within: bool,
-}
-
-/// The predictions for one number of users.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
-    /// The number of users.
-    pub users: u32,
-    /// The load was used for the fit.
-    pub fitted: bool,
-    /// The throughput or the number of users is beyond all fitted loads.
-    pub extrapolated: bool,
-    /// Exchanges per second.
-    pub throughput_per_s: Figure,
-    /// The throughput cannot be higher: the asymptotic bound.
-    pub bound_per_s: f64,
-    /// The mean latency.
-    pub mean_ms: Figure,
-    /// The median latency.
-    pub p50_ms: Figure,
-    /// The latency at the prediction's `tail_percent`.
-    pub tail_ms: Figure,
-    /// The busy share of the processor.
-    pub processor_share: f64,
-    /// The busy share of the link; absent when its rate is unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub link_share: Option<f64>,
-    /// The station with the highest utilisation.
-    pub bottleneck: &'static str,
-    /// Whether that station is saturated.
-    pub saturated: bool,
-    /// The throughput, if it was measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub throughput_compared: Option<Compared>,
-    /// The mean latency, if it was measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mean_compared: Option<Compared>,
-    /// The tail latency, if it was measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tail_compared: Option<Compared>,
-}
-
-/// The effect of a scenario at one number of users, against the same users as measured.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Effect {
-    /// The number of users as measured, before a change of the scenario.
-    pub users: u32,
-    /// The change of the throughput as a share.
-    pub throughput_share: Figure,
-    /// The change of the mean latency as a share.
-    pub mean_share: Figure,
-}
-
-/// All predictions for a series and a scenario.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Prediction {
-    /// The series.
-    pub series: String,
-    /// What differs from the measurement.
-    pub scenario: String,
-    /// The law of the processor time.
-    pub law: Law,
-    /// Other laws that pass the check, which widen the intervals.
-    pub other_laws: usize,
-    /// Why laws were rejected.
-    pub rejected: Vec<String>,
-    /// The fitted time outside of processor and link.
-    pub delay_ms: f64,
-    /// The time of a user between exchanges.
-    pub think_ms: f64,
-    /// The server's processor in this scenario, in cores.
-    pub cores: f64,
-    /// Deviation and limit of the processor time, as shares.
-    pub residual_busy: [f64; 2],
-    /// Of the throughput.
-    pub residual_throughput: [f64; 2],
-    /// Of the mean latency.
-    pub residual_mean: [f64; 2],
-    /// Numbers of users that were fitted.
-    pub fitted_users: Vec<u32>,
-    /// Replicates or results that were fitted.
-    pub fitted_readings: usize,
-    /// From this number of users on there is queueing: where the asymptotes cross.
-    pub crossing_users: f64,
-    /// The percentile of `tail_ms`.
-    pub tail_percent: u32,
-    /// The predictions by number of users.
-    pub rows: Vec<Row>,
-    /// What the scenario changes at the largest measured number of users; absent without one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub effect: Option<Effect>,
-    /// What a reader must know, one sentence each.
-    pub notes: Vec<String>,
-}
-
 /// Predicts a series in a scenario.
 ///
 /// # Errors
-/// When no model fits.
+/// When no model fits, or when the scenario changes what is not known.
 pub fn predict(
     series: &Series,
     scenario: &Scenario,
     options: &Options,
 ) -> Result<Prediction, PredictError> {
+    if let Some(reason) = series.admission.refusal(scenario) {
+        return Err(PredictError::Scenario(format!("{scenario}: {reason}")));
+    }
     let loads = match options.fit_up_to >= 1.0 {
         true => series.loads.clone(),
         false => series.up_to(options.fit_up_to),
     };
     let model = Model::choose(&loads, series, options.seed.stream("predict.fit"))?;
     let draws = draws(&model, &loads, series, options.draws, options.seed)?;
-    let most = series
-        .loads
-        .iter()
-        .map(|load| load.users)
-        .max()
-        .unwrap_or(1);
-    let mut users = options.users.clone();
-    if users.is_empty() {
-        users = series.loads.iter().map(|load| load.users).collect();
-        users.push(2 * most);
-    }
     let context = Context {
         series,
         scenario,
@@ -186,13 +66,13 @@ pub fn predict(
         draws: &draws,
         tail_noise: tail_noise(&model, &loads, series)?,
     };
-    let rows: Result<Vec<Row>, PredictError> = users
-        .iter()
-        .map(|&users| context.row(scenario.users(users)))
-        .collect();
-    let rows = rows?;
+    let most = series.measured().map(|load| load.users).max().unwrap_or(1);
+    let mut notes = series.notes.clone();
+    let users = context.users(most, &mut notes)?;
+    let rows: Result<Vec<Row>, PredictError> =
+        users.iter().map(|&users| context.row(users)).collect();
     let fitted = &model.fitted;
-    let largest = rows.iter().map(|row| row.users).max().unwrap_or(1);
+    let largest = users.iter().copied().max().unwrap_or(1);
     let (_, demand) = model.exact.solve(scenario, largest)?;
     let pair = |residual: crate::fit::Residual| [residual.found, residual.limit];
     Ok(Prediction {
@@ -204,19 +84,20 @@ pub fn predict(
         delay_ms: fitted.delay.ms(),
         think_ms: fitted.think.ms(),
         cores: scenario.cores(fitted.cores),
+        workers: context.workers(demand),
         residual_busy: pair(model.busy),
         residual_throughput: pair(model.throughput),
         residual_mean: pair(model.response),
         fitted_users: loads.iter().map(|load| load.users).collect(),
         fitted_readings: loads.iter().map(|load| load.readings.len()).sum(),
-        crossing_users: crossing(&fitted.network(scenario, demand)),
+        crossing_users: fitted.crossing(scenario, largest, demand),
         tail_percent: series.tail(),
         effect: match scenario.is_as_measured() {
             true => None,
             false => Some(context.effect(most)?),
         },
-        rows,
-        notes: series.notes.clone(),
+        rows: rows?,
+        notes,
     })
 }
 
@@ -229,7 +110,7 @@ fn tail_noise(model: &Model, loads: &[Load], series: &Series) -> Result<f64, Pre
         let Some(measured) = load.percentile(percent) else {
             return Ok(model.response.found);
         };
-        let found = model.fitted_at(load)?.quantile(share).0;
+        let found = model.fitted_at(load)?.completed_quantile(share).0;
         squares.push((found / measured.0).ln().powi(2));
     }
     let residual = (squares.iter().sum::<f64>() / squares.len().max(1) as f64).sqrt();
@@ -248,6 +129,67 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// The numbers of users in this scenario. Those without a connection are left out, and a note says so.
+    fn users(&self, most: u32, notes: &mut Vec<String>) -> Result<Vec<u32>, PredictError> {
+        let mut users = self.options.users.clone();
+        if users.is_empty() {
+            users = self.series.measured().map(|load| load.users).collect();
+            users.sort_unstable();
+            users.push(2 * most);
+        }
+        let mut users: Vec<u32> = users.iter().map(|&n| self.scenario.users(n)).collect();
+        let Some(connections) = self.series.admission.most_users(self.scenario) else {
+            return Ok(users);
+        };
+        let before = users.len();
+        users.retain(|users| *users <= connections);
+        if users.len() < before {
+            let reason = format!(
+                "the server accepts {connections} connections, and users keep theirs: more users than that wait until another \
+                 one closes its connection, which is not predicted"
+            );
+            if users.is_empty() {
+                return Err(PredictError::Scenario(reason));
+            }
+            notes.push(reason);
+        }
+        Ok(users)
+    }
+
+    /// The workers, with the processor time of an exchange.
+    fn workers(&self, demand: Seconds) -> Option<WorkersModel> {
+        let fitted = &self.model.fitted;
+        let admission = &fitted.admission;
+        Some(WorkersModel {
+            count: admission.workers(self.scenario)?,
+            backlog: admission.backlog(self.scenario),
+            held_ms: fitted.held(self.scenario, demand).ms(),
+            timeout_s: admission.timeout.map(|timeout| timeout.0),
+        })
+    }
+
+    /// The workers at one number of users.
+    fn workers_row(&self, users: u32, point: &Point, load: Option<&Load>) -> Option<WorkersRow> {
+        let admission = &self.model.fitted.admission;
+        let count = admission.workers(self.scenario)?;
+        let simulated = &point.simulated;
+        let busy_share = match admission.limits(self.scenario, users) {
+            Some(_) => simulated.workers,
+            // By Little's law.
+            None => {
+                let held = point.response.0 - self.model.fitted.delay.0.min(admission.before.0);
+                point.throughput.0 * held / f64::from(count)
+            }
+        };
+        Some(WorkersRow {
+            busy_share,
+            waiting: simulated.waiting,
+            overflows_per_exchange: simulated.overflows,
+            errors_share: simulated.failed.mean,
+            errors_measured_share: load.map(|load| load.mean(|reading| reading.errors)),
+        })
+    }
+
     fn row(&self, users: u32) -> Result<Row, PredictError> {
         let fitted = &self.model.fitted;
         let seed = self.options.seed;
@@ -275,7 +217,7 @@ impl Context<'_> {
         let mean = interval(point.response.ms(), &times);
         let simulated = &point.simulated;
         let percentile = |share: f64, draws: &[f64]| {
-            let ratio = simulated.quantile(share).0 / simulated.response.mean;
+            let ratio = simulated.completed_quantile(share).0 / simulated.completed.mean;
             let figure = interval(point.response.ms(), draws);
             Figure {
                 value: figure.value * ratio,
@@ -291,7 +233,7 @@ impl Context<'_> {
             station.map_or(0.0, |station| station.utilisation)
         };
         let (processor, link) = (share_of(PROCESSOR), share_of(LINK));
-        let load = self.series.loads.iter().find(|load| load.users == users);
+        let load = self.series.measured().find(|load| load.users == users);
         let load = load.filter(|_| self.scenario.is_as_measured());
         let throughput = interval(point.throughput.0, &rates);
         let tail = percentile(f64::from(self.series.tail()) / 100.0, &tails);
@@ -301,21 +243,22 @@ impl Context<'_> {
             .map(|load| load.throughput().0)
             .fold(0.0, f64::max);
         let most_users = self.loads.iter().map(|load| load.users).max().unwrap_or(0);
+        let workers = self.workers_row(users, &point, load);
+        let (bottleneck, busiest) = bottleneck(processor, link, workers);
         Ok(Row {
             users,
             fitted: load.is_some() && self.loads.iter().any(|load| load.users == users),
             extrapolated: users > most_users || throughput.value > 1.05 * most_rate,
             throughput_per_s: throughput,
-            bound_per_s: asymptotic(&fitted.network(self.scenario, point.demand), users)
-                .most
-                .0,
+            bound_per_s: fitted.bound(self.scenario, users, point.demand).0,
             mean_ms: mean,
             p50_ms: percentile(0.5, &times),
             tail_ms: tail,
             processor_share: processor,
             link_share: (fitted.link_time.0 > 0.0).then_some(link),
-            bottleneck: if link > processor { LINK } else { PROCESSOR },
-            saturated: link.max(processor) >= SATURATED,
+            workers,
+            bottleneck,
+            saturated: busiest >= SATURATED,
             throughput_compared: load.map(|load| compared(throughput, load.throughput().0)),
             mean_compared: load.map(|load| compared(mean, load.response().ms())),
             tail_compared: load
@@ -362,6 +305,20 @@ impl Context<'_> {
             throughput_share: interval(rate - 1.0, &rates),
             mean_share: interval(time - 1.0, &times),
         })
+    }
+}
+
+/// The station that limits, and its utilisation. Workers are busy, too, while they wait for a saturated station.
+fn bottleneck(processor: f64, link: f64, workers: Option<WorkersRow>) -> (&'static str, f64) {
+    let station = match link > processor {
+        true => (LINK, link),
+        false => (PROCESSOR, processor),
+    };
+    match workers {
+        Some(row) if station.1 < SATURATED && row.busy_share > station.1 => {
+            (WORKERS, row.busy_share)
+        }
+        _ => station,
     }
 }
 

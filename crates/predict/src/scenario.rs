@@ -21,6 +21,10 @@ pub struct Scenario {
     pub users: Option<Change<u32>>,
     /// The server's processor, in cores.
     pub cpu: Option<Change<f64>>,
+    /// The server's workers.
+    pub workers: Option<Change<u32>>,
+    /// Its listen backlog.
+    pub backlog: Option<Change<u32>>,
     /// The rate of the link.
     pub link: Option<Change<Bandwidth>>,
 }
@@ -31,8 +35,18 @@ impl Scenario {
         match self.users {
             None => measured,
             Some(Change::Value(users)) => users,
-            Some(Change::Times(factor)) => (f64::from(measured) * factor).round().max(1.0) as u32,
+            Some(Change::Times(factor)) => times(measured, factor).max(1),
         }
+    }
+
+    /// The workers in place of those of the measured server; at least one.
+    pub fn workers(&self, measured: u32) -> u32 {
+        changed(self.workers, measured).max(1)
+    }
+
+    /// The backlog in place of that of the measured server.
+    pub fn backlog(&self, measured: u32) -> u32 {
+        changed(self.backlog, measured)
     }
 
     /// The server's cores in place of the measured ones.
@@ -75,10 +89,12 @@ impl FromStr for Scenario {
             match name {
                 "users" => scenario.users = Some(change(name, value)?),
                 "cpu" => scenario.cpu = Some(change(name, value)?),
+                "workers" => scenario.workers = Some(change(name, value)?),
+                "backlog" => scenario.backlog = Some(change(name, value)?),
                 "link" => scenario.link = Some(change(name, value)?),
                 _ => {
                     return Err(format!(
-                        "{name:?} cannot be changed: only users, cpu (cores) and link (rate) can"
+                        "{name:?} cannot be changed: only users, cpu (cores), link (rate), workers and backlog can"
                     ));
                 }
             }
@@ -87,11 +103,26 @@ impl FromStr for Scenario {
             Some(Change::Value(cores)) => cores > 0.0 && cores <= 4096.0,
             _ => true,
         };
-        match scenario.users != Some(Change::Value(0)) && is_positive(scenario.cpu) {
+        let is_none = |count: Option<Change<u32>>| count == Some(Change::Value(0));
+        match !is_none(scenario.users) && !is_none(scenario.workers) && is_positive(scenario.cpu) {
             true => Ok(scenario),
-            false => Err("users and cpu must be above 0".to_owned()),
+            false => Err("users, cpu and workers must be above 0".to_owned()),
         }
     }
+}
+
+/// A count after a change.
+fn changed(change: Option<Change<u32>>, measured: u32) -> u32 {
+    match change {
+        None => measured,
+        Some(Change::Value(count)) => count,
+        Some(Change::Times(factor)) => times(measured, factor),
+    }
+}
+
+/// A count times a factor, rounded.
+fn times(count: u32, factor: f64) -> u32 {
+    (f64::from(count) * factor).round() as u32
 }
 
 /// `2x`, or a value.
@@ -107,7 +138,7 @@ fn change<T: FromStr>(name: &str, text: &str) -> Result<Change<T>, String> {
     match text.parse() {
         Ok(value) => Ok(Change::Value(value)),
         Err(_) => Err(format!(
-            "{name}={text}: write a factor, as in 2x, or a value, as in users=200, cpu=1.5 or link=100Mbit/s"
+            "{name}={text}: write a factor, as in 2x, or a value, as in users=200, cpu=1.5, link=100Mbit/s, workers=64 or backlog=511"
         )),
     }
 }
@@ -118,6 +149,8 @@ impl fmt::Display for Scenario {
         let mut words = Vec::new();
         words.extend(self.cpu.map(|change| word("cpu", change)));
         words.extend(self.link.map(|change| word("link", change)));
+        words.extend(self.workers.map(|change| word("workers", change)));
+        words.extend(self.backlog.map(|change| word("backlog", change)));
         words.extend(self.users.map(|change| word("users", change)));
         match words.is_empty() {
             true => write!(f, "as measured"),
@@ -146,6 +179,10 @@ mod tests {
         assert!((scenario.link_s(0.001, Some(gigabit)) - 0.01).abs() < 1e-12);
         assert_eq!(scenario.to_string(), "cpu=2x link=100 Mbit/s users=200");
         assert!(Scenario::default().is_as_measured());
+        let scenario: Scenario = "workers=0.1x,backlog=16".parse().unwrap();
+        assert_eq!((scenario.workers(64), scenario.workers(4)), (6, 1));
+        assert_eq!((scenario.backlog(511), scenario.users(7)), (16, 7));
+        assert_eq!(scenario.to_string(), "workers=0.1x backlog=16");
     }
 
     #[test]
@@ -159,6 +196,8 @@ mod tests {
             "users=1.5",
             "memory=+64MB",
             "cpu=NaNx",
+            "workers=0",
+            "backlog=-1",
         ] {
             assert!(text.parse::<Scenario>().is_err(), "{text:?}");
         }

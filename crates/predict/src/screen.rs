@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
+use fathometer_queueing::limited::WORKERS;
+
 use crate::law::Law;
-use crate::prediction::{Compared, Figure, Prediction, Row};
+use crate::prediction::{Compared, Figure, Prediction, Row, WorkersModel};
 
 /// The text of a prediction.
 pub fn render(prediction: &Prediction) -> String {
@@ -26,20 +28,20 @@ fn write_all(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
         )?;
     }
     if let Some(best) = most(&prediction.rows) {
-        let until = match best.saturated {
-            true => format!("the {} is saturated", best.bottleneck),
-            false => format!(
-                "no station is saturated; the {} is the busiest",
-                best.bottleneck
-            ),
-        };
         writeln!(
             text,
-            "highest throughput {} exchanges/s at {} users: {until}; queueing from {:.0} users on",
+            "highest throughput {} exchanges/s at {} users: {}; queueing from {:.0} users on",
             range(best.throughput_per_s),
             best.users,
+            limit(prediction, best),
             prediction.crossing_users
         )?;
+    }
+    let shortage = prediction
+        .workers
+        .and_then(|workers| shortage(&workers, &prediction.rows));
+    if let Some(sentence) = shortage {
+        writeln!(text, "{sentence}")?;
     }
     writeln!(text)?;
     table(text, prediction)?;
@@ -50,6 +52,59 @@ fn write_all(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
          predicted over measured minus 1, ! outside of the interval."
     )?;
     basis(text, prediction)
+}
+
+/// What limits the throughput of a row.
+fn limit(prediction: &Prediction, row: &Row) -> String {
+    match (row.bottleneck == WORKERS, row.saturated, prediction.workers) {
+        (true, true, Some(workers)) => format!(
+            "all {} workers are busy, and the processor is at {:.0} %",
+            workers.count,
+            100.0 * row.processor_share
+        ),
+        (true, false, _) => "no station is saturated; the workers are the busiest".to_owned(),
+        (_, true, _) => format!("the {} is saturated", row.bottleneck),
+        (_, false, _) => format!(
+            "no station is saturated; the {} is the busiest",
+            row.bottleneck
+        ),
+    }
+}
+
+/// What becomes of connections without a worker: where it begins, and the most errors.
+fn shortage(workers: &WorkersModel, rows: &[Row]) -> Option<String> {
+    let errors = |row: &Row| row.workers.map_or(0.0, |workers| workers.errors_share);
+    let overflows = |row: &&Row| {
+        row.workers
+            .is_some_and(|workers| workers.overflows_per_exchange > 0.0)
+    };
+    let share = |row: &Row| format!("{} % at {} users", digits(100.0 * errors(row)), row.users);
+    let fails = |row: &&Row| errors(row) > 0.0;
+    let worst = rows
+        .iter()
+        .filter(fails)
+        .max_by(|one, other| errors(one).total_cmp(&errors(other)));
+    let failures = match (rows.iter().find(fails), worst) {
+        (Some(first), Some(worst)) if worst.users != first.users => {
+            Some(format!("{}, {}", share(first), share(worst)))
+        }
+        (Some(first), _) => Some(share(first)),
+        (None, _) => None,
+    };
+    Some(match (rows.iter().find(overflows), failures) {
+        (Some(first), Some(failures)) => format!(
+            "the accept queue of {} overflows from {} users on; exchanges that fail: {failures}",
+            workers.backlog, first.users
+        ),
+        (Some(first), None) => format!(
+            "the accept queue of {} overflows from {} users on: connections are repeated after 1 s and more",
+            workers.backlog, first.users
+        ),
+        (None, Some(failures)) => {
+            format!("clients give up before they have a response: {failures}")
+        }
+        (None, None) => return None,
+    })
 }
 
 /// The row of the highest throughput; of equal ones the first.
@@ -69,6 +124,7 @@ fn table(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
         .rows
         .iter()
         .any(|row| row.throughput_compared.is_some());
+    let has_workers = shows_workers(prediction);
     let tail = format!("p{} ms", prediction.tail_percent);
     let mut lines = vec![
         [
@@ -83,6 +139,9 @@ fn table(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
         .map(str::to_owned)
         .to_vec(),
     ];
+    if has_workers {
+        lines[0].extend(["workers %", "errors %"].map(str::to_owned));
+    }
     if is_compared {
         lines[0]
             .extend(["measured/s", "error", "mean ms", "error", &tail, "error"].map(str::to_owned));
@@ -103,6 +162,9 @@ fn table(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
             row.link_share
                 .map_or_else(String::new, |share| format!("{:.0}", 100.0 * share)),
         ];
+        if has_workers {
+            line.extend(worker_columns(row));
+        }
         for compared in [
             &row.throughput_compared,
             &row.mean_compared,
@@ -146,6 +208,30 @@ fn columns(compared: Option<&Compared>) -> [String; 2] {
     }
 }
 
+/// Whether the workers matter at one of the loads.
+fn shows_workers(prediction: &Prediction) -> bool {
+    let mut rows = prediction.rows.iter().filter_map(|row| row.workers);
+    rows.any(|workers| workers.busy_share >= SHOWN)
+}
+
+/// Workers less busy than this at all loads are not shown.
+const SHOWN: f64 = 0.05;
+
+/// The busy share of the workers, and the errors of a full accept queue, with those that were measured.
+fn worker_columns(row: &Row) -> [String; 2] {
+    let Some(workers) = row.workers else {
+        return [String::new(), String::new()];
+    };
+    let errors = digits(100.0 * workers.errors_share);
+    [
+        format!("{:.0}", 100.0 * workers.busy_share),
+        match workers.errors_measured_share {
+            Some(measured) => format!("{errors} (measured {})", digits(100.0 * measured)),
+            None => errors,
+        },
+    ]
+}
+
 /// The model and its check.
 fn basis(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
     let users: Vec<String> = prediction.fitted_users.iter().map(u32::to_string).collect();
@@ -157,6 +243,19 @@ fn basis(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
         digits(prediction.think_ms),
         law(&prediction.law)
     )?;
+    if let Some(workers) = prediction.workers.filter(|_| shows_workers(prediction)) {
+        writeln!(
+            text,
+            "Workers: {}, each held for {} ms without queueing; an accept queue of {}; {}.",
+            workers.count,
+            digits(workers.held_ms),
+            workers.backlog,
+            match workers.timeout_s {
+                Some(seconds) => format!("clients give up after {seconds} s"),
+                None => "clients do not give up".to_owned(),
+            }
+        )?;
+    }
     writeln!(
         text,
         "Fitted to {} readings at {} users. Residuals (accepted): processor time {}, throughput {}, mean latency {}.",

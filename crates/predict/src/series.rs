@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use fathometer_model::Bandwidth;
 use fathometer_queueing::{PerSecond, Seconds};
 
+use crate::scenario::{Change, Scenario};
+
 /// One measurement: a replicate of a study, or a result of a load test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
@@ -16,6 +18,8 @@ pub struct Reading {
     pub percentiles: BTreeMap<u32, Seconds>,
     /// Processor time per time of the server's host, in cores.
     pub busy: f64,
+    /// The share of exchanges that failed.
+    pub errors: f64,
     /// Bytes of packets per exchange in both directions, if they were counted.
     pub wire_bytes: Option<f64>,
 }
@@ -57,6 +61,115 @@ impl Load {
     }
 }
 
+/// How the server admits exchanges, as far as it is known. Light loads do not show it: it is configuration.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Admission {
+    /// The most exchanges that the server processes at a time; `None`: no limit is known.
+    pub workers: Option<u32>,
+    /// The listen backlog: how many connections may wait for a worker; `None`: the kernel's usual limit,
+    /// [`USUAL_BACKLOG`].
+    pub backlog: Option<u32>,
+    /// After what time a client gives up, if it does.
+    pub timeout: Option<Seconds>,
+    /// The part of the delay of an exchange before it needs a worker: round trips of the path.
+    pub before: Seconds,
+    /// Users keep their connections, and `workers` limits connections: further users have none.
+    pub keeps_connections: bool,
+}
+
+/// `net.core.somaxconn` of Linux since 5.4, which limits every backlog.
+pub const USUAL_BACKLOG: u32 = 4096;
+
+/// Loads of which a larger share of the exchanges failed are not fitted.
+pub(crate) const MOST_ERRORS: f64 = 0.01;
+
+/// Whether a policy has a connection for each exchange: `h1.0`, and `h1.0x4`.
+pub(crate) fn is_connection_each(policy: &str) -> bool {
+    policy.starts_with("h1.0")
+}
+
+/// The round trips before an exchange needs a worker: that of its own connection, and that of request and response.
+pub(crate) fn before(round_trip: Seconds, has_own_connection: bool) -> Seconds {
+    let trips = if has_own_connection { 2.0 } else { 1.0 };
+    Seconds(trips * round_trip.0)
+}
+
+/// The limits of a server in a scenario.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// The workers.
+    pub workers: u32,
+    /// Connections that may wait for one.
+    pub backlog: u32,
+    /// After what time a client gives up, if it does.
+    pub timeout: Option<Seconds>,
+    /// The part of the delay of an exchange before it needs a worker.
+    pub before: Seconds,
+}
+
+impl Limits {
+    /// Connections that may wait for a worker. Linux queues one more than the backlog states (`sk_acceptq_is_full` of
+    /// include/net/sock.h compares by "greater").
+    pub fn queued(&self) -> u32 {
+        self.backlog.saturating_add(1)
+    }
+
+    /// How many exchanges the server and its accept queue hold.
+    pub fn room(&self) -> u32 {
+        self.workers.saturating_add(self.queued())
+    }
+}
+
+impl Admission {
+    /// The workers in a scenario; `None`: no limit is known.
+    pub fn workers(&self, scenario: &Scenario) -> Option<u32> {
+        match (self.workers, scenario.workers) {
+            (Some(measured), _) => Some(scenario.workers(measured)),
+            (None, Some(Change::Value(workers))) => Some(workers),
+            (None, _) => None,
+        }
+    }
+
+    /// The backlog in a scenario.
+    pub fn backlog(&self, scenario: &Scenario) -> u32 {
+        scenario.backlog(self.backlog.unwrap_or(USUAL_BACKLOG))
+    }
+
+    /// The limits in a scenario that have an effect on this number of users; `None`: each of them has a worker.
+    pub fn limits(&self, scenario: &Scenario, users: u32) -> Option<Limits> {
+        let workers = self.workers(scenario)?;
+        (workers < users && !self.keeps_connections).then_some(Limits {
+            workers,
+            backlog: self.backlog(scenario),
+            timeout: self.timeout,
+            before: self.before,
+        })
+    }
+
+    /// The most users that have a connection in a scenario; `None`: no limit is known.
+    pub fn most_users(&self, scenario: &Scenario) -> Option<u32> {
+        self.workers(scenario).filter(|_| self.keeps_connections)
+    }
+
+    /// Why a scenario cannot be predicted; `None`: it can.
+    pub fn refusal(&self, scenario: &Scenario) -> Option<String> {
+        let is_factor = |change: Option<Change<u32>>| matches!(change, Some(Change::Times(_)));
+        let is_known = self.workers(scenario).is_some();
+        if is_factor(scenario.workers) && !is_known {
+            return Some(
+                "a light load does not show how many workers the server has; state them with --workers N".to_owned(),
+            );
+        }
+        if scenario.backlog.is_some() && !is_known {
+            return Some(
+                "a backlog has no effect as long as there is a worker for each exchange; state the workers with --workers N"
+                    .to_owned(),
+            );
+        }
+        None
+    }
+}
+
 /// One server under several loads, all else equal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
@@ -72,6 +185,12 @@ pub struct Series {
     pub link: Option<Bandwidth>,
     /// The round trip time of the path without load, if known.
     pub round_trip: Option<Seconds>,
+    /// The server's definition, if it is known: the level of the factor `server`.
+    pub server: Option<String>,
+    /// How the server admits exchanges.
+    pub admission: Admission,
+    /// Loads of which too many exchanges failed to be fitted; predictions are compared with them.
+    pub failing: Vec<Load>,
     /// What a reader must know about it, one sentence each.
     pub notes: Vec<String>,
 }
@@ -81,6 +200,14 @@ impl Series {
     pub fn highest(&self) -> PerSecond {
         let rates = self.loads.iter().map(|load| load.throughput().0);
         PerSecond(rates.fold(0.0, f64::max))
+    }
+
+    /// The loads with which predictions are compared. Without known workers the model has no reason for failures, and loads
+    /// with too many of them are left out.
+    pub fn measured(&self) -> impl Iterator<Item = &Load> {
+        let failing = self.failing.iter();
+        let failing = failing.filter(|_| self.admission.workers.is_some());
+        self.loads.iter().chain(failing)
     }
 
     /// The loads whose throughput is at most this share of the highest one.

@@ -6,18 +6,22 @@
 //!
 //! A quota is not a slower processor: an exchange runs at full speed, and waits for the next period only when the quota of
 //! this one is used up. Mean value analysis has no such station.
+//!
+//! With fewer workers than users an exchange takes the round trips before it needs a worker at once, and what remains of the
+//! delay in its rounds. A connection that finds the accept queue full is repeated as Linux repeats a SYN.
 
 use fathometer_analysis::statistics::distributions::normal_quantile;
 use fathometer_model::Seed;
 use fathometer_queueing::Seconds;
 use fathometer_queueing::simulation::{
-    Discipline, Distribution, Quota, SimulatedStation, Simulation, SimulationResult, Source,
+    Admission, Discipline, Distribution, Overflow, Quota, Retries, SimulatedStation, Simulation,
+    SimulationResult, Source,
 };
 
 use crate::PredictError;
 use crate::network::{Fitted, LINK, PROCESSOR, demand};
 use crate::scenario::Scenario;
-use crate::series::{Load, Series};
+use crate::series::{Limits, Load, Series};
 
 /// The largest number of rounds that a tail may add.
 const MOST_ROUNDS: usize = 64;
@@ -113,9 +117,68 @@ impl Run<'_> {
     ) -> Result<SimulationResult, PredictError> {
         let rounds = self.shape.mean_rounds();
         let each = |time: Seconds| Seconds(time.0 / rounds);
+        let (service, discipline) = self.processor(fitted, scenario, demand);
+        let limits = fitted.admission.limits(scenario, users);
+        let delays = match limits {
+            None => self.delays(&[each(fitted.delay)]),
+            Some(limits) => {
+                let (before, with_worker) = fitted.delays(limits.before);
+                self.delays(&[before, each(with_worker)])
+            }
+        };
+        let once = delays.len() - 1;
+        let mut stations = delays;
+        stations.push(station(
+            LINK,
+            Distribution::Deterministic(each(fitted.on_link(scenario))),
+            Discipline::InOrder(1),
+        ));
+        stations.push(station(
+            PROCESSOR,
+            Distribution::Exponential(each(service)),
+            discipline,
+        ));
+        let simulation = Simulation {
+            source: Source::Users {
+                count: users,
+                think: Distribution::Exponential(fitted.think),
+            },
+            stations,
+            rounds: self.shape.rounds.clone(),
+            rounds_from: once,
+            admission: limits.map(|limits| Admission {
+                before: once,
+                workers: limits.workers,
+                backlog: limits.queued(),
+                overflow: Overflow::Retry(Retries::LINUX),
+            }),
+            timeout: limits.and_then(|limits| limits.timeout),
+            warm_up: self.warm_up(limits, users),
+            measured: self.exchanges,
+            seed: self.seed.child(u64::from(users)),
+        };
+        Ok(simulation.run()?)
+    }
+
+    /// Exchanges before the measurement. Where the backlog overflows, users wait for retries, and it takes longer until
+    /// their number is steady.
+    fn warm_up(&self, limits: Option<Limits>, users: u32) -> u32 {
+        match limits {
+            Some(limits) if users > limits.room() => self.exchanges.max(10 * users),
+            _ => 10 * users,
+        }
+    }
+
+    /// The service of a visit of all rounds at the processor, and how it serves.
+    fn processor(
+        &self,
+        fitted: &Fitted,
+        scenario: &Scenario,
+        demand: Seconds,
+    ) -> (Seconds, Discipline) {
         let (servers, slowed) = fitted.processor(scenario, demand);
         let cores = scenario.cores(fitted.cores);
-        let (service, discipline) = match self.period {
+        match self.period {
             None => (slowed, Discipline::InOrder(servers)),
             Some(period) => {
                 let quota = Quota {
@@ -125,46 +188,22 @@ impl Run<'_> {
                 };
                 (demand, Discipline::Quota(quota))
             }
+        }
+    }
+
+    /// Delays one after another. Together they vary as the shape says.
+    fn delays(&self, means: &[Seconds]) -> Vec<SimulatedStation> {
+        let sum: f64 = means.iter().map(|mean| mean.0).sum();
+        let squares: f64 = means.iter().map(|mean| mean.0 * mean.0).sum();
+        let variation = match squares > 0.0 {
+            true => self.shape.variation * (sum / squares.sqrt()),
+            false => self.shape.variation,
         };
-        let station = |name: &str, service, discipline| SimulatedStation {
-            name: name.to_owned(),
-            service,
-            discipline,
-        };
-        let simulation = Simulation {
-            source: Source::Users {
-                count: users,
-                think: Distribution::Exponential(fitted.think),
-            },
-            stations: vec![
-                station(
-                    "delay",
-                    Distribution::Lognormal {
-                        mean: each(fitted.delay),
-                        variation: self.shape.variation,
-                    },
-                    Discipline::Delay,
-                ),
-                station(
-                    LINK,
-                    Distribution::Deterministic(each(fitted.on_link(scenario))),
-                    Discipline::InOrder(1),
-                ),
-                station(
-                    PROCESSOR,
-                    Distribution::Exponential(each(service)),
-                    discipline,
-                ),
-            ],
-            rounds: self.shape.rounds.clone(),
-            rounds_from: 0,
-            admission: None,
-            timeout: None,
-            warm_up: 10 * users,
-            measured: self.exchanges,
-            seed: self.seed.child(u64::from(users)),
-        };
-        Ok(simulation.run()?)
+        let each = means.iter().map(|&mean| {
+            let delay = Distribution::Lognormal { mean, variation };
+            station("delay", delay, Discipline::Delay)
+        });
+        each.collect()
     }
 
     /// Fits the delay again, so that the mean of the relative deviations of the loads' mean latencies is zero.
@@ -177,7 +216,7 @@ impl Run<'_> {
             for load in loads {
                 let found = self.at(&fitted, &Scenario::default(), load.users, demand(load))?;
                 let measured = load.response().0;
-                deviation += (measured - found.response.mean) / measured;
+                deviation += (measured - found.completed.mean) / measured;
                 weights += 1.0 / measured;
             }
             fitted.delay.0 = (fitted.delay.0 + deviation / weights).max(0.0);
@@ -188,6 +227,14 @@ impl Run<'_> {
 
 /// Steps to the delay, of which the latency depends almost linearly.
 const STEPS: u32 = 4;
+
+fn station(name: &str, service: Distribution, discipline: Discipline) -> SimulatedStation {
+    SimulatedStation {
+        name: name.to_owned(),
+        service,
+        discipline,
+    }
+}
 
 #[cfg(test)]
 mod tests {

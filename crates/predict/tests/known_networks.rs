@@ -8,7 +8,7 @@ use fathometer_predict::PredictError;
 use fathometer_predict::law::Law;
 use fathometer_predict::prediction::{Options, Prediction, predict};
 use fathometer_predict::screen;
-use fathometer_predict::series::{Load, Reading, Series};
+use fathometer_predict::series::{Admission, Load, Reading, Series};
 use fathometer_queueing::closed::{Network, Solution, Station};
 use fathometer_queueing::simulation::{
     Discipline, Distribution, Quota, SimulatedStation, Simulation, Source,
@@ -77,6 +77,7 @@ fn series(cost: Cost, cores: f64, noise: f64) -> Series {
                 (99, Seconds(2.0 * exact.response.0)),
             ]),
             busy: exact.throughput.0 * demand * factor,
+            errors: 0.0,
             wire_bytes: None,
         };
         Load {
@@ -95,6 +96,9 @@ fn of_loads(loads: Vec<Load>, cores: f64) -> Series {
         quota_period: None,
         link: None,
         round_trip: None,
+        server: None,
+        admission: Admission::default(),
+        failing: Vec::new(),
         notes: Vec::new(),
     }
 }
@@ -216,6 +220,7 @@ fn with_quota(users: u32) -> Load {
         response: Seconds(found.response.mean),
         percentiles: BTreeMap::from(percentiles),
         busy: 0.2 * found.utilisations[1],
+        errors: 0.0,
         wire_bytes: None,
     };
     Load {

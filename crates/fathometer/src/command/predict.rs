@@ -4,18 +4,22 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use fathometer_analysis::load::Summary;
 use fathometer_analysis::run::Run;
+use fathometer_lab::server::Capability;
+use fathometer_lab::server::definition::Definition;
 use fathometer_model::Seed;
 use fathometer_predict::prediction::{Options, Prediction, predict};
 use fathometer_predict::scenario::Scenario;
 use fathometer_predict::series::Series;
-use fathometer_predict::{PredictError, markdown, of_loads, of_run, screen};
+use fathometer_predict::{PredictError, Seconds, markdown, of_loads, of_run, screen};
 use fathometer_sys::stderr::say;
 use serde::Serialize;
 
+use super::arguments::some_time;
 use super::{Failure, usage};
 
 /// Arguments of `predict`.
@@ -27,9 +31,9 @@ pub struct PredictArguments {
     /// Select cells of a run by a level, as in server=nginx or block=main; repeatable
     #[arg(long = "where", value_name = "FACTOR=LEVEL", value_parser = level)]
     levels: Vec<(String, String)>,
-    /// Predict with another number of users, processor or link; a comma combines changes, a repeated option compares
-    /// scenarios
-    #[arg(long, value_name = "cpu=2x,users=3x,link=100Mbit/s")]
+    /// Predict with another number of users, processor, link, or of workers and places to wait for one (workers, backlog);
+    /// a comma combines changes, a repeated option compares scenarios
+    #[arg(long, value_name = "cpu=2x,users=3x,link=100Mbit/s,workers=64")]
     what_if: Vec<Scenario>,
     /// Numbers of users to predict [default: the measured ones, and twice the largest]
     #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -41,6 +45,18 @@ pub struct PredictArguments {
     /// of the machine]
     #[arg(long, value_name = "N", value_parser = cores)]
     cores: Option<f64>,
+    /// Exchanges that the server processes at a time: the threads or processes of its pool, or its limit on connections when
+    /// each exchange has one [default: the run's factor workers, or the server's definition; else no limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    workers: Option<u32>,
+    /// Listen backlog: connections that may wait for a worker [default: the run's factor backlog, or the server's definition;
+    /// else 4096]
+    #[arg(long, value_name = "N")]
+    backlog: Option<u32>,
+    /// Time after which a client gives up an exchange whose connection finds the backlog full [default: that of the results
+    /// of load --save; a study's run records none, and clients wait]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    timeout: Option<Duration>,
     /// Draws of the bootstrap for the prediction intervals
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(20..))]
     draws: u32,
@@ -61,6 +77,7 @@ pub struct PredictArguments {
 const HELP: &str = "Examples:
   fathometer predict RUN --where server=nginx                 loads beyond the measured ones
   fathometer predict RUN --what-if cpu=2x --what-if cpu=2x,users=3x
+  fathometer predict light --workers 32 --backlog 128 --what-if workers=2x
   fathometer predict RUN --fit-up-to 60%                      how well does the model predict what was measured?
   fathometer load URL -c 1 --probe PID --save light/1.json    then -c 2, -c 4, and: fathometer predict light
 Exit codes: 0 done, 1 failed, 2 usage, 3 no model fits one of the series.";
@@ -82,7 +99,10 @@ struct Output {
 
 /// Predicts and prints.
 pub fn run(arguments: &PredictArguments) -> Result<ExitCode, Failure> {
-    let all = series(arguments)?;
+    let mut all = series(arguments)?;
+    for series in &mut all {
+        admit(series, arguments);
+    }
     let options = Options {
         fit_up_to: arguments.fit_up_to,
         users: arguments.users.clone(),
@@ -103,6 +123,10 @@ pub fn run(arguments: &PredictArguments) -> Result<ExitCode, Failure> {
         for scenario in &scenarios {
             match predict(series, scenario, &options) {
                 Ok(prediction) => output.predictions.push(prediction),
+                Err(PredictError::Scenario(reason)) => output.unpredicted.push(Unpredicted {
+                    series: series.name.clone(),
+                    reason,
+                }),
                 Err(error @ (PredictError::NoModel(_) | PredictError::Unusable(_))) => {
                     output.unpredicted.push(Unpredicted {
                         series: series.name.clone(),
@@ -130,6 +154,33 @@ pub fn run(arguments: &PredictArguments) -> Result<ExitCode, Failure> {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(3),
     })
+}
+
+/// Completes what is known of the server's workers: the command line comes first, then the levels of a run's cells, then the
+/// definition of the server.
+fn admit(series: &mut Series, arguments: &PredictArguments) {
+    let definition = series.server.as_deref().map(Definition::load);
+    let admission = &mut series.admission;
+    // A definition that is not here, as of a run made elsewhere, states no limit.
+    if let Some(Ok(definition)) = definition
+        && let Some(program) = &definition.program
+    {
+        let default = |capability: &Option<Capability>| {
+            let number = capability.as_ref().and_then(|known| known.default);
+            number.and_then(|number| u32::try_from(number).ok())
+        };
+        let capabilities = &program.capabilities;
+        admission.workers = admission.workers.or(default(&capabilities.connections));
+        admission.backlog = admission.backlog.or(default(&capabilities.backlog));
+    }
+    if arguments.workers.is_some() {
+        // What the user states are exchanges, whatever becomes of their connections.
+        admission.workers = arguments.workers;
+        admission.keeps_connections = false;
+    }
+    admission.backlog = arguments.backlog.or(admission.backlog);
+    let timeout = arguments.timeout.map(|time| Seconds(time.as_secs_f64()));
+    admission.timeout = timeout.or(admission.timeout);
 }
 
 /// The series of the folder.

@@ -100,6 +100,31 @@ fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
         (number(&single["throughput_per_s"]["value"]) - 1000.0).abs() < 1.0,
         "{single}"
     );
+    // A pool of two threads, of which each exchange holds one for its 10 ms.
+    let pool = ["--users", "400", "--workers", "2"];
+    let output = of(&pool);
+    let (prediction, row) = (
+        &output["predictions"][0],
+        &output["predictions"][0]["rows"][0],
+    );
+    assert_eq!(prediction["workers"]["count"], 2);
+    let rate = number(&row["throughput_per_s"]["value"]);
+    assert!((rate / 200.0 - 1.0).abs() < 0.1, "{row}");
+    assert_eq!(
+        (&row["bottleneck"], &row["saturated"]),
+        (&"workers".into(), &true.into())
+    );
+    assert_eq!(row["workers"]["errors_share"], 0.0);
+    let output = of(&[&pool[..], &["--what-if", "workers=2x"]].concat());
+    let row = &output["predictions"][0]["rows"][0];
+    let rate = number(&row["throughput_per_s"]["value"]);
+    assert!((rate / 400.0 - 1.0).abs() < 0.1, "{row}");
+    let full = ["--backlog", "8", "--timeout", "500ms"];
+    let output = of(&[&pool[..], &full].concat());
+    let workers = &output["predictions"][0]["rows"][0]["workers"];
+    // Of 400 users eleven have a place, and the others fail after half a second: 778 a second.
+    let errors = number(&workers["errors_share"]);
+    assert!((errors / (778.0 / 978.0) - 1.0).abs() < 0.1, "{workers}");
     // The screen has the same answer first.
     let ended = predict(
         folder.path(),
@@ -134,7 +159,7 @@ fn what_cannot_be_predicted_from_is_an_error_that_says_what_is_missing() {
     assert!(
         ended
             .err
-            .contains("only users, cpu (cores) and link (rate) can"),
+            .contains("only users, cpu (cores), link (rate), workers and backlog can"),
         "{}",
         ended.err
     );
