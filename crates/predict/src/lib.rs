@@ -4,9 +4,10 @@
 //! 2. [`law`]: how the processor time of an exchange depends on the throughput.
 //! 3. [`network`]: a closed network of the path, the link and the processor, and its exact solution.
 //! 4. [`simulated`]: the same network in virtual time, for percentiles and quotas.
-//! 5. [`fit`]: the choice of a network, with its residual check; `bootstrap`: networks for the intervals.
-//! 6. [`prediction`]: throughput, latency and utilisations with prediction intervals, for a [`scenario`].
-//! 7. [`screen`]: the same as text; [`markdown`]: predictions beside measurements.
+//! 5. [`page_cache`]: hits by memory, and reads from the disk.
+//! 6. [`fit`]: the choice of a network, with its residual check; `bootstrap`: networks for the intervals.
+//! 7. [`prediction`]: throughput, latency and utilisations with prediction intervals, for a [`scenario`].
+//! 8. [`screen`]: the same as text; [`markdown`]: predictions beside measurements.
 //!
 //! Everything is a function of recorded results and a seed.
 
@@ -17,6 +18,7 @@ pub mod markdown;
 pub mod network;
 pub mod of_loads;
 pub mod of_run;
+pub mod page_cache;
 pub mod prediction;
 pub mod scenario;
 pub mod screen;

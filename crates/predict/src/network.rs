@@ -1,7 +1,8 @@
 //! A closed network fitted to light loads, and its exact solution.
 //!
-//! The network has a delay (the path, connection set-up, and all else that does not queue), the link, and the processor: a
+//! The network has a delay (the path, connection set-up, and all else that does not queue), the link, the processor: a
 //! station of several servers, and of less than a core one server that is slower by the quota.
+//! Runs that read from disk have one server more, the disk.
 //!
 //! A server with fewer workers than users is a network with a flow-equivalent server: an exchange needs a worker for all
 //! of its way but the round trips that come before.
@@ -15,10 +16,12 @@ use fathometer_queueing::{PerSecond, Seconds};
 use crate::PredictError;
 use crate::law::{Law, LawFit, LawKind};
 use crate::scenario::Scenario;
-use crate::series::{Admission, Limits, Load, Series};
+use crate::series::{Admission, Limits, Load, Series, disk_use};
 
 /// The name of the processor's station.
 pub const PROCESSOR: &str = "processor";
+/// The name of the disk's station.
+pub const DISK: &str = "disk";
 /// The name of the link's station.
 pub const LINK: &str = "link";
 
@@ -41,6 +44,8 @@ pub struct Fitted {
     pub link_time: Seconds,
     /// The rate of the link, if known.
     pub link: Option<Bandwidth>,
+    /// The time of an exchange at the disk.
+    pub disk: Seconds,
     /// How the server admits exchanges.
     pub admission: Admission,
     /// The lowest fitted throughput; below it, the background counts as at it.
@@ -85,6 +90,7 @@ impl Fitted {
             cores: series.cores,
             link_time: Seconds(link_time),
             link: series.link,
+            disk: disk_use(loads).time,
             admission: series.admission.clone(),
             lowest: PerSecond(rates.fold(f64::INFINITY, f64::min)),
         };
@@ -131,6 +137,11 @@ impl Fitted {
         Seconds(scenario.link_s(self.link_time.0, self.link))
     }
 
+    /// The time of an exchange at the disk.
+    pub fn on_disk(&self, scenario: &Scenario) -> Seconds {
+        scenario.disk.unwrap_or(self.disk)
+    }
+
     /// The network in which an exchange takes this processor time, without a limit of the workers.
     pub fn network(&self, scenario: &Scenario, demand: Seconds) -> Network {
         Network {
@@ -141,11 +152,16 @@ impl Fitted {
 
     fn stations(&self, scenario: &Scenario, demand: Seconds, delay: Seconds) -> Vec<Station> {
         let (servers, service) = self.processor(scenario, demand);
-        vec![
+        let mut stations = vec![
             Station::delay("delay", delay),
             Station::queue(LINK, self.on_link(scenario), 1),
             Station::queue(PROCESSOR, service, servers),
-        ]
+        ];
+        let disk = self.on_disk(scenario);
+        if disk.0 > 0.0 {
+            stations.push(Station::queue(DISK, disk, 1));
+        }
+        stations
     }
 
     /// The delay before an exchange needs a worker, and the delay with one.

@@ -73,6 +73,10 @@ pub fn series(
         server: None,
         admission: admission(results),
         failing: loads(failing),
+        page_cache: Err(
+            "results of load --save do not record the memory and the page cache of the server; predict a study's run instead"
+                .to_owned(),
+        ),
         notes,
     })
 }
@@ -146,6 +150,7 @@ fn reading(summary: &Summary) -> Result<(u32, Reading, f64), String> {
                 .collect(),
             busy,
             errors,
+            disk: None,
             wire_bytes: None,
         },
         processors as f64,

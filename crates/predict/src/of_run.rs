@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use fathometer_analysis::run::{Cell, Run};
-use fathometer_model::{Bandwidth, ReplicateRecord};
+use fathometer_model::{Bandwidth, Bytes, CellKey, ReplicateRecord};
 use fathometer_path::{Direction, Profile};
 use fathometer_queueing::{PerSecond, Seconds};
 
 use crate::PredictError;
+use crate::page_cache::{self, DiskUse, PageCache};
+use crate::scenario::Memory;
 use crate::series::{Admission, Load, MOST_ERRORS, Reading, Series, before, is_connection_each};
 
 /// The factor whose levels are numbers of users.
@@ -108,7 +110,8 @@ fn of_cells(run: &Run, name: String, cells: &[(u32, &Cell)]) -> Option<Series> {
             failing.extend((!load.readings.is_empty()).then_some(load));
             continue;
         }
-        if mean("disk_read_kB_per_s") > DISK_KB_PER_S {
+        let has_disk = load.readings.iter().all(|reading| reading.disk.is_some());
+        if !has_disk && mean("disk_read_kB_per_s") > DISK_KB_PER_S {
             notes.push(format!(
                 "{users} users read {:.0} kB/s from disk, which the model does not contain",
                 mean("disk_read_kB_per_s")
@@ -126,6 +129,7 @@ fn of_cells(run: &Run, name: String, cells: &[(u32, &Cell)]) -> Option<Series> {
     loads.sort_by_key(|load| load.users);
     failing.sort_by_key(|load| load.users);
     let (_, cell) = cells.first()?;
+    let page_cache = page_cache(cells);
     let profile = profile(run, cell);
     let trip = profile.as_ref().and_then(round_trip);
     (!loads.is_empty() && !quotas.is_empty()).then(|| Series {
@@ -138,6 +142,7 @@ fn of_cells(run: &Run, name: String, cells: &[(u32, &Cell)]) -> Option<Series> {
         server: cell.key.level("server").map(str::to_owned),
         admission: admission(cell, trip),
         failing,
+        page_cache,
         notes,
     })
 }
@@ -154,6 +159,44 @@ fn admission(cell: &Cell, trip: Option<Seconds>) -> Admission {
         before: trip.map_or(Seconds(0.0), |trip| before(trip, is_each)),
         keeps_connections: !is_each,
     }
+}
+
+/// The page cache of the server's host in these cells, or what is missing.
+fn page_cache(cells: &[(u32, &Cell)]) -> Result<PageCache, String> {
+    let (_, cell) = cells.first().ok_or("there is no cell")?;
+    let level = |factor: &str| cell.key.level(factor);
+    let workload = level("workload").ok_or(
+        "the run does not state its workload as a level, so that the popularity of its files is not known",
+    )?;
+    let files = page_cache::files(workload).ok_or_else(|| {
+        format!("the popularity of the files of the workload {workload} is not known")
+    })?;
+    let records: Vec<&ReplicateRecord> = cells.iter().flat_map(|(_, cell)| cell.valid()).collect();
+    let mean = |metric: &str| {
+        let values: Option<Vec<f64>> = records
+            .iter()
+            .map(|record| record.metrics.get(metric).copied())
+            .collect();
+        let values = values.filter(|values| !values.is_empty());
+        let values = values.ok_or(format!("the run did not record {metric}"))?;
+        Ok::<f64, String>(values.iter().sum::<f64>() / values.len() as f64)
+    };
+    let kilobytes = |value: f64| Bytes((1e3 * value.max(0.0)).round() as u64);
+    let cache = mean("page_cache_kB")?;
+    // The kernel's memory counts, too, where it was read.
+    let other = match mean("memory_host_kB") {
+        Ok(all) => all - cache,
+        Err(_) => mean("memory_anonymous_kB")?,
+    };
+    Ok(PageCache {
+        files,
+        limit: level("memory")
+            .and_then(|level| level.parse::<Memory>().ok())
+            .map(|memory| memory.0),
+        cache: kilobytes(cache),
+        other: kilobytes(other),
+        read_time: read_limit(&cell.key).map(|per_s| Seconds(1.0 / per_s)),
+    })
 }
 
 /// A replicate's figures; `None` when one is missing.
@@ -176,8 +219,29 @@ fn reading(record: &ReplicateRecord) -> Option<Reading> {
         percentiles: percentiles.collect(),
         busy: metric("cpu_us_per_exchange")? * 1e-6 * throughput,
         errors: metric("error_pct").unwrap_or(0.0) / 100.0,
+        disk: disk_use(record, throughput),
         wire_bytes: metric("wire_bytes_per_exchange"),
     })
+}
+
+/// What an exchange takes at the disk by the utilisation law; `None` when it was not measured. A disk with a limit of reads per
+/// second is busy for the reads' share of the limit, another one as far as a process waits for it.
+fn disk_use(record: &ReplicateRecord, throughput: f64) -> Option<DiskUse> {
+    let reads_per_s = *record.metrics.get("disk_reads_per_s")?;
+    let busy = match read_limit(&record.cell) {
+        Some(limit) => reads_per_s / limit,
+        None => record.metrics.get("psi_io_pct")? / 100.0,
+    };
+    Some(DiskUse {
+        reads: reads_per_s / throughput,
+        time: Seconds(busy / throughput),
+    })
+}
+
+/// The limit of the disk in reads per second, as in `200ops`.
+fn read_limit(cell: &CellKey) -> Option<f64> {
+    let limit: f64 = cell.level("disk")?.strip_suffix("ops")?.parse().ok()?;
+    (limit > 0.0).then_some(limit)
 }
 
 /// The host's quota in cores: its processor time, over the same in percent of the quota.

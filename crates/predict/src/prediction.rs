@@ -12,11 +12,13 @@ use fathometer_queueing::limited::WORKERS;
 use crate::PredictError;
 use crate::bootstrap::{Draw, draws};
 use crate::fit::{Model, Point};
-use crate::network::{Fitted, LINK, PROCESSOR};
+use crate::network::{DISK, Fitted, LINK, PROCESSOR};
 use crate::scenario::Scenario;
-use crate::series::{Load, Reading, Series, pooled_deviation};
+use crate::series::{Load, Reading, Series, disk_use, pooled_deviation};
 
-pub use figures::{Compared, Effect, Figure, Prediction, Row, WorkersModel, WorkersRow};
+pub use figures::{
+    Compared, Effect, Figure, PageCacheModel, Prediction, Row, WorkersModel, WorkersRow,
+};
 
 /// The level of the prediction intervals.
 pub const LEVEL: f64 = 0.9;
@@ -55,6 +57,7 @@ pub fn predict(
         true => series.loads.clone(),
         false => series.up_to(options.fit_up_to),
     };
+    let (scenario, page_cache) = &with_page_cache(series, &loads, scenario)?;
     let model = Model::choose(&loads, series, options.seed.stream("predict.fit"))?;
     let draws = draws(&model, &loads, series, options.draws, options.seed)?;
     let context = Context {
@@ -85,6 +88,7 @@ pub fn predict(
         think_ms: fitted.think.ms(),
         cores: scenario.cores(fitted.cores),
         workers: context.workers(demand),
+        page_cache: *page_cache,
         residual_busy: pair(model.busy),
         residual_throughput: pair(model.throughput),
         residual_mean: pair(model.response),
@@ -232,7 +236,7 @@ impl Context<'_> {
                 .find(|station| station.name == name);
             station.map_or(0.0, |station| station.utilisation)
         };
-        let (processor, link) = (share_of(PROCESSOR), share_of(LINK));
+        let (processor, link, disk) = (share_of(PROCESSOR), share_of(LINK), share_of(DISK));
         let load = self.series.measured().find(|load| load.users == users);
         let load = load.filter(|_| self.scenario.is_as_measured());
         let throughput = interval(point.throughput.0, &rates);
@@ -244,7 +248,8 @@ impl Context<'_> {
             .fold(0.0, f64::max);
         let most_users = self.loads.iter().map(|load| load.users).max().unwrap_or(0);
         let workers = self.workers_row(users, &point, load);
-        let (bottleneck, busiest) = bottleneck(processor, link, workers);
+        let stations = [(PROCESSOR, processor), (LINK, link), (DISK, disk)];
+        let (bottleneck, busiest) = bottleneck(stations, workers);
         Ok(Row {
             users,
             fitted: load.is_some() && self.loads.iter().any(|load| load.users == users),
@@ -256,6 +261,7 @@ impl Context<'_> {
             tail_ms: tail,
             processor_share: processor,
             link_share: (fitted.link_time.0 > 0.0).then_some(link),
+            disk_share: (fitted.on_disk(self.scenario).0 > 0.0).then_some(disk),
             workers,
             bottleneck,
             saturated: busiest >= SATURATED,
@@ -308,17 +314,50 @@ impl Context<'_> {
     }
 }
 
-/// The station that limits, and its utilisation. Workers are busy, too, while they wait for a saturated station.
-fn bottleneck(processor: f64, link: f64, workers: Option<WorkersRow>) -> (&'static str, f64) {
-    let station = match link > processor {
-        true => (LINK, link),
-        false => (PROCESSOR, processor),
+/// The scenario with the time at the disk that follows from its memory, and the page cache if it matters.
+fn with_page_cache(
+    series: &Series,
+    loads: &[Load],
+    scenario: &Scenario,
+) -> Result<(Scenario, Option<PageCacheModel>), PredictError> {
+    let failed = |reason: String| PredictError::Scenario(format!("{scenario}: {reason}"));
+    let cache = match (&series.page_cache, scenario.memory) {
+        (Ok(cache), _) => cache,
+        (Err(_), None) => return Ok((scenario.clone(), None)),
+        (Err(reason), Some(_)) => return Err(failed(reason.clone())),
     };
+    let (cached, disk) = cache.of(scenario, disk_use(loads)).map_err(failed)?;
+    let matters = scenario.memory.is_some() || disk.0 > 0.0;
+    let model = PageCacheModel {
+        bytes: cached.cache.0,
+        hits_share: cached.hits,
+        reads_per_exchange: cached.reads,
+        disk_ms: disk.ms(),
+    };
+    let scenario = Scenario {
+        disk: scenario.memory.map(|_| disk),
+        ..scenario.clone()
+    };
+    Ok((scenario, matters.then_some(model)))
+}
+
+/// The station that limits, and its utilisation. Workers are busy, too, while they wait for a saturated station.
+fn bottleneck(
+    stations: [(&'static str, f64); 3],
+    workers: Option<WorkersRow>,
+) -> (&'static str, f64) {
+    let [first, others @ ..] = stations;
+    let busiest = others
+        .iter()
+        .fold(first, |busiest, &station| match station.1 > busiest.1 {
+            true => station,
+            false => busiest,
+        });
     match workers {
-        Some(row) if station.1 < SATURATED && row.busy_share > station.1 => {
+        Some(row) if busiest.1 < SATURATED && row.busy_share > busiest.1 => {
             (WORKERS, row.busy_share)
         }
-        _ => station,
+        _ => busiest,
     }
 }
 

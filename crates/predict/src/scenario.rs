@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use fathometer_model::Bandwidth;
+use fathometer_model::{Bandwidth, Bytes};
+use fathometer_queueing::Seconds;
 
 /// A change of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -14,6 +15,32 @@ pub enum Change<T> {
     Value(T),
 }
 
+/// An amount of memory: `64M` or `2G`, mebibytes or gibibytes as a study's factor `memory`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory(pub Bytes);
+
+impl FromStr for Memory {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Memory, String> {
+        let units = [('M', 20), ('G', 30)];
+        let amount = units.iter().find_map(|(unit, bits)| {
+            let number: u64 = text.strip_suffix(*unit)?.parse().ok()?;
+            number.checked_mul(1 << bits)
+        });
+        match amount {
+            Some(bytes) if bytes > 0 => Ok(Memory(Bytes(bytes))),
+            _ => Err("write an amount of memory, as in 64M or 2G".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}M", self.0.0 >> 20)
+    }
+}
+
 /// What differs: nothing by default.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Scenario {
@@ -21,6 +48,10 @@ pub struct Scenario {
     pub users: Option<Change<u32>>,
     /// The server's processor, in cores.
     pub cpu: Option<Change<f64>>,
+    /// The memory of the server's host.
+    pub memory: Option<Change<Memory>>,
+    /// The time of an exchange at the disk that follows from the memory; `None`: as measured.
+    pub disk: Option<Seconds>,
     /// The server's workers.
     pub workers: Option<Change<u32>>,
     /// Its listen backlog.
@@ -89,12 +120,13 @@ impl FromStr for Scenario {
             match name {
                 "users" => scenario.users = Some(change(name, value)?),
                 "cpu" => scenario.cpu = Some(change(name, value)?),
+                "memory" => scenario.memory = Some(change(name, value)?),
                 "workers" => scenario.workers = Some(change(name, value)?),
                 "backlog" => scenario.backlog = Some(change(name, value)?),
                 "link" => scenario.link = Some(change(name, value)?),
                 _ => {
                     return Err(format!(
-                        "{name:?} cannot be changed: only users, cpu (cores), link (rate), workers and backlog can"
+                        "{name:?} cannot be changed: only users, cpu (cores), link (rate), memory, workers and backlog can"
                     ));
                 }
             }
@@ -138,7 +170,7 @@ fn change<T: FromStr>(name: &str, text: &str) -> Result<Change<T>, String> {
     match text.parse() {
         Ok(value) => Ok(Change::Value(value)),
         Err(_) => Err(format!(
-            "{name}={text}: write a factor, as in 2x, or a value, as in users=200, cpu=1.5, link=100Mbit/s, workers=64 or backlog=511"
+            "{name}={text}: write a factor, as in 2x, or a value, as in users=200, cpu=1.5, link=100Mbit/s, memory=64M, workers=64 or backlog=511"
         )),
     }
 }
@@ -149,6 +181,7 @@ impl fmt::Display for Scenario {
         let mut words = Vec::new();
         words.extend(self.cpu.map(|change| word("cpu", change)));
         words.extend(self.link.map(|change| word("link", change)));
+        words.extend(self.memory.map(|change| word("memory", change)));
         words.extend(self.workers.map(|change| word("workers", change)));
         words.extend(self.backlog.map(|change| word("backlog", change)));
         words.extend(self.users.map(|change| word("users", change)));
@@ -195,6 +228,8 @@ mod tests {
             "users=0",
             "users=1.5",
             "memory=+64MB",
+            "memory=64",
+            "memory=0M",
             "cpu=NaNx",
             "workers=0",
             "backlog=-1",

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use fathometer_model::Bytes;
 use fathometer_queueing::limited::WORKERS;
 
 use crate::law::Law;
@@ -124,6 +125,7 @@ fn table(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
         .rows
         .iter()
         .any(|row| row.throughput_compared.is_some());
+    let has_disk = prediction.rows.iter().any(|row| row.disk_share.is_some());
     let has_workers = shows_workers(prediction);
     let tail = format!("p{} ms", prediction.tail_percent);
     let mut lines = vec![
@@ -139,6 +141,9 @@ fn table(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
         .map(str::to_owned)
         .to_vec(),
     ];
+    if has_disk {
+        lines[0].push("disk %".to_owned());
+    }
     if has_workers {
         lines[0].extend(["workers %", "errors %"].map(str::to_owned));
     }
@@ -162,6 +167,10 @@ fn table(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
             row.link_share
                 .map_or_else(String::new, |share| format!("{:.0}", 100.0 * share)),
         ];
+        if has_disk {
+            let share = row.disk_share.map(|share| format!("{:.0}", 100.0 * share));
+            line.push(share.unwrap_or_default());
+        }
         if has_workers {
             line.extend(worker_columns(row));
         }
@@ -243,6 +252,16 @@ fn basis(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
         digits(prediction.think_ms),
         law(&prediction.law)
     )?;
+    if let Some(cache) = prediction.page_cache {
+        writeln!(
+            text,
+            "Page cache: {}, which holds the files of {:.0} % of the requests (LRU); {} reads from disk and {} ms at the disk per exchange.",
+            Bytes(cache.bytes),
+            100.0 * cache.hits_share,
+            digits(cache.reads_per_exchange),
+            digits(cache.disk_ms)
+        )?;
+    }
     if let Some(workers) = prediction.workers.filter(|_| shows_workers(prediction)) {
         writeln!(
             text,

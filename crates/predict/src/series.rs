@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use fathometer_model::Bandwidth;
 use fathometer_queueing::{PerSecond, Seconds};
 
+use crate::page_cache::{DiskUse, LEAST_READS, PageCache};
 use crate::scenario::{Change, Scenario};
 
 /// One measurement: a replicate of a study, or a result of a load test.
@@ -20,6 +21,8 @@ pub struct Reading {
     pub busy: f64,
     /// The share of exchanges that failed.
     pub errors: f64,
+    /// What an exchange takes at the disk, if it was measured.
+    pub disk: Option<DiskUse>,
     /// Bytes of packets per exchange in both directions, if they were counted.
     pub wire_bytes: Option<f64>,
 }
@@ -189,6 +192,8 @@ pub struct Series {
     pub server: Option<String>,
     /// How the server admits exchanges.
     pub admission: Admission,
+    /// The page cache of the server's host, or why it is not known.
+    pub page_cache: Result<PageCache, String>,
     /// Loads of which too many exchanges failed to be fitted; predictions are compared with them.
     pub failing: Vec<Load>,
     /// What a reader must know about it, one sentence each.
@@ -228,6 +233,23 @@ impl Series {
                 .all(|load| load.percentile(*percent).is_some())
         };
         [99, 98, 95].into_iter().find(has).unwrap_or(99)
+    }
+}
+
+/// What an exchange takes at the disk: the mean over the readings of these loads; nothing when one has none.
+pub fn disk_use(loads: &[Load]) -> DiskUse {
+    let readings = loads.iter().flat_map(|load| &load.readings);
+    let uses: Option<Vec<DiskUse>> = readings.map(|reading| reading.disk).collect();
+    let uses = uses.unwrap_or_default();
+    let count = uses.len().max(1) as f64;
+    let reads = uses.iter().map(|disk| disk.reads).sum::<f64>() / count;
+    let time = uses.iter().map(|disk| disk.time.0).sum::<f64>() / count;
+    match reads >= LEAST_READS {
+        true => DiskUse {
+            reads,
+            time: Seconds(time),
+        },
+        false => DiskUse::default(),
     }
 }
 

@@ -19,7 +19,7 @@ use fathometer_queueing::simulation::{
 };
 
 use crate::PredictError;
-use crate::network::{Fitted, LINK, PROCESSOR, demand};
+use crate::network::{DISK, Fitted, LINK, PROCESSOR, demand};
 use crate::scenario::Scenario;
 use crate::series::{Limits, Load, Series};
 
@@ -138,6 +138,11 @@ impl Run<'_> {
             Distribution::Exponential(each(service)),
             discipline,
         ));
+        let disk = fitted.on_disk(scenario);
+        if disk.0 > 0.0 {
+            let service = Distribution::Exponential(each(disk));
+            stations.push(station(DISK, service, Discipline::InOrder(1)));
+        }
         let simulation = Simulation {
             source: Source::Users {
                 count: users,

@@ -78,6 +78,7 @@ fn series(cost: Cost, cores: f64, noise: f64) -> Series {
             ]),
             busy: exact.throughput.0 * demand * factor,
             errors: 0.0,
+            disk: None,
             wire_bytes: None,
         };
         Load {
@@ -99,6 +100,7 @@ fn of_loads(loads: Vec<Load>, cores: f64) -> Series {
         server: None,
         admission: Admission::default(),
         failing: Vec::new(),
+        page_cache: Err("not recorded".to_owned()),
         notes: Vec::new(),
     }
 }
@@ -221,6 +223,7 @@ fn with_quota(users: u32) -> Load {
         percentiles: BTreeMap::from(percentiles),
         busy: 0.2 * found.utilisations[1],
         errors: 0.0,
+        disk: None,
         wire_bytes: None,
     };
     Load {

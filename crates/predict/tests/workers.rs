@@ -79,6 +79,7 @@ fn load(users: u32) -> Load {
         percentiles: BTreeMap::from([50, 99].map(percentile)),
         busy: found.utilisations[2],
         errors: found.failed.mean,
+        disk: None,
         wire_bytes: None,
     };
     Load {
@@ -98,6 +99,7 @@ fn series(admission: Admission) -> Series {
         server: None,
         admission,
         failing: [40, 64].map(load).to_vec(),
+        page_cache: Err("not recorded".to_owned()),
         notes: Vec::new(),
     }
 }

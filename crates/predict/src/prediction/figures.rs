@@ -66,6 +66,9 @@ pub struct Row {
     /// The busy share of the link; absent when its rate is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_share: Option<f64>,
+    /// The busy share of the disk; absent when the run does not read from it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_share: Option<f64>,
     /// The workers; absent when their number is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<WorkersRow>,
@@ -109,6 +112,19 @@ pub struct WorkersModel {
     pub timeout_s: Option<f64>,
 }
 
+/// The page cache of the server's host.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PageCacheModel {
+    /// Its size in this scenario.
+    pub bytes: u64,
+    /// The share of requests whose file is in memory, by Che's approximation.
+    pub hits_share: f64,
+    /// Reads from the disk.
+    pub reads_per_exchange: f64,
+    /// The time of an exchange at the disk, without queueing.
+    pub disk_ms: f64,
+}
+
 /// All predictions for a series and a scenario.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prediction {
@@ -128,6 +144,9 @@ pub struct Prediction {
     pub think_ms: f64,
     /// The server's processor in this scenario, in cores.
     pub cores: f64,
+    /// The page cache; absent when the run does not read from disk and the memory does not change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_cache: Option<PageCacheModel>,
     /// The workers; absent when their number is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<WorkersModel>,

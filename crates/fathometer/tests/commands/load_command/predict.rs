@@ -125,6 +125,14 @@ fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
     // Of 400 users eleven have a place, and the others fail after half a second: 778 a second.
     let errors = number(&workers["errors_share"]);
     assert!((errors / (778.0 / 978.0) - 1.0).abs() < 0.1, "{workers}");
+    // Results of load --save do not record the memory of the server.
+    let ended = predict(folder.path(), &["--what-if", "memory=64M"]);
+    assert_eq!(ended.code, Some(3));
+    assert!(
+        ended.err.contains("predict a study's run instead"),
+        "{}",
+        ended.err
+    );
     // The screen has the same answer first.
     let ended = predict(
         folder.path(),
@@ -154,15 +162,18 @@ fn what_cannot_be_predicted_from_is_an_error_that_says_what_is_missing() {
         "{}",
         ended.err
     );
-    let ended = predict(folder.path(), &["--what-if", "memory=+64MB"]);
+    let ended = predict(folder.path(), &["--what-if", "disk=2x"]);
     assert_eq!(ended.code, Some(2));
     assert!(
         ended
             .err
-            .contains("only users, cpu (cores), link (rate), workers and backlog can"),
+            .contains("only users, cpu (cores), link (rate), memory, workers and backlog can"),
         "{}",
         ended.err
     );
+    let ended = predict(folder.path(), &["--what-if", "memory=+64MB"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.err.contains("memory=64M"), "{}", ended.err);
     fs::write(folder.path().join("other.json"), "{}").unwrap();
     let ended = predict(folder.path(), &[]);
     assert_eq!(ended.code, Some(1));

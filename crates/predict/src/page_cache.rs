@@ -1,0 +1,263 @@
+//! The page cache of a server's host: what share of the requested files it holds, and the disk's time for the others.
+//!
+//! Hit ratios are those of Che's approximation (`fathometer_queueing::cache`) with the popularity of the workload's files.
+//! Linux evicts by two lists and not strictly by the last use, and keeps more than files of the site; therefore measured
+//! reads are scaled by the model's ratio before and after a change, and only a run that reads nothing takes the model's own.
+
+use fathometer_model::Bytes;
+use fathometer_queueing::Seconds;
+use fathometer_queueing::cache::{CachedFile, least_recently_used};
+use fathometer_workload::catalogue;
+use fathometer_workload::plan::{Choice, PageId, Plan};
+use fathometer_workload::workload::Workload;
+
+use crate::scenario::{Change, Scenario};
+
+/// The most bytes of a file that Linux reads at once: `read_ahead_kb` of a block device.
+const READ_AHEAD: u64 = 128 << 10;
+/// The unit of the page cache.
+const PAGE: u64 = 4096;
+/// Fewer reads than this per exchange are none.
+pub(crate) const LEAST_READS: f64 = 0.01;
+
+/// What an exchange takes at the disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct DiskUse {
+    /// Reads.
+    pub reads: f64,
+    /// Their time at the disk, without queueing.
+    pub time: Seconds,
+}
+
+/// The page cache of a series, and what reads from the disk take.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PageCache {
+    /// The files of the workload; popularities are shares of the requests.
+    pub files: Vec<CachedFile>,
+    /// The limit of the host's memory; `None`: none.
+    pub limit: Option<Bytes>,
+    /// The mean page cache, as measured.
+    pub cache: Bytes,
+    /// The memory of the host that is not page cache.
+    pub other: Bytes,
+    /// The time of a read at a disk that has a limit of reads per second; `None`: it has none.
+    pub read_time: Option<Seconds>,
+}
+
+/// What a page cache of a size does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cached {
+    /// The page cache.
+    pub cache: Bytes,
+    /// The share of requests whose file is in memory, by the model.
+    pub hits: f64,
+    /// Reads from the disk per exchange.
+    pub reads: f64,
+}
+
+impl PageCache {
+    /// The page cache in a scenario, and what an exchange takes at the disk, from what it takes as measured.
+    ///
+    /// # Errors
+    /// When the scenario's memory is not possible, or when the run does not show what a read from the disk takes.
+    pub fn of(&self, scenario: &Scenario, measured: DiskUse) -> Result<(Cached, Seconds), String> {
+        let before = self.modelled(self.cache);
+        let is_full = before.reads >= LEAST_READS;
+        let Some(cache) = self.changed(scenario, is_full)? else {
+            let unchanged = Cached {
+                reads: measured.reads,
+                ..before
+            };
+            return Ok((unchanged, measured.time));
+        };
+        let mut after = self.modelled(cache);
+        if measured.reads > 0.0 && is_full {
+            after.reads *= measured.reads / before.reads;
+        }
+        if after.reads < LEAST_READS {
+            return Ok((after, Seconds(0.0)));
+        }
+        let time = match measured.reads > 0.0 {
+            true => Some(Seconds(measured.time.0 / measured.reads)),
+            false => self.read_time,
+        };
+        let Some(time) = time else {
+            return Err(
+                "the run reads nothing from disk and its disk has no limit, so that the time of a read is not known; measure \
+                 with less memory (factor memory), or with a limit of the disk (factor disk)"
+                    .to_owned(),
+            );
+        };
+        Ok((after, Seconds(after.reads * time.0)))
+    }
+
+    /// The page cache after a change of the memory; `None`: no change. `is_full`: it did not hold all files.
+    fn changed(&self, scenario: &Scenario, is_full: bool) -> Result<Option<Bytes>, String> {
+        let memory = match (scenario.memory, self.limit) {
+            (None, _) => return Ok(None),
+            (Some(Change::Value(memory)), _) => memory.0,
+            (Some(Change::Times(factor)), Some(limit)) => {
+                Bytes((limit.0 as f64 * factor).round() as u64)
+            }
+            (Some(Change::Times(_)), None) => {
+                return Err(
+                    "the host has no limit of memory to multiply; write an amount, as in memory=64M".to_owned(),
+                );
+            }
+        };
+        // A full page cache leaves the rest of the limit to all else.
+        let limit = self.limit.filter(|_| is_full);
+        let other = limit.map_or(self.other.0, |limit| limit.0.saturating_sub(self.cache.0));
+        match memory.0 > other {
+            true => Ok(Some(Bytes(memory.0 - other))),
+            false => Err(format!(
+                "{memory} is less than the server takes without its page cache, {}",
+                Bytes(other)
+            )),
+        }
+    }
+
+    /// Che's approximation for a page cache of this size.
+    fn modelled(&self, cache: Bytes) -> Cached {
+        // Files without any request have no solution, and no misses.
+        let (time, hits) = least_recently_used(&self.files, cache)
+            .map_or((f64::INFINITY, 1.0), |found| {
+                (found.characteristic.0, found.hits)
+            });
+        let missed = self.files.iter().filter(|file| file.popularity > 0.0);
+        let reads = missed.map(|file| {
+            let each = file.size.0.div_ceil(READ_AHEAD) as f64;
+            file.popularity * (-file.popularity * time).exp() * each
+        });
+        Cached {
+            cache,
+            hits,
+            reads: reads.sum(),
+        }
+    }
+}
+
+/// The files of a built-in workload with their popularity; `None` when there is no such workload.
+pub fn files(name: &str) -> Option<Vec<CachedFile>> {
+    let no_file = |_: &str| Err(std::io::Error::from(std::io::ErrorKind::NotFound));
+    let workload = catalogue::by_name(name, &catalogue::Options::default(), no_file).ok()?;
+    Some(popularities(&workload))
+}
+
+/// Each target that has a size, with its share of the requests and the memory that it takes.
+fn popularities(workload: &Workload) -> Vec<CachedFile> {
+    let plan = &workload.plan;
+    let mut requests = vec![0.0; plan.targets.len()];
+    for (page, weight) in pages(plan) {
+        for target in plan.pages.get(page).members {
+            requests[target.0 as usize] += weight;
+        }
+    }
+    let sum: f64 = requests.iter().sum();
+    let each = plan.targets.iter().zip(requests);
+    each.filter_map(|(target, requests)| {
+        Some(CachedFile {
+            popularity: requests / sum,
+            size: Bytes(target.size?.0.div_ceil(PAGE) * PAGE),
+        })
+    })
+    .collect()
+}
+
+/// The pages with their weights.
+fn pages(plan: &Plan) -> Vec<(PageId, f64)> {
+    match &plan.choice {
+        Choice::Weighted(weights) => (0..plan.pages.len() as u32)
+            .map(|page| (PageId(page), weights.probability(PageId(page))))
+            .collect(),
+        Choice::Sequence(sequence) => sequence.iter().map(|&page| (page, 1.0)).collect(),
+        Choice::Scripts(scripts) => {
+            let steps = scripts.iter().flat_map(|script| &script.steps);
+            steps.map(|&(page, _)| (page, 1.0)).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hundred files of 1 MiB each, requested equally often: a cache of k of them holds those of k of a hundred requests.
+    fn uniform(limit: Option<u64>, cache: u64, read_time: Option<f64>) -> PageCache {
+        let file = CachedFile {
+            popularity: 0.01,
+            size: Bytes(1 << 20),
+        };
+        PageCache {
+            files: vec![file; 100],
+            limit: limit.map(|mebibytes| Bytes(mebibytes << 20)),
+            cache: Bytes(cache << 20),
+            other: Bytes(4 << 20),
+            read_time: read_time.map(Seconds),
+        }
+    }
+
+    fn of(
+        cache: &PageCache,
+        scenario: &str,
+        measured: (f64, f64),
+    ) -> Result<(Cached, Seconds), String> {
+        let measured = DiskUse {
+            reads: measured.0,
+            time: Seconds(measured.1),
+        };
+        cache.of(&scenario.parse().unwrap(), measured)
+    }
+
+    #[test]
+    fn measured_reads_are_scaled_by_the_misses_of_the_model() {
+        // 25 of 29 MiB are page cache; 6.6 reads instead of the 6 of the model, each of 128 KiB.
+        let cache = uniform(Some(29), 25, None);
+        let (found, disk) = of(&cache, "users=1x", (6.6, 0.0132)).unwrap();
+        assert!(
+            (found.hits - 0.25).abs() < 1e-6 && found.reads == 6.6,
+            "{found:?}"
+        );
+        assert_eq!(disk, Seconds(0.0132));
+        for scenario in ["memory=58M", "memory=2x"] {
+            let (found, disk) = of(&cache, scenario, (6.6, 0.0132)).unwrap();
+            assert_eq!(found.cache, Bytes(54 << 20));
+            assert!((found.reads - 6.6 * 46.0 / 75.0).abs() < 1e-6, "{found:?}");
+            assert!((disk.0 - 0.0132 * 46.0 / 75.0).abs() < 1e-8);
+        }
+        // All files fit.
+        let (found, disk) = of(&cache, "memory=1G", (6.6, 0.0132)).unwrap();
+        assert_eq!((found.hits, found.reads, disk), (1.0, 0.0, Seconds(0.0)));
+    }
+
+    #[test]
+    fn a_run_without_reads_needs_the_limit_of_the_disk() {
+        let nothing = (0.0, 0.0);
+        for unlimited in [uniform(None, 104, None), uniform(Some(1024), 104, None)] {
+            let error = of(&unlimited, "memory=54M", nothing).unwrap_err();
+            assert!(error.contains("the time of a read is not known"), "{error}");
+            let error = of(&unlimited, "memory=4M", nothing).unwrap_err();
+            assert!(error.contains("less than the server takes"), "{error}");
+            assert!(of(&unlimited, "memory=2G", nothing).is_ok());
+        }
+        let error = of(&uniform(None, 104, None), "memory=2x", nothing).unwrap_err();
+        assert!(error.contains("memory=64M"), "{error}");
+        // 50 MiB, and 10 ms for each of four reads.
+        let limited = uniform(None, 104, Some(0.01));
+        let (found, disk) = of(&limited, "memory=54M", nothing).unwrap();
+        assert!((found.reads - 4.0).abs() < 1e-6, "{found:?}");
+        assert!((disk.0 - 0.04).abs() < 1e-8);
+    }
+
+    #[test]
+    fn popularities_are_those_of_the_workload() {
+        let files = files("almeida-300k").unwrap();
+        let sum: f64 = files.iter().map(|file| file.popularity).sum();
+        assert!((sum - 1.0).abs() < 1e-9);
+        assert_eq!(files.len(), 180);
+        let size: u64 = files.iter().map(|file| file.size.0).sum();
+        assert!((50_000_000..60_000_000).contains(&size), "{size}");
+        assert!(super::files("surge").is_none());
+        assert!(super::files("log:access.log").is_none());
+    }
+}
