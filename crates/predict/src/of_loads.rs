@@ -104,6 +104,7 @@ fn admission(results: &[(String, Summary)]) -> Admission {
             true => before(Seconds::from_ms(trip), is_each),
             false => Seconds(0.0),
         },
+        connects: is_each,
         ..Admission::default()
     }
 }

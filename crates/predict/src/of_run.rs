@@ -157,6 +157,7 @@ fn admission(cell: &Cell, trip: Option<Seconds>) -> Admission {
         // Runs do not record the clients' time-out.
         timeout: None,
         before: trip.map_or(Seconds(0.0), |trip| before(trip, is_each)),
+        connects: is_each,
         keeps_connections: !is_each,
     }
 }

@@ -98,7 +98,7 @@ fn shortage(workers: &WorkersModel, rows: &[Row]) -> Option<String> {
             workers.backlog, first.users
         ),
         (Some(first), None) => format!(
-            "the accept queue of {} overflows from {} users on: connections are repeated after 1 s and more",
+            "the accept queue of {} overflows from {} users on: connections are repeated, after 1 s if their SYN is dropped",
             workers.backlog, first.users
         ),
         (None, Some(failures)) => {

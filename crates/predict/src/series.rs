@@ -76,6 +76,8 @@ pub struct Admission {
     pub timeout: Option<Seconds>,
     /// The part of the delay of an exchange before it needs a worker: round trips of the path.
     pub before: Seconds,
+    /// Each exchange has a connection of its own: half of `before` is its handshake.
+    pub connects: bool,
     /// Users keep their connections, and `workers` limits connections: further users have none.
     pub keeps_connections: bool,
 }
@@ -108,6 +110,8 @@ pub struct Limits {
     pub timeout: Option<Seconds>,
     /// The part of the delay of an exchange before it needs a worker.
     pub before: Seconds,
+    /// Half of that is the handshake of a connection.
+    pub connects: bool,
 }
 
 impl Limits {
@@ -146,6 +150,7 @@ impl Admission {
             backlog: self.backlog(scenario),
             timeout: self.timeout,
             before: self.before,
+            connects: self.connects,
         })
     }
 

@@ -14,8 +14,8 @@ use fathometer_analysis::statistics::distributions::normal_quantile;
 use fathometer_model::Seed;
 use fathometer_queueing::Seconds;
 use fathometer_queueing::simulation::{
-    Admission, Discipline, Distribution, Overflow, Quota, Retries, SimulatedStation, Simulation,
-    SimulationResult, Source,
+    Admission, Discipline, Distribution, Handshake, Overflow, Quota, Retries, SimulatedStation,
+    Simulation, SimulationResult, Source,
 };
 
 use crate::PredictError;
@@ -123,7 +123,11 @@ impl Run<'_> {
             None => self.delays(&[each(fitted.delay)]),
             Some(limits) => {
                 let (before, with_worker) = fitted.delays(limits.before);
-                self.delays(&[before, each(with_worker)])
+                let way = match limits.connects {
+                    true => Seconds(0.5 * before.0),
+                    false => before,
+                };
+                self.delays(&[way, each(with_worker)])
             }
         };
         let once = delays.len() - 1;
@@ -156,6 +160,7 @@ impl Run<'_> {
                 workers: limits.workers,
                 backlog: limits.queued(),
                 overflow: Overflow::Retry(Retries::LINUX),
+                handshake: handshake(fitted, limits),
             }),
             timeout: limits.and_then(|limits| limits.timeout),
             warm_up: self.warm_up(limits, users),
@@ -232,6 +237,12 @@ impl Run<'_> {
 
 /// Steps to the delay, of which the latency depends almost linearly.
 const STEPS: u32 = 4;
+
+/// The handshake of an exchange's own connection, if it takes time.
+fn handshake(fitted: &Fitted, limits: Limits) -> Option<Handshake> {
+    let (before, _) = fitted.delays(limits.before);
+    (limits.connects && before.0 > 0.0).then(|| Handshake::linux(Seconds(0.5 * before.0)))
+}
 
 fn station(name: &str, service: Distribution, discipline: Discipline) -> SimulatedStation {
     SimulatedStation {

@@ -57,6 +57,7 @@ fn server(users: u32, workers: u32) -> SimulationResult {
             workers,
             backlog: BACKLOG + 1,
             overflow: Overflow::Retry(Retries::LINUX),
+            handshake: None,
         }),
         timeout: Some(Seconds(TIMEOUT)),
         warm_up: 4_000,
@@ -110,6 +111,7 @@ fn stated() -> Admission {
         backlog: Some(BACKLOG),
         timeout: Some(Seconds(TIMEOUT)),
         before: Seconds(PATH),
+        connects: false,
         keeps_connections: false,
     }
 }

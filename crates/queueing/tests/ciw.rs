@@ -125,6 +125,7 @@ fn network(source: Source, stations: Vec<SimulatedStation>, limits: (u32, u32)) 
             workers,
             backlog,
             overflow: Overflow::Refuse,
+            handshake: None,
         }),
         timeout: None,
         warm_up: 2_000,

@@ -310,6 +310,7 @@ fn simulated_workers_have_the_solution_of_their_markov_chain() {
             workers: 2,
             backlog: 6,
             overflow: Overflow::Retry(Retries::LINUX),
+            handshake: None,
         }),
         timeout: None,
         warm_up: 2_000,

@@ -15,6 +15,8 @@ pub struct Admission {
     pub backlog: u32,
     /// What happens to a connection that finds the backlog full.
     pub overflow: Overflow,
+    /// The handshake of a connection; `None`: a SYN that finds room takes it at once.
+    pub handshake: Option<Handshake>,
 }
 
 /// What happens to a connection that finds the backlog full.
@@ -26,7 +28,33 @@ pub enum Overflow {
     Retry(Retries),
 }
 
-/// When a client repeats a SYN that has no answer.
+/// The handshake of TCP: a SYN that finds room takes none. The client's ACK does, a round trip later, and finds the backlog
+/// full when other SYNs were faster. It is dropped then; the client has a connection, and sends its request again as it
+/// does after a loss, until that takes the place (Linux, `tcp_v4_syn_recv_sock`).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Handshake {
+    /// The time from a SYN to the ACK.
+    pub round_trip: Seconds,
+    /// When the client sends its request again.
+    pub request: Retries,
+}
+
+impl Handshake {
+    /// As Linux repeats data: the probe of a lost tail and the first time-out 200 ms and a round trip each (RFC 8985, 7;
+    /// `TCP_RTO_MIN`), then back-off (RFC 6298, 5.5).
+    pub fn linux(round_trip: Seconds) -> Handshake {
+        Handshake {
+            round_trip,
+            request: Retries {
+                first: Seconds(0.2 + round_trip.0),
+                even: 2,
+                most: 15,
+            },
+        }
+    }
+}
+
+/// When a client repeats a segment that has no answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Retries {
     /// The time before the first retry, above zero.
@@ -38,7 +66,7 @@ pub struct Retries {
 }
 
 impl Retries {
-    /// Those of Linux since 6.5: after 1, 2, 3, 4, 5, 7, 11, 19, 35 and 67 s, and a failure after 131 s. Documentation of
+    /// Those of a SYN of Linux since 6.5: after 1, 2, 3, 4, 5, 7, 11, 19, 35 and 67 s, and a failure after 131 s. Documentation of
     /// Linux, networking/ip-sysctl.rst, `tcp_syn_retries` (6) and `tcp_syn_linear_timeouts` (4); 1 s is RFC 6298, 2.1.
     pub const LINUX: Retries = Retries {
         first: Seconds(1.0),
@@ -64,6 +92,15 @@ impl Retries {
 const MOST_DOUBLINGS: u32 = 30;
 
 impl Admission {
+    /// When an attempt that finds the backlog full is repeated; `None`: it is refused.
+    pub(super) fn retries(&self, has_connection: bool) -> Option<Retries> {
+        match (self.handshake, self.overflow) {
+            (Some(handshake), _) if has_connection => Some(handshake.request),
+            (_, Overflow::Retry(retries)) => Some(retries),
+            (_, Overflow::Refuse) => None,
+        }
+    }
+
     /// Checks the parameters. `pause` is the mean time between the end of an exchange and the next need for a worker.
     pub(super) fn check(&self, stations: usize, pause: Seconds) -> Result<(), ModelError> {
         positive("the number of workers", f64::from(self.workers))?;
@@ -73,6 +110,13 @@ impl Admission {
                 found: self.before as f64,
                 range: "the place of a station",
             });
+        }
+        if let Some(handshake) = self.handshake {
+            positive("the round trip of a handshake", handshake.round_trip.0)?;
+            positive(
+                "the time before a request is repeated",
+                handshake.request.first.0,
+            )?;
         }
         match self.overflow {
             Overflow::Retry(retries) => positive("the time before a retry", retries.first.0),

@@ -16,6 +16,7 @@ fn admission(before: usize, workers: u32, backlog: u32, overflow: Overflow) -> O
         workers,
         backlog,
         overflow,
+        handshake: None,
     })
 }
 
@@ -212,4 +213,56 @@ fn limits_out_of_range_are_errors() {
         limited.admission = impossible;
         assert!(limited.run().is_err(), "{impossible:?}");
     }
+}
+
+#[test]
+fn a_request_that_finds_no_place_after_its_handshake_is_repeated() {
+    // One worker and no backlog. Both SYNs find room at 10 ms, and the ACK of the first takes the worker at 20 ms for
+    // 300 ms, again and again. The other client has a connection, and its request finds the worker busy at 20, 230, 440 and
+    // 860 ms, 1.70 and 3.38 s. Twenty exchanges of the first user end at 6.4 s.
+    let mut limited = simulation(
+        Source::Users {
+            count: 2,
+            think: constant(0.0),
+        },
+        vec![
+            station("path", constant(0.01), Discipline::Delay),
+            station("work", constant(0.3), Discipline::Delay),
+        ],
+    );
+    limited.admission = admission(1, 1, 0, RETRY);
+    let mut of = |handshake: Option<Handshake>| {
+        let limits = limited.admission.as_mut().unwrap();
+        limits.handshake = handshake;
+        (limited.warm_up, limited.measured) = (0, 20);
+        limited.run().unwrap()
+    };
+    let round_trip = Seconds(0.01);
+    let found = of(Some(Handshake::linux(round_trip)));
+    // 10 ms, 10 ms and 300 ms.
+    assert!((found.quantile(0.5).0 - 0.32).abs() < 1e-9, "{found:?}");
+    assert_eq!(found.refused, 0.0);
+    // A SYN that takes its place at once needs no round trip.
+    let at_once = of(None);
+    assert!((at_once.quantile(0.5).0 - 0.31).abs() < 1e-9);
+    assert!((found.overflows - 0.3).abs() < 1e-9, "{found:?}");
+}
+
+#[test]
+fn a_handshake_without_a_limit_is_a_round_trip_of_delay() {
+    let stations = |path| {
+        vec![
+            station("path", constant(path), Discipline::Delay),
+            station("work", exponential(0.01), Discipline::InOrder(1)),
+        ]
+    };
+    let mut with = simulation(users(8, 0.02), stations(0.004));
+    with.admission = admission(1, 8, 0, RETRY);
+    with.measured = 5_000;
+    let mut without = with.clone();
+    without.stations = stations(0.01);
+    with.admission.as_mut().unwrap().handshake = Some(Handshake::linux(Seconds(0.006)));
+    let (with, without) = (with.run().unwrap(), without.run().unwrap());
+    assert!((with.throughput.mean / without.throughput.mean - 1.0).abs() < 1e-6);
+    assert_eq!(with.overflows, 0.0);
 }

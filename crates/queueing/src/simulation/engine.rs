@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::admission::Overflow;
+use super::admission::Admission;
 use super::distribution::{Distribution, Draws};
 use super::events::{Agenda, Event, ExchangeId};
 use super::service::Service;
@@ -27,7 +27,6 @@ pub(super) struct Ended {
     pub(super) at: f64,
     /// The time that the client waited.
     pub(super) response: f64,
-    /// How.
     pub(super) end: End,
 }
 
@@ -54,8 +53,10 @@ struct Exchange {
     station: usize,
     /// Visits of all stations that follow this one.
     rounds_left: usize,
-    /// How often the backlog was full.
+    /// How often the backlog was full, for its SYN or, after that, for its request.
     retries: u32,
+    /// The SYN found room.
+    has_connection: bool,
     has_worker: bool,
     /// The client still waits.
     is_awaited: bool,
@@ -195,6 +196,7 @@ impl Engine<'_> {
                 probabilities => self.round_draws.place(probabilities),
             },
             retries: 0,
+            has_connection: false,
             has_worker: false,
             is_awaited: true,
         };
@@ -234,16 +236,9 @@ impl Engine<'_> {
         if let Some(admission) = self.simulation.admission
             && station == admission.before
             && !has_worker
+            && !self.admit(id, admission)
         {
-            if self.workers.busy >= admission.workers {
-                match self.workers.backlog.len() < admission.backlog as usize {
-                    true => self.workers.backlog.push_back(id),
-                    false => self.overflow(id, admission.overflow),
-                }
-                return;
-            }
-            self.workers.busy += 1;
-            self.exchanges[id.place].has_worker = true;
+            return;
         }
         match station < self.services.len() {
             true => self.services[station].arrive(self.now, id, &mut self.agenda),
@@ -251,35 +246,52 @@ impl Engine<'_> {
         }
     }
 
-    /// The backlog is full.
-    fn overflow(&mut self, id: ExchangeId, overflow: Overflow) {
-        self.log.overflows += 1;
-        match overflow {
-            Overflow::Refuse => self.refuse(id),
-            Overflow::Retry(retries) => {
-                let exchange = &mut self.exchanges[id.place];
-                exchange.retries += 1;
-                let wait = retries.wait(exchange.retries);
-                self.agenda.add(self.now + wait.0, Event::Retry(id));
+    /// Whether the exchange has a worker now; otherwise it waits.
+    fn admit(&mut self, id: ExchangeId, admission: Admission) -> bool {
+        let is_busy = self.workers.busy >= admission.workers;
+        let is_full = is_busy && self.workers.backlog.len() >= admission.backlog as usize;
+        let exchange = &mut self.exchanges[id.place];
+        if is_full {
+            self.log.overflows += 1;
+            match admission.retries(exchange.has_connection) {
+                None => self.refuse(id),
+                Some(retries) => {
+                    exchange.retries += 1;
+                    let wait = retries.wait(exchange.retries);
+                    self.agenda.add(self.now + wait.0, Event::Retry(id));
+                }
+            }
+            return false;
+        }
+        if let Some(handshake) = admission.handshake
+            && !exchange.has_connection
+        {
+            (exchange.has_connection, exchange.retries) = (true, 0);
+            let ack = self.now + handshake.round_trip.0;
+            self.agenda.add(ack, Event::Retry(id));
+            return false;
+        }
+        match is_busy {
+            true => self.workers.backlog.push_back(id),
+            false => {
+                self.workers.busy += 1;
+                exchange.has_worker = true;
             }
         }
+        !is_busy
     }
 
     /// A connection is attempted again, unless its client has given up or all retries are made.
     fn retry(&mut self, id: ExchangeId) {
-        let most = match self
-            .simulation
-            .admission
-            .map(|admission| admission.overflow)
-        {
-            Some(Overflow::Retry(retries)) => retries.most,
-            _ => 0,
+        let Some(exchange) = self.exchange(id).copied() else {
+            return;
         };
-        match self.exchange(id).copied() {
-            Some(exchange) if !exchange.is_awaited => self.forget(id),
-            Some(exchange) if exchange.retries > most => self.refuse(id),
-            Some(_) => self.visit(id),
-            None => {}
+        let admission = self.simulation.admission;
+        let retries = admission.and_then(|admission| admission.retries(exchange.has_connection));
+        match exchange.is_awaited {
+            false => self.forget(id),
+            true if retries.is_some_and(|r| exchange.retries > r.most) => self.refuse(id),
+            true => self.visit(id),
         }
     }
 

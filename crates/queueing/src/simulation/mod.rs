@@ -19,7 +19,7 @@ mod service;
 #[cfg(test)]
 mod tests;
 
-pub use admission::{Admission, Overflow, Retries};
+pub use admission::{Admission, Handshake, Overflow, Retries};
 pub use distribution::Distribution;
 use fathometer_model::Seed;
 pub use result::{BATCHES, Measured, SimulationResult};
