@@ -21,6 +21,8 @@ pub mod image;
 mod image_tags;
 mod markup;
 mod page;
+#[cfg(test)]
+mod random_texts;
 mod references;
 mod script;
 mod style_sheet;

@@ -262,6 +262,7 @@ fn trimmed(content: &[u8], value: Range<usize>) -> Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random_texts::random_texts;
 
     /// Appends `.png` to URLs that end in `.gif`.
     fn rename(url: &str) -> Option<String> {
@@ -368,18 +369,8 @@ mod tests {
     #[test]
     fn any_bytes_are_rewritten_without_a_panic_and_unchanged_without_names() {
         let alphabet = b"<>/=\"' urlsci(),*\\mg\n";
-        let mut state = 1_u64;
-        for _ in 0..20_000 {
-            let text: Vec<u8> = b"<img srcset="
-                .iter()
-                .copied()
-                .chain((0..24).map(|_| {
-                    state = state
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1);
-                    alphabet[(state >> 33) as usize % alphabet.len()]
-                }))
-                .collect();
+        for text in random_texts(alphabet, 24, 20_000) {
+            let text = [b"<img srcset=".as_slice(), &text].concat();
             assert_eq!(rewrite_html(&text, |_| None).unwrap().content, text);
             assert_eq!(rewrite_css(&text, |_| None).content, text);
         }

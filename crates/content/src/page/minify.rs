@@ -274,6 +274,7 @@ fn spaces_before(html: &[u8], start: usize, end: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random_texts::random_texts;
 
     fn minify(html: &str) -> String {
         let kept = KeptWhiteSpace::default();
@@ -340,16 +341,7 @@ mod tests {
     fn a_second_pass_changes_nothing() {
         let alphabet = b"<>/!-='\" \n\tabPRE";
         let kept = KeptWhiteSpace::default();
-        let mut state = 1_u64;
-        for _ in 0..20_000 {
-            let html: Vec<u8> = (0..32)
-                .map(|_| {
-                    state = state
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1);
-                    alphabet[(state >> 33) as usize % alphabet.len()]
-                })
-                .collect();
+        for html in random_texts(alphabet, 32, 20_000) {
             let once = minify_html(&html, &kept, |_| None).unwrap();
             assert!(once.len() <= html.len());
             let twice = minify_html(&once, &kept, |_| None).unwrap();

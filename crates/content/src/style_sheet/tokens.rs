@@ -169,6 +169,7 @@ fn is_name(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random_texts::random_texts;
 
     fn tokens(css: &str) -> Result<Vec<Token>, StyleSheetError> {
         let mut tokens = Vec::new();
@@ -216,16 +217,7 @@ mod tests {
     #[test]
     fn any_bytes_are_read_without_a_panic() {
         let alphabet = b"{}()[]'\"\\/* url(\n\r@#.a\xff";
-        let mut state = 1_u64;
-        for _ in 0..20_000 {
-            let css: Vec<u8> = (0..24)
-                .map(|_| {
-                    state = state
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1);
-                    alphabet[(state >> 33) as usize % alphabet.len()]
-                })
-                .collect();
+        for css in random_texts(alphabet, 24, 20_000) {
             let mut end = 0;
             let result = scan(&css, |token| {
                 if let Token::Word(range) | Token::Text(range) | Token::Comment(range) = token {
