@@ -7,46 +7,15 @@
     reason = "the tests run other programs on files"
 )]
 
+#[path = "support/imagemagick.rs"]
+mod imagemagick;
+
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use fathometer_content::image::{Format, Image, ImageTreatment, Limits, ssim};
+use fathometer_content::image::{Format, Image, ImageTreatment, ssim};
 
-const LIMITS: Limits = Limits {
-    pixels: 4_000_000,
-    frames: 100,
-};
-
-/// Whether ImageMagick is installed; `./test` installs it.
-fn is_installed() -> bool {
-    let version = Command::new("identify").arg("-version").output();
-    let is_installed = version.is_ok_and(|output| {
-        String::from_utf8_lossy(&output.stdout).contains("ImageMagick") && output.status.success()
-    });
-    if !is_installed {
-        let is_required = std::env::var_os("FATHOMETER_REQUIRE_TOOLS").is_some_and(|v| v == "1");
-        assert!(!is_required, "ImageMagick is required and not installed");
-        eprintln!("skipped: ImageMagick is not installed");
-    }
-    is_installed
-}
-
-/// ImageMagick's converter: that of the system's package, if there is one, before others on the PATH.
-fn convert() -> Command {
-    let of_package = Path::new("/usr/bin/convert");
-    Command::new(match of_package.exists() {
-        true => of_package,
-        false => Path::new("convert"),
-    })
-}
-
-/// Makes an image of ImageMagick's own with these arguments.
-fn make(arguments: &[&str], file: &Path) -> Vec<u8> {
-    let status = convert().args(arguments).arg(file).status();
-    assert!(status.unwrap().success(), "{arguments:?}");
-    fs::read(file).unwrap()
-}
+use self::imagemagick::{LIMITS, convert, is_installed, make};
 
 /// The pixels of all frames, each as the whole canvas, as ImageMagick decodes them. Transparent ones have no colour.
 fn decode(content: &[u8], file: &Path) -> Vec<[u8; 4]> {
@@ -58,12 +27,12 @@ fn decode(content: &[u8], file: &Path) -> Vec<[u8; 4]> {
         .unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {message}", file.display());
-    without_hidden_colours(&output.stdout)
+    let (pixels, rest) = output.stdout.as_chunks();
+    assert!(rest.is_empty());
+    without_hidden_colours(pixels)
 }
 
-fn without_hidden_colours(rgba: &[u8]) -> Vec<[u8; 4]> {
-    let (pixels, rest) = rgba.as_chunks();
-    assert!(rest.is_empty());
+fn without_hidden_colours(pixels: &[[u8; 4]]) -> Vec<[u8; 4]> {
     let clear = |pixel: &[u8; 4]| if pixel[3] == 0 { [0; 4] } else { *pixel };
     pixels.iter().map(clear).collect()
 }
@@ -167,7 +136,7 @@ fn lossless_images_decode_to_the_pixels_of_their_source() {
         let source = make(&seeded, &file);
         let expected = decode(&source, &file);
         let image = Image::decode(Format::of(&source).unwrap(), &source, LIMITS).unwrap();
-        let ours = without_hidden_colours(&image.picture().frames[0].rgba);
+        let ours = without_hidden_colours(image.picture().frames[0].rgba.as_chunks().0);
         assert!(ours == expected, "{name}: our decoder differs");
         let treatments = [
             (ImageTreatment::GifToPng, "treated.png"),
@@ -178,7 +147,7 @@ fn lossless_images_decode_to_the_pixels_of_their_source() {
         for (treatment, file) in treatments {
             if treatment.applies_to(&image) {
                 let treated = treatment.encode(&image).unwrap();
-                let decoded = decode(&treated, &folder.path().join(file));
+                let decoded = decode(&treated.file, &folder.path().join(file));
                 assert!(decoded == expected, "{name}, {treatment}");
                 made += 1;
             }
@@ -284,7 +253,7 @@ fn an_animation_decodes_to_the_frames_of_its_source() {
 
         let mut canvas = vec![[0; 4]; 70 * 50];
         let mut decoded = Vec::new();
-        for (png, left, top, is_over) in frames_of(&apng) {
+        for (png, left, top, is_over) in frames_of(&apng.file) {
             let pixels = decode(&png, &folder.path().join("frame.png"));
             let width = number(&png[16..]) as usize;
             for (row, pixels) in pixels.chunks(width).enumerate() {
@@ -399,7 +368,7 @@ fn a_jpeg_has_the_distortion_that_is_stated() {
                 "{by_definition} {stated}"
             );
             // Decoders of JPEG differ by rounding, and in how they enlarge the colours of 4:2:0.
-            let theirs = decode(&treated, &folder.path().join("treated.jpg"));
+            let theirs = decode(&treated.file, &folder.path().join("treated.jpg"));
             let theirs = ssim_by_definition(&lumas(&expected), &lumas(&theirs), width, height);
             assert!(
                 (theirs - stated).abs() < 0.01,

@@ -148,7 +148,7 @@ fn by_oxipng(gif: &[u8]) -> Result<Option<usize>, Failure> {
     if !ImageTreatment::GifToPng.applies_to(&image) {
         return Ok(None);
     }
-    Ok(Some(ImageTreatment::GifToPng.encode(&image)?.len()))
+    Ok(Some(ImageTreatment::GifToPng.encode(&image)?.file.len()))
 }
 
 /// The records, in the order in which they are made.

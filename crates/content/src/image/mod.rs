@@ -3,9 +3,13 @@
 //! Files are untrusted: every decoder runs under [`Limits`], and a decoder that panics is an error of that file.
 
 mod apng;
+#[cfg(any(feature = "avif", test))]
+mod avif;
 mod canvas;
 mod decode;
 mod encode;
+#[cfg(any(feature = "avif", test))]
+mod exif;
 mod picture;
 mod replacement;
 mod sprite;
@@ -19,7 +23,7 @@ pub use picture::{Frame, Picture};
 pub use replacement::{Band, Replacement, TextShape};
 pub use sprite::{Sprite, by_palette};
 pub use ssim::{SSIM_DEFINITION, ssim};
-pub use treatment::{Image, ImageTreatment};
+pub use treatment::{Encoded, Image, ImageTreatment};
 
 /// A format of images, found by the first bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +36,8 @@ pub enum Format {
     Jpeg,
     /// WebP.
     Webp,
+    /// AVIF, still or a sequence.
+    Avif,
 }
 
 impl Format {
@@ -56,6 +62,7 @@ impl Format {
                 b'P',
                 ..,
             ] => Some(Format::Webp),
+            [_, _, _, _, b'f', b't', b'y', b'p', ..] if is_avif(content) => Some(Format::Avif),
             _ => None,
         }
     }
@@ -67,6 +74,7 @@ impl Format {
             Format::Png => "image/png",
             Format::Jpeg => "image/jpeg",
             Format::Webp => "image/webp",
+            Format::Avif => "image/avif",
         }
     }
 
@@ -77,9 +85,29 @@ impl Format {
             "png" | "apng" => Some(Format::Png),
             "jpg" | "jpeg" | "jpe" | "jfif" => Some(Format::Jpeg),
             "webp" => Some(Format::Webp),
+            "avif" => Some(Format::Avif),
             _ => None,
         }
     }
+}
+
+/// Bytes of a box of file types that are read.
+const MOST_BRANDS: u32 = 1024;
+
+/// Whether a file that begins with a box of file types names a brand of AVIF, as the main one or a compatible one
+/// (ISO/IEC 14496-12, section 4.3; AVIF 1.1, section 6).
+fn is_avif(content: &[u8]) -> bool {
+    let (words, _) = content.as_chunks::<4>();
+    let Some((&length, words)) = words.split_first() else {
+        return false;
+    };
+    // Words of the box behind its length; a long list of brands is none that a file needs.
+    let length = u32::from_be_bytes(length).min(MOST_BRANDS) as usize / 4;
+    let brands = words.iter().take(length.saturating_sub(1)).enumerate();
+    // The first word is the type of the box, the third the version of the main brand.
+    brands
+        .filter(|(at, _)| ![0, 2].contains(at))
+        .any(|(_, brand)| brand == b"avif" || brand == b"avis")
 }
 
 impl fmt::Display for Format {
@@ -89,6 +117,7 @@ impl fmt::Display for Format {
             Format::Png => "PNG",
             Format::Jpeg => "JPEG",
             Format::Webp => "WebP",
+            Format::Avif => "AVIF",
         })
     }
 }

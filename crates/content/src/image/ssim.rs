@@ -3,8 +3,8 @@
 use super::Picture;
 
 /// What [`ssim`] computes, for reports.
-pub const SSIM_DEFINITION: &str =
-    "mean SSIM (Wang et al. 2004) of luma (BT.601), Gaussian window of 11 x 11 pixels, sigma 1.5";
+pub const SSIM_DEFINITION: &str = "mean SSIM (Wang et al. 2004) of luma (BT.601), Gaussian window of 11 x 11 pixels, sigma 1.5; \
+     of a transparent image the lower one over black and over white";
 
 /// Pixels of the window in a row.
 const WINDOW: usize = 11;
@@ -19,6 +19,16 @@ const C2: f64 = 0.03 * 255.0 * 0.03 * 255.0;
 ///
 /// Memory is that of eleven rows, beside the images.
 pub fn ssim(a: &Picture, b: &Picture) -> Option<f64> {
+    let is_opaque = |picture: &Picture| picture.pixels().iter().all(|pixel| pixel[3] == 255);
+    let over_black = ssim_over(0.0, a, b)?;
+    match is_opaque(a) && is_opaque(b) {
+        true => Some(over_black),
+        false => Some(over_black.min(ssim_over(255.0, a, b)?)),
+    }
+}
+
+/// The same over a background of this luma.
+fn ssim_over(background: f64, a: &Picture, b: &Picture) -> Option<f64> {
     let (width, height) = (a.width as usize, a.height as usize);
     if (a.width, a.height) != (b.width, b.height) || width < WINDOW || height < WINDOW {
         return None;
@@ -30,7 +40,7 @@ pub fn ssim(a: &Picture, b: &Picture) -> Option<f64> {
     for row in 0..height {
         let lumas = |picture: &Picture| -> Vec<f64> {
             let row = &picture.pixels()[row * width..(row + 1) * width];
-            row.iter().map(luma).collect()
+            row.iter().map(|pixel| luma(pixel, background)).collect()
         };
         let (x, y) = (lumas(a), lumas(b));
         let moments: Vec<[f64; 5]> = x
@@ -78,6 +88,8 @@ fn weights() -> [f64; WINDOW] {
     std::array::from_fn(|at| gauss(at) / sum)
 }
 
-fn luma(&[r, g, b, _]: &[u8; 4]) -> f64 {
-    0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b)
+fn luma(&[r, g, b, alpha]: &[u8; 4], background: f64) -> f64 {
+    let luma = 0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b);
+    let cover = f64::from(alpha) / 255.0;
+    luma * cover + background * (1.0 - cover)
 }

@@ -109,10 +109,10 @@ fn treat(content: &[u8]) -> Vec<(ImageTreatment, usize, Option<f64>)> {
         .filter(|treatment| treatment.applies_to(&image))
         .map(|treatment| {
             let treated = treatment.encode(&image).unwrap();
-            assert_eq!(Format::of(&treated), Some(treatment.format()));
+            assert_eq!(Format::of(&treated.file), Some(treatment.format()));
             let decoded = treatment.decode(&image, &treated).unwrap();
             let distortion = treatment.distortion(&image, &decoded).unwrap();
-            (treatment, treated.len(), distortion)
+            (treatment, treated.file.len(), distortion)
         })
         .collect()
 }
@@ -133,7 +133,7 @@ fn lossless_treatments_keep_every_pixel_and_save_bytes() {
         let image = Image::decode(Format::Gif, &animated, LIMITS).unwrap();
         assert_eq!(image.picture().frames.len(), 9);
         assert_eq!(image.picture().plays, 4);
-        ImageTreatment::GifToApng.encode(&image).unwrap()
+        ImageTreatment::GifToApng.encode(&image).unwrap().file
     };
     // An APNG is an image of its own, which is optimised with its frames.
     assert_eq!(treat(&apng)[0].0, ImageTreatment::OptimisePng);
@@ -193,7 +193,7 @@ fn what_a_format_cannot_keep_is_not_treated() {
         "{refused:?}"
     );
     let optimised = ImageTreatment::OptimisePng.encode(&image).unwrap();
-    let finds = |name: &[u8]| optimised.windows(4).any(|window| window == name);
+    let finds = |name: &[u8]| optimised.file.windows(4).any(|window| window == name);
     assert!(finds(b"gAMA") && !finds(b"tEXt"));
 }
 
@@ -282,7 +282,7 @@ fn cut_off_and_damaged_images_never_end_the_program() {
     let apng = {
         let animated = gif(3);
         let image = Image::decode(Format::Gif, &animated, LIMITS).unwrap();
-        ImageTreatment::GifToApng.encode(&image).unwrap()
+        ImageTreatment::GifToApng.encode(&image).unwrap().file
     };
     let files = [gif(3), apng, png(png::ColorType::Rgba, |_| {}), jpeg()];
     let mut refused = 0;
@@ -305,6 +305,57 @@ fn cut_off_and_damaged_images_never_end_the_program() {
         assert!(refusal.is_err(), "{format}");
     }
     assert!(refused > 180, "{refused}");
+}
+
+#[test]
+fn an_avif_is_found_by_any_of_its_brands_and_not_decoded() {
+    let file =
+        |length: u8, brands: &[u8]| [&[0, 0, 0, length], b"ftyp".as_slice(), brands].concat();
+    for (content, expected) in [
+        (file(16, b"avif\0\0\0\0"), Some(Format::Avif)),
+        (file(16, b"avis\0\0\0\0rest"), Some(Format::Avif)),
+        (file(24, b"mif1\0\0\0\0miafavif"), Some(Format::Avif)),
+        // Behind the box, in the version, of another format, and cut off.
+        (file(20, b"mif1\0\0\0\0miafavif"), None),
+        (file(16, b"mif1avif"), None),
+        (file(20, b"isom\0\0\0\0mp41"), None),
+        (file(0, b"avif\0\0\0\0"), None),
+        (file(16, b"avi"), None),
+    ] {
+        assert_eq!(Format::of(&content), expected, "{content:?}");
+    }
+    assert_eq!(Format::of_extension("AVIF"), Some(Format::Avif));
+    let avif = file(16, b"avif\0\0\0\0");
+    let refused = Image::decode(Format::Avif, &avif, LIMITS);
+    assert!(
+        matches!(refused, Err(ImageError::NotApplicable(_))),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_transparent_image_is_compared_over_black_and_over_white() {
+    let picture = |pixel: [u8; 4]| Picture {
+        width: 12,
+        height: 12,
+        frames: vec![Frame {
+            rgba: pixel.repeat(144),
+            delay: (0, 1),
+        }],
+        plays: 0,
+        icc: None,
+        exif: None,
+        has_other_colours: false,
+    };
+    // Colours that are not shown do not count. Less alpha of white is seen over black alone, of black over white.
+    let same = ssim(&picture([255, 0, 9, 0]), &picture([0, 0, 200, 0])).unwrap();
+    assert!((same - 1.0).abs() < 1e-12, "{same}");
+    for colour in [0, 255] {
+        let opaque = picture([colour, colour, colour, 255]);
+        let clear = picture([colour, colour, colour, 0]);
+        let different = ssim(&opaque, &clear).unwrap();
+        assert!(different < 0.01, "{different}");
+    }
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! The treatments of images.
 
+use std::borrow::Cow;
 use std::fmt;
 
+#[cfg(feature = "avif")]
+use super::avif;
 use super::{Format, ImageError, Limits, Picture, apng, decode, encode, guarded, ssim};
 
 /// A file with its decoded image.
@@ -39,6 +42,22 @@ impl<'a> Image<'a> {
     }
 }
 
+/// A treated image.
+#[derive(Clone, Debug)]
+pub struct Encoded {
+    /// The file.
+    pub file: Vec<u8>,
+    /// What decoders show, by the encoder, if no decoder of the format is in use here.
+    shown: Option<Picture>,
+}
+
+impl Encoded {
+    /// A file that a decoder in use here reads.
+    fn decodable(file: Vec<u8>) -> Encoded {
+        Encoded { file, shown: None }
+    }
+}
+
 /// A treatment of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageTreatment {
@@ -50,8 +69,11 @@ pub enum ImageTreatment {
     OptimisePng,
     /// A still GIF or PNG as lossless WebP.
     ToWebp,
-    /// A JPEG encoded again with this quality, 1 to 100. The only lossy one.
+    /// A JPEG encoded again with this quality, 1 to 100. Lossy.
     Jpeg(u8),
+    /// A still GIF, PNG or JPEG as AVIF. Lossy.
+    #[cfg(feature = "avif")]
+    ToAvif,
 }
 
 impl ImageTreatment {
@@ -66,12 +88,30 @@ impl ImageTreatment {
                 matches!(image.format, Format::Gif | Format::Png) && !is_animated
             }
             ImageTreatment::Jpeg(_) => image.format == Format::Jpeg,
+            #[cfg(feature = "avif")]
+            ImageTreatment::ToAvif => {
+                matches!(image.format, Format::Gif | Format::Png | Format::Jpeg) && !is_animated
+            }
         }
     }
 
     /// Whether every pixel stays.
     pub fn is_lossless(self) -> bool {
-        !matches!(self, ImageTreatment::Jpeg(_))
+        match self {
+            ImageTreatment::GifToPng
+            | ImageTreatment::GifToApng
+            | ImageTreatment::OptimisePng
+            | ImageTreatment::ToWebp => true,
+            ImageTreatment::Jpeg(_) => false,
+            #[cfg(feature = "avif")]
+            ImageTreatment::ToAvif => false,
+        }
+    }
+
+    /// Whether a decoder of the format is in use here. Otherwise the encoder states what decoders show, and there is no
+    /// time to decode.
+    pub fn has_decoder(self) -> bool {
+        self.format() != Format::Avif
     }
 
     /// The format that it makes.
@@ -82,6 +122,8 @@ impl ImageTreatment {
             }
             ImageTreatment::ToWebp => Format::Webp,
             ImageTreatment::Jpeg(_) => Format::Jpeg,
+            #[cfg(feature = "avif")]
+            ImageTreatment::ToAvif => Format::Avif,
         }
     }
 
@@ -90,23 +132,37 @@ impl ImageTreatment {
     /// # Errors
     ///
     /// [`ImageError::NotApplicable`] if the treatment cannot keep what this image has; others if an encoder fails.
-    pub fn encode(self, image: &Image<'_>) -> Result<Vec<u8>, ImageError> {
+    pub fn encode(self, image: &Image<'_>) -> Result<Encoded, ImageError> {
+        let picture = &image.picture;
+        let file = |file: Result<Vec<u8>, ImageError>| file.map(Encoded::decodable);
         guarded(|| match self {
-            ImageTreatment::GifToPng => encode::png(&image.picture),
-            ImageTreatment::GifToApng => apng::apng(&image.picture),
-            ImageTreatment::OptimisePng => encode::optimised_png(image.content, image.limits),
-            ImageTreatment::ToWebp => encode::webp(&image.picture),
-            ImageTreatment::Jpeg(quality) => encode::jpeg(&image.picture, quality),
+            ImageTreatment::GifToPng => file(encode::png(picture)),
+            ImageTreatment::GifToApng => file(apng::apng(picture)),
+            ImageTreatment::OptimisePng => file(encode::optimised_png(image.content, image.limits)),
+            ImageTreatment::ToWebp => file(encode::webp(picture)),
+            ImageTreatment::Jpeg(quality) => file(encode::jpeg(picture, quality)),
+            #[cfg(feature = "avif")]
+            ImageTreatment::ToAvif => avif::avif(picture).map(|(file, shown)| Encoded {
+                file,
+                shown: Some(shown),
+            }),
         })
     }
 
-    /// Decodes a treated file.
+    /// Decodes a treated image, or returns what its encoder states.
     ///
     /// # Errors
     ///
     /// If the decoder refuses it.
-    pub fn decode(self, image: &Image<'_>, treated: &[u8]) -> Result<Picture, ImageError> {
-        decode::decode(self.format(), treated, image.limits)
+    pub fn decode<'e>(
+        self,
+        image: &Image<'_>,
+        treated: &'e Encoded,
+    ) -> Result<Cow<'e, Picture>, ImageError> {
+        if let Some(shown) = &treated.shown {
+            return Ok(Cow::Borrowed(shown));
+        }
+        decode::decode(self.format(), &treated.file, image.limits).map(Cow::Owned)
     }
 
     /// Compares the decoded result with the image: for a lossy treatment its [`ssim`], if the image has a window.
@@ -137,6 +193,8 @@ impl fmt::Display for ImageTreatment {
             ImageTreatment::OptimisePng => out.write_str("PNG optimised"),
             ImageTreatment::ToWebp => out.write_str("GIF and PNG to lossless WebP"),
             ImageTreatment::Jpeg(quality) => write!(out, "JPEG again, quality {quality} (lossy)"),
+            #[cfg(feature = "avif")]
+            ImageTreatment::ToAvif => out.write_str("still images to AVIF (lossy)"),
         }
     }
 }

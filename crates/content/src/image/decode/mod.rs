@@ -18,6 +18,9 @@ pub(super) fn decode(
         Format::Png => png::decode(content, limits),
         Format::Jpeg => jpeg::decode(content, limits),
         Format::Webp => webp::decode(content, limits),
+        Format::Avif => Err(ImageError::NotApplicable(
+            "it is AVIF, and no decoder of it is in use here",
+        )),
     })
 }
 

@@ -83,6 +83,8 @@ impl Pictures {
             ImageTreatment::OptimisePng,
             ImageTreatment::ToWebp,
             ImageTreatment::Jpeg(arguments.jpeg_quality),
+            #[cfg(feature = "avif")]
+            ImageTreatment::ToAvif,
         ];
         Pictures {
             images: 0,
@@ -94,16 +96,7 @@ impl Pictures {
             repetitions,
             treated: treatments
                 .into_iter()
-                .map(|treatment| Sum {
-                    treatment,
-                    sums: Sums::new(repetitions),
-                    images: 0,
-                    similarities: Similarities {
-                        images: 0,
-                        sum: 0.0,
-                        least: 1.0,
-                    },
-                })
+                .map(|treatment| Sum::new(treatment, repetitions))
                 .collect(),
             together: Sums::new(repetitions),
             minified: Sums::new(repetitions),
@@ -248,7 +241,7 @@ impl Pictures {
             }
         };
         // Its pixels are not decoded: no treatment makes another file of it.
-        if format == Format::Webp {
+        if matches!(format, Format::Webp | Format::Avif) {
             return (treated, Ok(()));
         }
         let image = match Image::decode(format, content, self.limits) {
@@ -324,14 +317,35 @@ fn apply(
         if repetition == 0 {
             similarity = treatment.distortion(image, &decoded)?;
         }
-        applied.push(treated.len(), encoding, decoding);
-        file = treated;
+        drop(decoded);
+        let decoding = treatment.has_decoder().then_some(decoding);
+        applied.push(treated.file.len(), encoding, decoding);
+        file = treated.file;
     }
     Ok(Treated {
         file,
         applied,
         similarity,
     })
+}
+
+impl Sum {
+    fn new(treatment: ImageTreatment, repetitions: usize) -> Sum {
+        let mut sums = Sums::new(repetitions);
+        if !treatment.has_decoder() {
+            sums.decode_s.clear();
+        }
+        Sum {
+            treatment,
+            sums,
+            images: 0,
+            similarities: Similarities {
+                images: 0,
+                sum: 0.0,
+                least: 1.0,
+            },
+        }
+    }
 }
 
 impl Similarities {

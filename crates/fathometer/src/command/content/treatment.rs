@@ -95,7 +95,7 @@ pub struct Sums {
     pub files_smaller: u64,
     /// CPU time to encode all files, in seconds: one sum for each repetition.
     pub encode_s: Vec<f64>,
-    /// CPU time to decode all coded files, in seconds: one sum for each repetition.
+    /// CPU time to decode all coded files, in seconds: one sum for each repetition; none without a decoder.
     pub decode_s: Vec<f64>,
 }
 
@@ -118,11 +118,12 @@ pub struct Strongest {
 }
 
 impl Applied {
-    /// Adds a repetition.
-    pub fn push(&mut self, bytes: usize, encoding: Duration, decoding: Duration) {
+    /// Adds a repetition, of treatments without a decoder without a time to decode.
+    pub fn push(&mut self, bytes: usize, encoding: Duration, decoding: Option<Duration>) {
         self.bytes = bytes as u64;
         self.encode_s.push(encoding.as_secs_f64());
-        self.decode_s.push(decoding.as_secs_f64());
+        self.decode_s
+            .extend(decoding.map(|decoding| decoding.as_secs_f64()));
     }
 }
 
@@ -209,7 +210,7 @@ impl Treatment {
             if decoded? != content {
                 return Err(ApplyError::Changed(self.name()));
             }
-            applied.push(coded.len(), encoding, decoding);
+            applied.push(coded.len(), encoding, Some(decoding));
         }
         if let Treatment::Shared(_) = self {
             applied.bytes += DCZ_HEADER_BYTES as u64;

@@ -35,6 +35,9 @@ pub enum Treat {
     Webp,
     /// JPEG encoded again (lossy)
     Jpeg,
+    /// Still images to AVIF (lossy)
+    #[cfg(feature = "avif")]
+    Avif,
     /// HTML and style sheets without comments, repeated white space and long notations
     Minify,
     /// Style sheets, and scripts, that follow each other in a document as one file
@@ -140,6 +143,8 @@ impl<'a> SiteCopy<'a> {
                 Treat::Png => treatments.push(ImageTreatment::OptimisePng),
                 Treat::Webp => treatments.push(ImageTreatment::ToWebp),
                 Treat::Jpeg => treatments.push(ImageTreatment::Jpeg(arguments.jpeg_quality)),
+                #[cfg(feature = "avif")]
+                Treat::Avif => treatments.push(ImageTreatment::ToAvif),
                 Treat::Minify | Treat::Concat | Treat::Sprite => {}
             }
         }
@@ -251,7 +256,8 @@ impl<'a> SiteCopy<'a> {
             true => {
                 let suffix = match format {
                     Format::Webp => ".webp",
-                    _ => ".png",
+                    Format::Avif => ".avif",
+                    Format::Gif | Format::Png | Format::Jpeg => ".png",
                 };
                 let (Some(renamed), false) = (
                     names::with_suffix(place, suffix),
@@ -284,7 +290,7 @@ impl<'a> SiteCopy<'a> {
         let Some(format) = format_of(path, content)? else {
             return Ok(None);
         };
-        if format == Format::Webp {
+        if matches!(format, Format::Webp | Format::Avif) {
             return Ok(None);
         }
         let image = match Image::decode(format, content, self.limits) {
@@ -303,13 +309,12 @@ impl<'a> SiteCopy<'a> {
                 Err(ImageError::NotApplicable(_)) => continue,
                 Err(error) => return Err(error),
             };
-            let decoded = treatment.decode(&image, &treated)?;
-            treatment.distortion(&image, &decoded)?;
+            treatment.distortion(&image, &*treatment.decode(&image, &treated)?)?;
             let least = smallest
                 .as_ref()
                 .map_or(content.len(), |(_, least)| least.len());
-            if treated.len() < least {
-                smallest = Some((treatment.format(), treated));
+            if treated.file.len() < least {
+                smallest = Some((treatment.format(), treated.file));
             }
         }
         Ok(smallest)
