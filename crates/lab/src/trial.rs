@@ -6,6 +6,8 @@
 //!
 //! A trial may have two loads at the same time ([`Beside`]). Each has its own server, generator and result.
 //! Both servers share one host, one budget and one path, so figures of the host and the path cover both loads.
+//!
+//! A series of loads on one server, as a capacity search applies them, is [`Trial::run_series`].
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -114,6 +116,35 @@ pub struct Measured {
     pub packets: Option<PacketCounts>,
 }
 
+/// How clients reach the server of a trial.
+#[derive(Debug, Clone)]
+pub struct ServerAccess {
+    address: SocketAddr,
+    tls: Option<Arc<ClientSettings>>,
+}
+
+impl ServerAccess {
+    /// Makes the server the target of a load.
+    pub fn apply_to(&self, options: &mut Options) {
+        options.address = self.address;
+        options.tls.clone_from(&self.tls);
+    }
+}
+
+/// The result of a series of loads.
+pub struct Series<T> {
+    /// What the series returned.
+    pub value: T,
+    /// The readings of the probes, from before the first load to after the last.
+    pub samples: Samples,
+    /// The path's certificate, for the whole series.
+    pub certificate: PathCertificate,
+    /// The validity, with the reasons of the path and of the host's limits.
+    pub validity: Validity,
+    /// How the era's settings were applied at the client and at the server.
+    pub applied: [AppliedSettings; 2],
+}
+
 /// Why a trial could not run at all. A bad measurement is not an error.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
@@ -134,7 +165,7 @@ pub enum TrialError {
     Interrupted,
 }
 
-impl Trial<'_> {
+impl<'a> Trial<'a> {
     /// Builds the laboratory, runs the load and removes the laboratory.
     ///
     /// `building` is held while the laboratory is built, so that only one is built at a time: while the kernel
@@ -146,6 +177,98 @@ impl Trial<'_> {
     ) -> Result<Measured, TrialError> {
         let clock = self.clock;
         let warm_up = self.load.warm_up;
+        let ((result, beside), observed) =
+            self.carry_out(building, interrupted, |bench, load, beside| {
+                let other = bench.second.zip(beside);
+                let (result, beside) = thread::scope(|scope| {
+                    let other = other.map(|(server, beside)| {
+                        scope.spawn(move || bench.apply(beside.load, server))
+                    });
+                    let result = bench.apply(load, bench.first);
+                    let joined = other.map(|thread| {
+                        thread
+                            .join()
+                            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                    });
+                    (result, joined)
+                });
+                Ok((result?, beside.transpose()?))
+            })?;
+        let Observed {
+            samples,
+            certificate,
+            mut validity,
+            packets,
+            applied,
+            limits,
+        } = observed;
+        let (result, beside) = (result?, beside.transpose()?);
+        for reason in &result.validity.reasons {
+            validity.invalidate(reason.clone());
+        }
+        if let Some(beside) = &beside {
+            judge_beside(&result, beside, &mut validity);
+        }
+        limits_hold(&limits, &mut validity);
+        let origin = clock.realtime_of(Instant::ZERO).as_secs_f64();
+        let began = Duration::from_secs_f64((result.setup.started - origin).max(0.0));
+        let from = Instant::ZERO + began + warm_up;
+        let to = from + result.measured.duration;
+        Ok(Measured {
+            from,
+            to,
+            packets: packets.map(|packets| packets.between(from, to)),
+            result,
+            beside,
+            samples,
+            certificate,
+            validity,
+            applied,
+            limits,
+        })
+    }
+
+    /// Builds the laboratory, runs a series of loads on the first server from the client's host, and removes the
+    /// laboratory. The trial's own load is not applied: its policy, host name and UDP offload say how the server is
+    /// started and reached, and the series gives each of its loads the same.
+    ///
+    /// # Errors
+    /// When the laboratory cannot be built, the server fails before the series ends, or the user interrupts it.
+    pub fn run_series<T: Send>(
+        self,
+        building: &Mutex<()>,
+        interrupted: &(dyn Fn() -> bool + Sync),
+        series: impl FnOnce(&ServerAccess) -> T + Send,
+    ) -> Result<Series<T>, TrialError> {
+        let (value, observed) = self.carry_out(building, interrupted, |bench, _, _| {
+            let access = bench.first.access();
+            let run = move || {
+                // The event loops inherit this priority, so that other programs do not limit the generator.
+                let _ = priority::raise_priority();
+                series(&access)
+            };
+            Ok(bench.lab.client.namespace.run(run)?)
+        })?;
+        let mut validity = observed.validity;
+        limits_hold(&observed.limits, &mut validity);
+        Ok(Series {
+            value,
+            samples: observed.samples,
+            certificate: observed.certificate,
+            validity,
+            applied: observed.applied,
+        })
+    }
+
+    /// Builds the laboratory, starts the servers, warms the cache, sets the limits, lets `drive` apply loads while the
+    /// probes read, and removes the laboratory.
+    fn carry_out<T>(
+        self,
+        building: &Mutex<()>,
+        interrupted: &(dyn Fn() -> bool + Sync),
+        drive: impl FnOnce(&Bench<'_>, Options, Option<Beside<'a>>) -> Result<T, TrialError>,
+    ) -> Result<(T, Observed), TrialError> {
+        let clock = self.clock;
         // Evict pages that this program, or an earlier server, left in the page cache: they are not charged to
         // the host.
         site_folder::forget(self.folder)?;
@@ -203,17 +326,15 @@ impl Trial<'_> {
             .into_iter()
             .flatten()
             .collect();
-        let load = &|mut options: Options, server: &RunningServer| {
-            options.address = SocketAddr::new(Side::Server.ipv4().into(), server.port);
-            options.tls.clone_from(&server.tls);
-            lab.client.namespace.run(move || {
-                // The event loops inherit this priority, so that other programs do not limit the generator.
-                let _ = priority::raise_priority();
-                fathometer_load::run(options, clock, interrupted, &mut |_| {})
-            })
+        let bench = Bench {
+            lab: &lab,
+            first: &first,
+            second: second.as_ref(),
+            clock,
+            interrupted,
         };
         if let Some(warming) = self.warm_cache {
-            load(warming, &first)??;
+            bench.apply(warming, &first)??;
         }
         let alive = || match servers.iter().find_map(|s| s.process.ended(&s.name)) {
             Some(_) if interrupted() => Err(TrialError::Interrupted),
@@ -225,19 +346,7 @@ impl Trial<'_> {
         let sampler = Sampler::start(clock, probes(&lab, &group, &servers));
         alive()?;
         let sampler = sampler?;
-        let other = second.as_ref().zip(self.beside);
-        let (result, beside) = thread::scope(|scope| {
-            let other =
-                other.map(|(server, beside)| scope.spawn(move || load(beside.load, server)));
-            let result = load(self.load, &first);
-            let joined = other.map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            });
-            (result, joined)
-        });
-        let (result, beside) = (result?, beside.transpose()?);
+        let value = drive(&bench, self.load, self.beside)?;
         let samples = sampler.stop();
         // The group's accounting shows why a server was killed, but the clients' figures without the server are
         // not a valid measurement.
@@ -252,52 +361,21 @@ impl Trial<'_> {
         limits.extend(group.verify()?);
         let Carried {
             certificate,
-            mut validity,
+            validity,
             packets,
         } = lab.end();
         if interrupted() {
             return Err(TrialError::Interrupted);
         }
-        let (result, beside) = (result?, beside.transpose()?);
-        for reason in &result.validity.reasons {
-            validity.invalidate(reason.clone());
-        }
-        if let Some(beside) = &beside {
-            for reason in &beside.validity.reasons {
-                validity.invalidate(format!("the load beside: {reason}"));
-            }
-            let apart = (beside.setup.started - result.setup.started).abs();
-            let limit = APART * result.measured.duration.as_secs_f64();
-            if apart > limit {
-                validity.invalidate(format!(
-                    "the two loads started {:.0} ms apart (limit {:.0} ms)",
-                    1e3 * apart,
-                    1e3 * limit
-                ));
-            }
-        }
-        for limit in limits.iter().filter(|limit| !limit.holds) {
-            validity.invalidate(format!(
-                "the host's limit {} reads back as {} and was set to {}",
-                limit.what, limit.got, limit.wanted
-            ));
-        }
-        let origin = clock.realtime_of(Instant::ZERO).as_secs_f64();
-        let began = Duration::from_secs_f64((result.setup.started - origin).max(0.0));
-        let from = Instant::ZERO + began + warm_up;
-        let to = from + result.measured.duration;
-        Ok(Measured {
-            from,
-            to,
-            packets: packets.map(|packets| packets.between(from, to)),
-            result,
-            beside,
+        let observed = Observed {
             samples,
             certificate,
             validity,
+            packets,
             applied,
             limits,
-        })
+        };
+        Ok((value, observed))
     }
 
     /// A certificate for the host, if a load's policy uses TLS.
@@ -336,6 +414,32 @@ impl Trial<'_> {
         Ok(Lab::start(self.profile, &options, |side| {
             self.era.settings(side, self.initial_window)
         })?)
+    }
+}
+
+/// Invalidates a trial whose second load is invalid, or did not run at the same time.
+fn judge_beside(result: &LoadResult, beside: &LoadResult, validity: &mut Validity) {
+    for reason in &beside.validity.reasons {
+        validity.invalidate(format!("the load beside: {reason}"));
+    }
+    let apart = (beside.setup.started - result.setup.started).abs();
+    let limit = APART * result.measured.duration.as_secs_f64();
+    if apart > limit {
+        validity.invalidate(format!(
+            "the two loads started {:.0} ms apart (limit {:.0} ms)",
+            1e3 * apart,
+            1e3 * limit
+        ));
+    }
+}
+
+/// Invalidates a trial whose host did not have the limits that were set.
+fn limits_hold(limits: &[AppliedLimit], validity: &mut Validity) {
+    for limit in limits.iter().filter(|limit| !limit.holds) {
+        validity.invalidate(format!(
+            "the host's limit {} reads back as {} and was set to {}",
+            limit.what, limit.got, limit.wanted
+        ));
     }
 }
 
@@ -428,6 +532,51 @@ struct RunningServer {
     name: String,
     port: u16,
     tls: Option<Arc<ClientSettings>>,
+}
+
+impl RunningServer {
+    fn access(&self) -> ServerAccess {
+        ServerAccess {
+            address: SocketAddr::new(Side::Server.ipv4().into(), self.port),
+            tls: self.tls.clone(),
+        }
+    }
+}
+
+/// A laboratory with running servers, to which loads are applied.
+struct Bench<'a> {
+    lab: &'a Lab,
+    first: &'a RunningServer,
+    second: Option<&'a RunningServer>,
+    clock: Clock,
+    interrupted: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Bench<'_> {
+    /// Applies a load to a server, from the client's host.
+    fn apply(
+        &self,
+        mut options: Options,
+        server: &RunningServer,
+    ) -> Result<Result<LoadResult, LoadError>, TrialError> {
+        server.access().apply_to(&mut options);
+        let (clock, interrupted) = (self.clock, self.interrupted);
+        Ok(self.lab.client.namespace.run(move || {
+            // The event loops inherit this priority, so that other programs do not limit the generator.
+            let _ = priority::raise_priority();
+            fathometer_load::run(options, clock, interrupted, &mut |_| {})
+        })?)
+    }
+}
+
+/// What was observed of the host and the path while loads were applied.
+struct Observed {
+    samples: Samples,
+    certificate: PathCertificate,
+    validity: Validity,
+    packets: Option<PacketCounts>,
+    applied: [AppliedSettings; 2],
+    limits: Vec<AppliedLimit>,
 }
 
 /// The plan of the probes. Congestion windows are those of the first server's connections.
