@@ -17,6 +17,11 @@
 //! - A second test that a load fails needs no independence: of a stationary series whose share of bad exchanges is *q*,
 //!   the running share reaches *q*/α with a probability of at most α (the maximal ergodic theorem).
 //!
+//! # Several promises
+//! A search finds the capacity of each promise. [`Search::jointly`] makes it find the load up to which all of them hold:
+//! the lower end is then certified for each promise, and the upper end for the one that breaks first. Each promise may
+//! be the one that is wrong, so that their levels add up.
+//!
 //! # How to drive a search
 //! [`Search::next_trial`] returns the next trial or nothing. The driver applies the load, records exchanges in a
 //! [`TrialSoFar`], and asks [`Search::look`] from time to time whether to continue. It waits until nothing is in flight,

@@ -1,5 +1,6 @@
 //! The search: which load is tried next, for how long, and when the answer is known.
 
+mod joint;
 mod propose;
 
 use crate::evidence::Evidence;
@@ -46,6 +47,8 @@ pub struct Search {
     recovers: Option<bool>,
     started_at: f64,
     ended: bool,
+    /// Whether only the load is sought up to which all promises hold.
+    is_joint: bool,
 }
 
 /// How a trial ended.
@@ -85,6 +88,7 @@ impl Search {
             recovers: None,
             started_at: 0.0,
             ended: false,
+            is_joint: false,
         }
     }
 
@@ -141,6 +145,7 @@ impl Search {
             return true;
         }
         match plan.purpose {
+            Purpose::Locate if self.is_joint => self.is_clear(trial, plan.promise, &plan),
             Purpose::Bracket | Purpose::Locate => {
                 (0..self.states.len()).all(|place| self.is_clear(trial, place, &plan))
             }
@@ -340,6 +345,11 @@ impl Search {
         valid.map(|trial| trial.load).max_by(f64::total_cmp)
     }
 
+    /// The trials that ended, in order.
+    pub fn trials(&self) -> &[TrialRecord] {
+        &self.records
+    }
+
     /// What was found so far; `seconds` is the time since the start of the search.
     pub fn outcome(&self, seconds: f64) -> Outcome {
         Outcome {
@@ -367,7 +377,16 @@ impl Search {
                     .given_up
                     .as_ref()
                     .or(self.stopped.as_ref())
-                    .map_or_else(|| "the search ended before".to_owned(), String::clone),
+                    .map_or_else(
+                        || {
+                            match self.is_joint {
+                                true => "another promise breaks first",
+                                false => "the search ended before",
+                            }
+                            .to_owned()
+                        },
+                        String::clone,
+                    ),
             },
         };
         PromiseOutcome {

@@ -15,7 +15,13 @@ const MOST_TESTS: u32 = 24;
 const LEAST: f64 = 1e-4;
 
 impl Search {
-    fn plan_of(&self, load: f64, purpose: Purpose, promise: usize, longest: f64) -> TrialPlan {
+    pub(super) fn plan_of(
+        &self,
+        load: f64,
+        purpose: Purpose,
+        promise: usize,
+        longest: f64,
+    ) -> TrialPlan {
         TrialPlan {
             load: self.goal.possible(load),
             purpose,
@@ -46,6 +52,7 @@ impl Search {
             let short = |load| self.plan_of(load, Purpose::Bracket, place, self.longest_short());
             match self.states[place].seems {
                 (None, None) => return Some(short(self.goal.start.min(most))),
+                (Some(_), None) if self.another_seems_to_fail(place) => {}
                 (Some(_), None) if largest < most * 0.999 => {
                     let next = if largest * GROWTH > most {
                         most
@@ -96,6 +103,14 @@ impl Search {
     /// A trial that narrows the interval of the first promise that is not settled, the lowest capacity first.
     pub(super) fn narrow(&mut self) -> Option<TrialPlan> {
         loop {
+            if self.is_joint && self.is_jointly_reached() {
+                return None;
+            }
+            if self.is_joint
+                && let Some(plan) = self.join()
+            {
+                return Some(plan);
+            }
             let estimates = self
                 .states
                 .iter()
@@ -126,10 +141,7 @@ impl Search {
                 self.states[place].located += 1;
                 return Some(self.plan_of(load, Purpose::Locate, place, self.longest_short()));
             }
-            let tests = state.works_tests + state.fails_tests;
-            if tests >= MOST_TESTS {
-                let reason = format!("{tests} tests of its ends did not settle it");
-                self.states[place].given_up = Some(reason);
+            if self.has_no_tests_left(place) {
                 continue;
             }
             let (load, purpose) = self.end_to_test(place, estimate.median);
@@ -139,6 +151,16 @@ impl Search {
             self.mark(purpose, place, load);
             return Some(self.plan_of(load, purpose, place, self.goal.longest_trial));
         }
+    }
+
+    /// Whether a promise had so many tests that it is given up.
+    pub(super) fn has_no_tests_left(&mut self, place: usize) -> bool {
+        let state = &mut self.states[place];
+        let tests = state.works_tests + state.fails_tests;
+        if tests >= MOST_TESTS {
+            state.given_up = Some(format!("{tests} tests of its ends did not settle it"));
+        }
+        tests >= MOST_TESTS
     }
 
     /// Whether the generator cannot apply a load that a promise needs; the promise is then given up.
@@ -216,7 +238,7 @@ impl Search {
         }
         for other in 0..self.states.len() {
             let state = &self.states[other];
-            let needs = other == place || {
+            let needs = other == place || (works && self.tests_jointly(state, load)) || {
                 !state.is_settled(&self.goal)
                     && match (purpose, state.works) {
                         (Purpose::Works, None) => state.estimate(None).is_some_and(|estimate| {

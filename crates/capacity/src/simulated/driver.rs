@@ -4,6 +4,7 @@ use fathometer_model::Seed;
 
 use super::arrivals::Arrivals;
 use super::servers::Planted;
+use crate::promise::Promise;
 use crate::search::{Ending, Search};
 use crate::trial::TrialSoFar;
 
@@ -16,6 +17,8 @@ const BETWEEN: f64 = 0.2;
 #[derive(Debug, Clone)]
 pub struct Bench {
     planted: Planted,
+    /// Promises that are searched besides that of the server.
+    also: Vec<Promise>,
     seed: Seed,
     trials: u64,
     /// Seconds since the start of the search.
@@ -27,10 +30,17 @@ impl Bench {
     pub fn new(planted: Planted, seed: Seed) -> Bench {
         Bench {
             planted,
+            also: Vec::new(),
             seed: seed.stream("arrivals"),
             trials: 0,
             now: 0.0,
         }
+    }
+
+    /// The same with further promises, which the search has after that of the server.
+    #[must_use]
+    pub fn with(self, also: Vec<Promise>) -> Bench {
+        Bench { also, ..self }
     }
 
     /// Applies a load until `stop` returns true or the measured time is over, then waits until the server is idle.
@@ -51,7 +61,7 @@ impl Bench {
         self.trials += 1;
         let draws = self.seed.child(self.trials);
         model.begin(load);
-        let mut trial = TrialSoFar::new(1, 0.0);
+        let mut trial = TrialSoFar::new(1 + self.also.len(), 0.0);
         let measured = self.now + warm_up;
         let mut ended = Vec::new();
         let (mut count, mut at, mut look) = (0u64, self.now, measured + LOOK);
@@ -74,7 +84,10 @@ impl Bench {
             }
             let (latency, failed) = model.respond(at);
             if at >= measured {
-                trial.series[0].record(promise, at - measured, latency, failed);
+                let promises = std::iter::once(&*promise).chain(&self.also);
+                for (series, promise) in trial.series.iter_mut().zip(promises) {
+                    series.record(promise, at - measured, latency, failed);
+                }
             }
             ended.push(at + latency);
         }
