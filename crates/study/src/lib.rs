@@ -2,8 +2,12 @@
 //! and the kinds ([`kinds`]: [`page`], [`load`]), the order of execution ([`schedule`]), the whole run ([`run`]), when it ends
 //! ([`stopping`]), and resuming it after an interruption ([`past`]). A study
 //! over several machines: the share of one ([`share`]), and one run of all parts ([`merge`]).
+//!
+//! Searches on servers outside of a study's run: the resource that limits one ([`bottleneck`]), and the driver of
+//! capacity searches, which capacity studies use too ([`capacity_search`]).
 
 pub mod bottleneck;
+pub mod capacity_search;
 mod common;
 pub mod experiment;
 pub mod factor;

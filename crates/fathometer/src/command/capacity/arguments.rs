@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use clap::{Args, value_parser};
 use fathometer_analysis::load::Slo;
+use fathometer_capacity::Goal;
 use fathometer_capacity::series::SLOT;
-use fathometer_capacity::{Goal, Promise};
+use fathometer_study::capacity_search::Demand;
 
 use super::super::arguments::{some_time, time};
 use super::super::load::{ArrivalsChoice, Target};
-use super::demand::Demand;
 use super::gate::Gate;
 
 /// Arguments of `capacity`.
@@ -118,7 +118,7 @@ time, or beyond what this generator can send), 4 a gate failed, or (--self-test)
 
 /// What a search is to reach.
 pub(super) fn goal(arguments: &CapacityArguments, demand: Demand) -> Goal {
-    let whole = !matches!(demand, Demand::Rate { .. });
+    let whole = demand.is_users();
     let (start, most) = if whole { (4.0, 10_000.0) } else { (100.0, 1e6) };
     let defaults = Goal::default();
     Goal {
@@ -134,12 +134,6 @@ pub(super) fn goal(arguments: &CapacityArguments, demand: Demand) -> Goal {
         budget: arguments.budget.as_secs_f64(),
         ..defaults
     }
-}
-
-/// The timeout of an exchange, if none is given.
-pub(super) fn timeout(promises: &[Promise]) -> Duration {
-    let limits = promises.iter().filter_map(|promise| promise.limit);
-    Duration::from_secs_f64((10.0 * limits.fold(0.0, f64::max)).clamp(1.0, 300.0))
 }
 
 /// `2%` or `0.02`, above 0 and below 1.

@@ -8,13 +8,13 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use fathometer_capacity::Promise;
 use fathometer_model::{Bytes, Seed};
+use fathometer_study::capacity_search::{ArrivalProcess, Demand, Trials};
 use fathometer_sys::{Clock, sched};
 use serde::Serialize;
 
 use super::super::Failure;
-use super::super::load::{ArrivalsChoice, LoadArguments, TrialSetup};
-use super::demand::Demand;
-use super::trials::Trials;
+use super::super::load::{LoadArguments, TrialSetup};
+use super::server::{self, Server};
 
 /// Seconds before each measured part, and of it: the closed loop, then each rate.
 const WARM_UP: f64 = 0.2;
@@ -80,19 +80,22 @@ pub fn measure(
 ) -> Result<Option<Calibration>, Failure> {
     let started = clock.now();
     let demand = Demand::Rate {
-        arrivals: ArrivalsChoice::Constant,
+        arrivals: ArrivalProcess::Constant,
         connections: requests.connections,
         most_connections: requests.connections,
     };
     let origin = OwnOrigin::start(requests, setup, response)?;
     let load = LoadArguments::for_trials(
         &origin.url,
-        demand.options(),
+        server::options(demand),
         requests.seed,
         setup.options().timeout,
         requests.options,
     )?;
-    let own = TrialSetup::of(load.for_own_origin(setup), clock)?;
+    let own = Server {
+        setup: TrialSetup::of(load.for_own_origin(setup), clock)?,
+        targets: Vec::new(),
+    };
     let seed = Seed(requests.seed).stream("calibration");
     let mut trials = Trials::new(own, demand, requests.promises, seed, clock, interrupted);
     let fastest = trials.throughput(requests.connections.min(USERS), WARM_UP, CLOSED)?;
@@ -119,7 +122,7 @@ pub fn measure(
 
 /// Whether the generator is on time at a rate. Noise of the machine may be the reason why it is not: then it is tried
 /// again.
-fn is_on_time(trials: &mut Trials<'_>, rate: f64) -> Result<bool, Failure> {
+fn is_on_time(trials: &mut Trials<'_, Server>, rate: f64) -> Result<bool, Failure> {
     for _ in 0..=NOISE_REPEATS {
         let (_, ending) = trials.measure(rate, WARM_UP, OPEN, &mut |_| false)?;
         if ending.invalid.is_empty() {

@@ -2,38 +2,35 @@
 
 mod arguments;
 mod calibration;
-mod demand;
 mod gate;
-mod idle;
 mod output;
 mod real;
-mod seen;
 mod self_test;
-mod trials;
+mod server;
 
 use std::process::ExitCode;
 
 use fathometer_capacity::{Answer, Outcome, Promise, Search, TrialPlan, TrialRecord};
 use fathometer_files::whole_file;
 use fathometer_model::{Bytes, Seed};
+use fathometer_study::capacity_search::{
+    self, ArrivalProcess, CONNECTIONS, Demand, Ended, SILENT, Step, Trials, timeout,
+};
 use fathometer_sys::stderr::say;
 use fathometer_sys::{Clock, Interrupt};
 
 pub use self::arguments::CapacityArguments;
-use self::arguments::{goal, timeout};
+use self::arguments::goal;
 use self::calibration::{Calibration, Requests};
-use self::demand::Demand;
 use self::gate::Gate;
 use self::output::Found;
-use self::trials::{Applied, Trials};
+use self::server::Server;
 use super::load::{ArrivalsChoice, LoadArguments, TrialSetup};
 use super::{Failure, usage};
 
-/// Connections of an open loop: at first, and at most.
-const CONNECTIONS: (u32, u32) = (512, 8192);
-
-/// Why a search ends whose server is gone.
-const SILENT: &str = "the server stopped answering";
+/// Why there is no search.
+const NO_ANSWER: &str =
+    "no request of the first test succeeded: check the URL with `fathometer fetch`";
 
 /// Runs the search and prints the capacities.
 pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
@@ -55,7 +52,10 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
             ));
         }
         _ => Demand::Rate {
-            arrivals: arguments.arrivals,
+            arrivals: match arguments.arrivals {
+                ArrivalsChoice::Poisson => ArrivalProcess::Poisson,
+                _ => ArrivalProcess::Constant,
+            },
             connections: arguments.connections.unwrap_or(CONNECTIONS.0),
             most_connections: arguments.connections.unwrap_or(CONNECTIONS.1),
         },
@@ -73,25 +73,30 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
     let clock = Clock::start();
     let load = LoadArguments::for_trials(
         url,
-        demand.options(),
+        server::options(demand),
         arguments.seed,
         timeout,
         &arguments.load,
     )?;
-    let setup = TrialSetup::of(load, clock)?;
+    let server = Server {
+        setup: TrialSetup::of(load, clock)?,
+        targets: arguments.probe.clone(),
+    };
     let interrupt = Interrupt::install()?;
     let mut search = Search::new(goal, promises.clone());
     let interrupted = || interrupt.is_raised();
     let mut trials = Trials::new(
-        setup,
+        server,
         demand,
         &promises,
         Seed(arguments.seed),
         clock,
         &interrupted,
     );
-    trials.probe(&arguments.probe);
-    let response = trials.first_test()?;
+    let response = match trials.first_test()? {
+        None if !interrupted() => return Err(NO_ANSWER.into()),
+        response => response.unwrap_or(Bytes(0)),
+    };
     let calibration = calibrate(
         arguments,
         &trials,
@@ -105,23 +110,15 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
             _ => trials.limit_rate(found.limit_per_s, found.reason()),
         }
     }
-    let started = clock.now();
-    let elapsed = || clock.now().since(started).as_secs_f64();
-    let mut is_silent = false;
-    while let Some(plan) = search.next_trial(elapsed()) {
-        if !arguments.quiet {
-            say(format_args!("{}", progress(&plan, elapsed(), goal.whole)));
-        }
-        match trials.apply(&plan, &mut search)? {
-            Applied::Complete => {}
-            Applied::Interrupted => search.stop("the search was interrupted".to_owned()),
-            Applied::Silent => {
-                is_silent = true;
-                search.stop(SILENT.to_owned());
+    let Ended { outcome, is_silent } =
+        capacity_search::run(&mut search, &mut trials, &mut |step| {
+            if let Step::Begins { plan, at_s } = step
+                && !arguments.quiet
+            {
+                say(format_args!("{}", progress(plan, *at_s, goal.whole)));
             }
-        }
-    }
-    let outcome = search.outcome(elapsed());
+            Ok(())
+        })?;
     if is_silent && !outcome.trials.iter().any(TrialRecord::has_answers) {
         return Err(format!("{SILENT}: check the URL with `fathometer fetch`").into());
     }
@@ -152,7 +149,7 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
 /// Measures the generator's own limit and prints it; `None`: not measured, or not known.
 fn calibrate(
     arguments: &CapacityArguments,
-    trials: &Trials<'_>,
+    trials: &Trials<'_, Server>,
     (promises, response): (&[Promise], Bytes),
     clock: Clock,
     interrupted: &(dyn Fn() -> bool + Sync),
@@ -160,7 +157,7 @@ fn calibrate(
     if arguments.no_calibration || interrupted() {
         return Ok(None);
     }
-    let setup = trials.setup();
+    let setup = &trials.subject().setup;
     if !setup.has_only_gets() {
         say(format_args!("not calibrated: only requests of GET are"));
         return Ok(None);

@@ -12,13 +12,13 @@ use fathometer_capacity::knee::knee;
 use fathometer_capacity::{Answer, Goal, Outcome, PromiseOutcome};
 use fathometer_model::Bytes;
 use fathometer_model::digits::grouped;
+use fathometer_study::capacity_search::Demand;
 use serde_json::json;
 
 use self::curve::{by_load, curve, knee_in_words};
 pub use self::page::page;
 use super::super::Failure;
 use super::calibration::Calibration;
-use super::demand::Demand;
 
 /// A search with all that is printed of it.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@
 //! while the processors are mostly idle. Two controls have no capacity to find: a generator with too few connections,
 //! and a server that fails too often at any load. An interval for one of them is an error.
 
-mod server;
+mod model_server;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,15 +16,14 @@ use fathometer_capacity::self_test::Searched;
 use fathometer_capacity::simulated::{Arrivals, Kind, Planted, SOCKET_KINDS};
 use fathometer_capacity::{Answer, Goal, Promise, Search};
 use fathometer_model::Seed;
+use fathometer_study::capacity_search::{self, ArrivalProcess, Demand, Trials, timeout};
 use fathometer_sys::Clock;
 use fathometer_sys::stderr::say;
 
-use self::server::{Behaviour, SocketServer};
+use self::model_server::{Behaviour, SocketServer};
 use super::super::Failure;
-use super::super::load::{ArrivalsChoice, LoadArguments, TrialSetup};
-use super::demand::Demand;
-use super::timeout;
-use super::trials::{Applied, Trials};
+use super::super::load::{LoadArguments, TrialSetup};
+use super::server::{self, Server};
 
 /// Searches side by side.
 const SIDE_BY_SIDE: usize = 4;
@@ -168,8 +167,8 @@ fn search(
     };
     let demand = Demand::Rate {
         arrivals: match planted.arrivals {
-            Arrivals::Constant => ArrivalsChoice::Constant,
-            Arrivals::Poisson => ArrivalsChoice::Poisson,
+            Arrivals::Constant => ArrivalProcess::Constant,
+            Arrivals::Poisson => ArrivalProcess::Poisson,
         },
         connections,
         most_connections: connections,
@@ -191,25 +190,21 @@ fn search(
     };
     let load = LoadArguments::for_trials(
         &format!("http://{}/", server.address),
-        demand.options(),
+        server::options(demand),
         options.seed.0,
         timeout(&promises).max(Duration::from_secs(1)),
         &["--threads".to_owned(), "1".to_owned()],
     )?;
-    let setup = TrialSetup::of(load, clock)?;
-    let mut trials = Trials::new(setup, demand, &promises, seed, clock, interrupted);
-    trials.first_test()?;
-    let mut search = Search::new(goal, promises);
-    let started = clock.now();
-    let elapsed = || clock.now().since(started).as_secs_f64();
-    while let Some(plan) = search.next_trial(elapsed()) {
-        match trials.apply(&plan, &mut search)? {
-            Applied::Complete => {}
-            Applied::Interrupted => search.stop("interrupted".to_owned()),
-            Applied::Silent => search.stop("the server stopped answering".to_owned()),
-        }
+    let subject = Server {
+        setup: TrialSetup::of(load, clock)?,
+        targets: Vec::new(),
+    };
+    let mut trials = Trials::new(subject, demand, &promises, seed, clock, interrupted);
+    if trials.first_test()?.is_none() && !interrupted() {
+        return Err("the server of the self-test answers no request".into());
     }
-    let outcome = search.outcome(elapsed());
+    let mut search = Search::new(goal, promises);
+    let outcome = capacity_search::run(&mut search, &mut trials, &mut |_| Ok(()))?.outcome;
     let answer = &outcome.promises[0].answer;
     if !options.is_quiet {
         say(format_args!(

@@ -7,8 +7,7 @@ use fathometer_load::{Limit, Options, Users};
 use fathometer_model::Bytes;
 use fathometer_sys::stderr::say;
 
-use super::super::Failure;
-use super::trials::Trials;
+use super::trials::{Subject, Trials};
 
 /// Exchanges of a test whether the server is idle.
 const IDLE_EXCHANGES: u64 = 4;
@@ -19,17 +18,17 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// The time between two such tests while none succeeds.
 const PAUSE: Duration = Duration::from_millis(50);
 
-impl Trials<'_> {
+impl<S: Subject> Trials<'_, S> {
     /// Sends single requests until their latency is about that of the idle server: what an overload left in its queues
     /// must not count in the next trial. The connections of the last trial are closed. Returns false if the server
     /// answers no request.
-    pub(super) fn wait_until_idle(&self) -> Result<bool, Failure> {
+    pub(super) fn wait_until_idle(&self) -> Result<bool, S::Error> {
         let Some(idle) = self.idle else {
             return Ok(true);
         };
         let limit = (3 * idle).max(idle + Duration::from_millis(5));
         let started = self.clock.now();
-        let silence = SILENCE + self.setup.options().timeout;
+        let silence = SILENCE + self.subject.options()?.timeout;
         let mut answered = false;
         loop {
             let latency = self.single_latency()?;
@@ -56,18 +55,18 @@ impl Trials<'_> {
     }
 
     /// The median latency of a few requests, one after another; `None` if none succeeded.
-    fn single_latency(&self) -> Result<Option<Duration>, Failure> {
+    fn single_latency(&self) -> Result<Option<Duration>, S::Error> {
         Ok(self.single_requests()?.map(|(latency, _)| latency))
     }
 
     /// The same, with the mean size of the responses' content.
-    pub(super) fn single_requests(&self) -> Result<Option<(Duration, Bytes)>, Failure> {
+    pub(super) fn single_requests(&self) -> Result<Option<(Duration, Bytes)>, S::Error> {
         let options = Options {
             users: Users::closed(1),
             limit: Limit::Exchanges(IDLE_EXCHANGES),
             warm_up: Duration::ZERO,
             threads: 1,
-            ..self.setup.options()
+            ..self.subject.options()?
         };
         let result = fathometer_load::run(options, self.clock, self.interrupted, &mut |_| {})?;
         let window = &result.measured;

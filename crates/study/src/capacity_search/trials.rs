@@ -9,12 +9,11 @@ use fathometer_analysis::load::{LoadResult, signals_of};
 use fathometer_capacity::search::Ending;
 use fathometer_capacity::series::SLOT;
 use fathometer_capacity::{Answer, Outcome, Promise, Search, TrialPlan, TrialSoFar};
-use fathometer_load::{Limit, Options, Users};
+use fathometer_load::{Limit, Live, LoadError, Options, Users};
 use fathometer_model::{Bytes, Seed};
 use fathometer_sys::Clock;
+use fathometer_workload::arrivals::RateError;
 
-use super::super::Failure;
-use super::super::load::{Probes, Target, TrialSetup};
 use super::demand::Demand;
 use super::seen::{Seen, SeenRecorder, lock};
 
@@ -29,9 +28,35 @@ const LONGEST_SEND_LAG: Duration = Duration::from_millis(5);
 /// How many times as many connections a trial has after one that had too few.
 const MORE_CONNECTIONS: u32 = 4;
 
+/// What trials are applied to.
+pub trait Subject {
+    /// Why a trial cannot run.
+    type Error: From<LoadError> + From<RateError>;
+
+    /// The engine's options. Each trial sets the users, the warm-up, the length, the interval and the recorder, and
+    /// raises the limit of the send lag.
+    ///
+    /// # Errors
+    /// If the options cannot be made.
+    fn options(&self) -> Result<Options, Self::Error>;
+
+    /// Applies the load of a trial until `stop` returns true, or its time is over. What else is measured during a
+    /// trial becomes part of the result.
+    ///
+    /// # Errors
+    /// If the trial cannot run.
+    fn apply(
+        &mut self,
+        options: Options,
+        clock: Clock,
+        stop: &(dyn Fn() -> bool + Sync),
+        live: &mut dyn FnMut(&Live),
+    ) -> Result<LoadResult, Self::Error>;
+}
+
 /// What became of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Applied {
+pub(super) enum Applied {
     /// It is complete.
     Complete,
     /// The user interrupted it.
@@ -41,8 +66,8 @@ pub enum Applied {
 }
 
 /// Applies trials to a server.
-pub struct Trials<'a> {
-    pub(super) setup: TrialSetup,
+pub struct Trials<'a, S> {
+    pub(super) subject: S,
     demand: Demand,
     promises: Arc<[Promise]>,
     seed: Seed,
@@ -52,8 +77,6 @@ pub struct Trials<'a> {
     pub(super) idle: Option<Duration>,
     /// The rate above which a trial is not one of the server, and why.
     rate_limit: Option<(f64, String)>,
-    /// What is monitored during each trial.
-    targets: Vec<Target>,
     /// What the probes saw in each valid trial of the search.
     probed: Vec<Probed>,
     count: u64,
@@ -69,18 +92,18 @@ struct Probed {
     refused: f64,
 }
 
-impl<'a> Trials<'a> {
+impl<'a, S: Subject> Trials<'a, S> {
     /// Trials of a server that is not tested yet.
     pub fn new(
-        setup: TrialSetup,
+        subject: S,
         demand: Demand,
         promises: &[Promise],
         seed: Seed,
         clock: Clock,
         interrupted: &'a (dyn Fn() -> bool + Sync),
-    ) -> Trials<'a> {
+    ) -> Trials<'a, S> {
         Trials {
-            setup,
+            subject,
             demand,
             promises: promises.into(),
             seed: seed.stream("capacity"),
@@ -88,7 +111,6 @@ impl<'a> Trials<'a> {
             interrupted,
             idle: None,
             rate_limit: None,
-            targets: Vec::new(),
             probed: Vec::new(),
             count: 0,
         }
@@ -99,30 +121,20 @@ impl<'a> Trials<'a> {
         self.rate_limit = Some((rate, reason));
     }
 
-    /// Measures the latency of single requests to the idle server, and the size of its responses.
+    /// Measures the latency of single requests to the idle server, and returns the mean size of its responses' content;
+    /// `None` if no request succeeds.
     ///
     /// # Errors
-    /// If no request succeeds.
-    pub fn first_test(&mut self) -> Result<Bytes, Failure> {
+    /// If the requests cannot be sent.
+    pub fn first_test(&mut self) -> Result<Option<Bytes>, S::Error> {
         let found = self.single_requests()?;
         self.idle = found.map(|(latency, _)| latency);
-        if self.idle.is_none() && !(self.interrupted)() {
-            return Err(
-                "no request of the first test succeeded: check the URL with `fathometer fetch`"
-                    .into(),
-            );
-        }
-        Ok(found.map_or(Bytes(0), |(_, size)| size))
+        Ok(found.map(|(_, size)| size))
     }
 
-    /// The protocol and connections of the requests.
-    pub fn setup(&self) -> &TrialSetup {
-        &self.setup
-    }
-
-    /// Monitors these during each trial of the search.
-    pub fn probe(&mut self, targets: &[Target]) {
-        self.targets = targets.to_vec();
+    /// What the trials are applied to.
+    pub fn subject(&self) -> &S {
+        &self.subject
     }
 
     /// What gave out first between the two ends of each promise's interval; `None` without an interval or without
@@ -143,16 +155,18 @@ impl<'a> Trials<'a> {
     }
 
     /// Runs a trial and hands it to the search.
-    pub fn apply(&mut self, plan: &TrialPlan, search: &mut Search) -> Result<Applied, Failure> {
+    pub(super) fn apply(
+        &mut self,
+        plan: &TrialPlan,
+        search: &mut Search,
+    ) -> Result<Applied, S::Error> {
         if !self.wait_until_idle()? {
             return Ok(Applied::Silent);
         }
-        let probes = Probes::start(&self.targets, self.clock)?;
-        let (so_far, ending, mut result) =
+        let (so_far, ending, result) =
             self.run(plan.load, plan.warm_up, plan.longest, &mut |so_far| {
                 search.look(so_far)
             })?;
-        result.server = probes.map(|probes| probes.stop(&result));
         if (self.interrupted)() {
             return Ok(Applied::Interrupted);
         }
@@ -172,13 +186,16 @@ impl<'a> Trials<'a> {
     }
 
     /// Applies a load for `warm_up` seconds, and then until `stop` returns true, at most `longest` seconds.
+    ///
+    /// # Errors
+    /// If the load cannot be applied.
     pub fn measure(
         &mut self,
         load: f64,
         warm_up: f64,
         longest: f64,
         stop: &mut dyn FnMut(&TrialSoFar) -> bool,
-    ) -> Result<(TrialSoFar, Ending), Failure> {
+    ) -> Result<(TrialSoFar, Ending), S::Error> {
         let (so_far, ending, _) = self.run(load, warm_up, longest, stop)?;
         Ok((so_far, ending))
     }
@@ -189,11 +206,11 @@ impl<'a> Trials<'a> {
         warm_up: f64,
         longest: f64,
         stop: &mut dyn FnMut(&TrialSoFar) -> bool,
-    ) -> Result<(TrialSoFar, Ending, LoadResult), Failure> {
+    ) -> Result<(TrialSoFar, Ending, LoadResult), S::Error> {
         self.count += 1;
         let warm_up = Duration::from_secs_f64(warm_up);
         let seen = Arc::new(Mutex::new(Seen::new(&self.promises)));
-        let options = self.setup.options();
+        let options = self.subject.options()?;
         let timeout = options.timeout;
         let send_lag = options.send_lag.max(self.send_lag());
         let users = self
@@ -214,7 +231,7 @@ impl<'a> Trials<'a> {
         let mut planned: Vec<u32> = Vec::new();
         let mut intervals = 0u32;
         let interrupted = self.interrupted;
-        let result = fathometer_load::run(
+        let result = self.subject.apply(
             options,
             self.clock,
             &|| is_over.load(Ordering::Relaxed) || interrupted(),
@@ -273,19 +290,22 @@ impl<'a> Trials<'a> {
         ending.invalid.push(match is_last {
             true => format!(
                 "{had} connections were too few: exchanges broke a promise only because they waited for a free one; \
-                 use more (-c)"
+                 use more (-c, or connections in [capacity])"
             ),
             false => format!("{had} connections were too few; the next trial has {connections}"),
         });
     }
 
     /// The rate at which so many closed-loop users complete exchanges.
-    pub fn throughput(&self, users: u32, warm_up: f64, seconds: f64) -> Result<f64, Failure> {
+    ///
+    /// # Errors
+    /// If the load cannot be applied.
+    pub fn throughput(&self, users: u32, warm_up: f64, seconds: f64) -> Result<f64, S::Error> {
         let options = Options {
             users: Users::closed(users),
             warm_up: Duration::from_secs_f64(warm_up),
             limit: Limit::Time(Duration::from_secs_f64(seconds)),
-            ..self.setup.options()
+            ..self.subject.options()?
         };
         let result = fathometer_load::run(options, self.clock, self.interrupted, &mut |_| {})?;
         Ok(ending(&result).achieved.unwrap_or_default())

@@ -4,10 +4,20 @@ use std::time::Duration;
 
 use fathometer_load::Users;
 use fathometer_model::Seed;
-use fathometer_workload::arrivals::{Arrivals, Profile};
+use fathometer_workload::arrivals::{Arrivals, Profile, RateError};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use super::super::Failure;
-use super::super::load::ArrivalsChoice;
+/// How the arrivals of an open loop follow each other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ArrivalProcess {
+    /// At constant intervals.
+    #[default]
+    Constant,
+    /// At random, independently of each other.
+    Poisson,
+}
 
 /// What a load is a number of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +25,7 @@ pub enum Demand {
     /// Requests per second of an open loop.
     Rate {
         /// The arrival process.
-        arrivals: ArrivalsChoice,
+        arrivals: ArrivalProcess,
         /// The most connections.
         connections: u32,
         /// Up to how many more are used where exchanges wait for one.
@@ -28,13 +38,9 @@ pub enum Demand {
 }
 
 impl Demand {
-    /// The options of a load test with such users; their number is set for each trial.
-    pub fn options(self) -> &'static [&'static str] {
-        match self {
-            Demand::Rate { .. } => &["--rate", "1"],
-            Demand::Users => &["-c", "1"],
-            Demand::UserEquivalents => &["--ue", "1"],
-        }
+    /// Whether loads are numbers of users, which are whole.
+    pub fn is_users(self) -> bool {
+        !matches!(self, Demand::Rate { .. })
     }
 
     /// In words.
@@ -46,8 +52,8 @@ impl Demand {
                 ..
             } => {
                 let process = match arrivals {
-                    ArrivalsChoice::Poisson => "Poisson",
-                    _ => "constant",
+                    ArrivalProcess::Poisson => "Poisson",
+                    ArrivalProcess::Constant => "constant",
                 };
                 format!("open loop, {process} arrivals, at most {connections} connections")
             }
@@ -59,7 +65,12 @@ impl Demand {
     }
 
     /// The users of a trial.
-    pub(super) fn users(self, load: f64, warm_up: Duration, seed: Seed) -> Result<Users, Failure> {
+    pub(super) fn users(
+        self,
+        load: f64,
+        warm_up: Duration,
+        seed: Seed,
+    ) -> Result<Users, RateError> {
         Ok(match self {
             Demand::Rate {
                 arrivals,
@@ -69,8 +80,8 @@ impl Demand {
                 let profile = Profile::constant(load)?;
                 Users::Open {
                     arrivals: match arrivals {
-                        ArrivalsChoice::Poisson => Arrivals::poisson(profile, seed),
-                        _ => Arrivals::constant(profile),
+                        ArrivalProcess::Poisson => Arrivals::poisson(profile, seed),
+                        ArrivalProcess::Constant => Arrivals::constant(profile),
                     },
                     connections,
                 }

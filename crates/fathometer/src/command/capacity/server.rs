@@ -1,0 +1,47 @@
+//! The server under test: what the trials of the command are applied to.
+
+use fathometer_analysis::load::LoadResult;
+use fathometer_load::{Live, Options};
+use fathometer_study::capacity_search::{Demand, Subject};
+use fathometer_sys::Clock;
+
+use super::super::Failure;
+use super::super::load::{Probes, Target, TrialSetup};
+
+/// A server with a URL.
+pub struct Server {
+    /// The protocol and connections of the requests.
+    pub setup: TrialSetup,
+    /// What is monitored during each trial of the search.
+    pub targets: Vec<Target>,
+}
+
+impl Subject for Server {
+    type Error = Failure;
+
+    fn options(&self) -> Result<Options, Failure> {
+        Ok(self.setup.options())
+    }
+
+    fn apply(
+        &mut self,
+        options: Options,
+        clock: Clock,
+        stop: &(dyn Fn() -> bool + Sync),
+        live: &mut dyn FnMut(&Live),
+    ) -> Result<LoadResult, Failure> {
+        let probes = Probes::start(&self.targets, clock)?;
+        let mut result = fathometer_load::run(options, clock, stop, live)?;
+        result.server = probes.map(|probes| probes.stop(&result));
+        Ok(result)
+    }
+}
+
+/// The options of a load test with such users; their number is set for each trial.
+pub fn options(demand: Demand) -> &'static [&'static str] {
+    match demand {
+        Demand::Rate { .. } => &["--rate", "1"],
+        Demand::Users => &["-c", "1"],
+        Demand::UserEquivalents => &["--ue", "1"],
+    }
+}
