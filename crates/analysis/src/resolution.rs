@@ -12,6 +12,9 @@ const LATENESS_MS: f64 = 0.05;
 /// to about a millisecond.
 const OF_A_QUOTIENT: f64 = 1e-3;
 
+/// A capacity is the middle of an interval of a few per cent. This is its usual width.
+const OF_A_CAPACITY: f64 = 2e-2;
+
 /// The resolution of a metric's values.
 pub(crate) fn resolution(metric: &str) -> Resolution {
     let absolute = |absolute: f64| Resolution {
@@ -21,6 +24,12 @@ pub(crate) fn resolution(metric: &str) -> Resolution {
     let is_quotient = ["_per_", "_mean", "mean_", "_ratio", "_factor"]
         .iter()
         .any(|part| metric.contains(part));
+    if matches!(metric, "capacity" | "capacity_works" | "capacity_fails") {
+        return Resolution {
+            absolute: 0.0,
+            relative: OF_A_CAPACITY,
+        };
+    }
     match metric.rsplit('_').next() {
         Some("pct") => absolute(0.1),
         Some("s") if !metric.contains("_per_") => absolute(LATENESS_MS / 1e3),
@@ -65,5 +74,7 @@ mod tests {
         ] {
             assert_eq!(resolution(metric), quotient(), "{metric}");
         }
+        assert_eq!(resolution("capacity").relative, 0.02);
+        assert!(!is_count("capacity_fails") && is_count("capacity_trials"));
     }
 }

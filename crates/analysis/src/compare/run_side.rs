@@ -9,7 +9,7 @@ use crate::resolution::resolution;
 use crate::run::{CellState, MeasuringMachine, Run};
 
 /// The metrics of a replicate that are compared: name, unit, which direction is better.
-pub(crate) const METRICS: [(&str, &str, Better); 11] = [
+pub(crate) const METRICS: [(&str, &str, Better); 12] = [
     ("elapsed_s", "s", Better::Lower),
     ("packets", "", Better::Lower),
     ("bytes", "B", Better::Lower),
@@ -21,6 +21,8 @@ pub(crate) const METRICS: [(&str, &str, Better); 11] = [
     ("error_pct", "%", Better::Lower),
     ("cpu_us_per_exchange", "µs", Better::Lower),
     ("cpu_total_pct", "%", Better::Neither),
+    // Of a capacity study: per second, or users.
+    ("capacity", "", Better::Higher),
 ];
 
 /// A side from a run's folder. A metric is named by its cell: the block, then the levels that vary in the run.

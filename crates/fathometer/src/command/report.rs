@@ -125,9 +125,38 @@ pub fn publish(folder: &Path, json: bool) -> Result<Judged, Failure> {
     })
 }
 
+/// What the cells of a run measure, which decides the columns of their list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Measured {
+    Pages,
+    Loads,
+    Capacities,
+}
+
+impl Measured {
+    fn of(run: &Run) -> Measured {
+        let has = |metric: &str| {
+            let mut replicates = run.replicates();
+            replicates.any(|replicate| replicate.metrics.contains_key(metric))
+        };
+        match (has("capacity_trials"), has("exchanges_per_s")) {
+            (true, _) => Measured::Capacities,
+            (false, true) => Measured::Loads,
+            (false, false) => Measured::Pages,
+        }
+    }
+}
+
 /// Columns of the list of all cells, for a study without tables: packets and seconds of page retrievals,
-/// throughput and response times of loads.
+/// throughput and response times of loads, ends and trials of capacity searches.
 fn columns(folder: &Path) -> Vec<Column> {
+    const OF_CAPACITIES: [(&str, &str); 5] = [
+        ("capacity", "capacity"),
+        ("works", "capacity_works"),
+        ("fails", "capacity_fails"),
+        ("trials", "capacity_trials"),
+        ("search s", "capacity_search_s"),
+    ];
     const OF_LOADS: [(&str, &str); 5] = [
         ("exch/s", "exchanges_per_s"),
         ("mean ms", "response_mean_ms"),
@@ -135,21 +164,23 @@ fn columns(folder: &Path) -> Vec<Column> {
         ("errors/s", "errors_per_s"),
         ("CPU %", "cpu_total_pct"),
     ];
-    match Run::load(folder).is_ok_and(|run| is_of_loads(&run)) {
-        false => Vec::new(),
-        true => OF_LOADS
-            .map(|(label, metric)| Column {
-                label: label.to_owned(),
-                metric: metric.to_owned(),
-                plus: None,
-                published: None,
-                published_times: None,
-                percent_of: None,
-                decimals: None,
-                brief: false,
-            })
-            .into(),
-    }
+    let columns = match Run::load(folder).map(|run| Measured::of(&run)) {
+        Ok(Measured::Capacities) => OF_CAPACITIES,
+        Ok(Measured::Loads) => OF_LOADS,
+        Ok(Measured::Pages) | Err(_) => return Vec::new(),
+    };
+    columns
+        .map(|(label, metric)| Column {
+            label: label.to_owned(),
+            metric: metric.to_owned(),
+            plus: None,
+            published: None,
+            published_times: None,
+            percent_of: None,
+            decimals: None,
+            brief: false,
+        })
+        .into()
 }
 
 fn info(folder: &Path) -> Result<RunInfo, Failure> {
@@ -193,17 +224,22 @@ fn cells(run: &Run, json: bool) -> String {
                 serde_json::json!({
                     "block": cell.block, "cell": cell.key, "state": cell.state(),
                     "n": cell.valid().count(), "elapsed_s": mean(cell, "elapsed_s"),
-                    "packets": mean(cell, "packets"), "reasons": cell.reasons(),
+                    "packets": mean(cell, "packets"), "capacity": mean(cell, "capacity"),
+                    "reasons": cell.reasons(),
                 })
             })
             .collect();
         return format!("{:#}\n", serde_json::Value::Array(cells));
     }
-    let columns = match is_of_loads(run) {
-        false => [("elapsed s", "elapsed_s", 3), ("packets", "packets", 1)],
-        true => [
+    let columns = match Measured::of(run) {
+        Measured::Pages => [("elapsed s", "elapsed_s", 3), ("packets", "packets", 1)],
+        Measured::Loads => [
             ("exch/s", "exchanges_per_s", 1),
             ("mean ms", "response_mean_ms", 3),
+        ],
+        Measured::Capacities => [
+            ("works at", "capacity_works", 1),
+            ("fails at", "capacity_fails", 1),
         ],
     };
     let [(first, ..), (second, ..)] = columns;
@@ -223,9 +259,4 @@ fn cells(run: &Run, json: bool) -> String {
         }
     }
     text + &terminal::left_out(run)
-}
-
-fn is_of_loads(run: &Run) -> bool {
-    run.replicates()
-        .any(|replicate| replicate.metrics.contains_key("exchanges_per_s"))
 }
