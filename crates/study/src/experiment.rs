@@ -26,6 +26,7 @@ use fathometer_lab::trial::TrialError;
 use fathometer_lab::wire;
 use fathometer_load::LoadError;
 use fathometer_load::{client, workload};
+use fathometer_workload::arrivals::RateError;
 
 /// A kind of study.
 pub trait Experiment: Sync {
@@ -181,6 +182,9 @@ pub enum ReplicateError {
     /// The load engine failed.
     #[error("failed to make the load: {0}")]
     Load(#[from] LoadError),
+    /// A capacity search asked for a load that cannot be applied.
+    #[error("failed to make the load: {0}")]
+    Rate(#[from] RateError),
     /// A file of the run could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),

@@ -6,6 +6,7 @@
 //! children.
 
 mod bottleneck;
+mod capacity_study;
 mod load_study;
 mod packages_fetched;
 mod path_proof;

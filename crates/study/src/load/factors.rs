@@ -30,6 +30,22 @@ pub(super) static FACTORS: &[&dyn AnyFactor] = &[
     &REST_MS,
 ];
 
+/// Those of capacity studies: their trials set the number of users, and there is one load at a time.
+pub(super) static OF_SEARCHES: &[&dyn AnyFactor] = &[
+    &LOOP,
+    &CPU,
+    &MEMORY,
+    &DISK,
+    &CACHE,
+    &INITIAL_WINDOW,
+    &BACKLOG,
+    &WORKERS,
+    &SHED,
+    &KEEP_ALIVE_S,
+    &KEEP_ALIVE_REQUESTS,
+    &REQUESTS,
+];
+
 /// The largest number of users of a load. Each user has a connection, and a machine has about 60,000 ports.
 const MOST_USERS: u32 = 1_000_000;
 
@@ -76,7 +92,8 @@ pub(super) static LOOP: Factor<Sessions> = Factor::words(
         ("surge", SURGE_SESSIONS),
         ("idle", IDLE_SESSIONS),
     ],
-);
+)
+.or("webstone");
 
 pub(super) static CPU: Factor<f64> = Factor::text(
     "cpu",

@@ -35,9 +35,9 @@ const MOST_QUOTA: f64 = 4096.0;
 /// The parsed levels of a cell.
 pub(super) struct Levels<'a> {
     pub(super) site: &'a LoadSite,
-    /// The number of users, and the factor that sets it (`clients` or `ues`).
-    pub(super) users: u32,
-    pub(super) users_factor: &'static str,
+    /// The factor that sets the number of users (`clients` or `ues`), and their number; `None` in a capacity study, whose
+    /// trials set it.
+    pub(super) users: Option<(&'static str, u32)>,
     policy: Policy,
     sessions: Sessions,
     pub(super) limits: GroupLimits,
@@ -48,8 +48,8 @@ pub(super) struct Levels<'a> {
     /// Whether the cache of the host is warm before the load starts, as far as the site fits.
     pub(super) warm: bool,
     pub(super) load: Load,
-    duration: Duration,
-    warm_up: Duration,
+    pub(super) duration: Duration,
+    pub(super) warm_up: Duration,
     /// The client closes a connection after this number of requests.
     requests: Option<u32>,
     /// The UDP offloads of HTTP/3 on both sides.
@@ -69,10 +69,11 @@ impl<'a> Levels<'a> {
             .study
             .load_of(&cell.block)
             .expect("a load study says how its load is measured");
-        let users_factor = match cell.levels.contains_key(factors::UES.name()) {
-            true => factors::UES,
-            false => factors::CLIENTS,
-        };
+        let users = [&factors::UES, &factors::CLIENTS]
+            .into_iter()
+            .find(|factor| cell.levels.contains_key(factor.name()))
+            .map(|factor| factor.of(cell).map(|count| (factor.name(), count)))
+            .transpose()?;
         let round_trip = setup.profile.round_trip();
         let at_least = |time: Duration, round_trips: ByMode<RoundTrips>| {
             let count = round_trips.of(shared.mode).value();
@@ -88,8 +89,7 @@ impl<'a> Levels<'a> {
         let policy = common::POLICY.of(cell)?;
         Ok(Levels {
             site,
-            users: users_factor.of(cell)?,
-            users_factor: users_factor.name(),
+            users,
             policy,
             sessions: factors::LOOP.of(cell)?,
             limits: GroupLimits {
@@ -180,12 +180,13 @@ impl<'a> Levels<'a> {
         plan.sessions = self.sessions;
         let address = SocketAddr::new(Side::Server.ipv4().into(), PORT);
         let timeout = Duration::from(self.load.timeout_s);
+        let users = self.users.map_or(1, |(_, count)| count);
         let base = Options::new(address, study.client.host.clone(), Arc::new(plan));
         Ok(Options {
             users: Users::Closed {
-                users: self.users,
+                users,
                 // Starting all users at once would cause a burst of connections that might outlast the warm-up.
-                start_interval: self.warm_up / 4 / self.users.max(1),
+                start_interval: self.warm_up / 4 / users.max(1),
                 steps: Vec::new(),
             },
             policy: self.policy,

@@ -47,7 +47,9 @@ impl Metrics {
 /// All metrics of a trial. Problems are added to its validity.
 pub(super) fn of(measured: &mut Measured, levels: &Levels<'_>) -> BTreeMap<String, f64> {
     let mut metrics = Metrics::default();
-    metrics.put(levels.users_factor, f64::from(levels.users));
+    if let Some((factor, count)) = levels.users {
+        metrics.put(factor, f64::from(count));
+    }
     clients(&mut metrics, &measured.result);
     connections_of_clients(&mut metrics, &measured.result);
     heads_and_handshakes(&mut metrics, &measured.result.measured);

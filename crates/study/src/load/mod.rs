@@ -3,9 +3,11 @@
 //!
 //! `factors` declares what a load study can vary, `levels` is the meaning of a cell's levels, `site` has the files
 //! that are requested, and `metrics` extracts the metrics of a trial. `ability` finds which limits of a host
-//! this machine cannot set, and which cells are left out for that reason.
+//! this machine cannot set, and which cells are left out for that reason. `capacity` is the other kind of study whose
+//! cells are loads on servers with limits: its replicates are searches.
 
 mod ability;
+mod capacity;
 mod factors;
 mod levels;
 mod memory;
@@ -19,6 +21,8 @@ use fathometer_model::{Instant, ReplicateRecord};
 use fathometer_sys::Clock;
 use fathometer_sys::probe::Windows;
 use serde::Serialize;
+
+pub use self::capacity::CAPACITY;
 
 use self::levels::Levels;
 use self::site::LoadSite;
@@ -70,6 +74,12 @@ impl Experiment for LoadExperiment {
         if study.load.is_none() {
             return Err(
                 "a study with kind = \"load\" has a table [load], which says how its load is measured"
+                    .to_owned(),
+            );
+        }
+        if study.capacity.is_some() {
+            return Err(
+                "it has a table [capacity], which only a study with kind = \"capacity\" has"
                     .to_owned(),
             );
         }

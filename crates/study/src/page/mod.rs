@@ -94,11 +94,15 @@ impl Experiment for PageExperiment {
 
     fn check(&self, study: &Study) -> Result<(), String> {
         let of_block = study.blocks.iter().find(|block| block.load.is_some());
-        match (&study.load, of_block) {
-            (None, None) => Ok(()),
-            _ => {
-                Err("it has a table [load], which only a study with kind = \"load\" has".to_owned())
+        match (&study.load, of_block, &study.capacity) {
+            (None, None, None) => Ok(()),
+            (None, None, Some(_)) => {
+                Err("it has a table [capacity], which only a study with kind = \"capacity\" has".to_owned())
             }
+            _ => Err(
+                "it has a table [load], which only a study with kind = \"load\" or \"capacity\" has"
+                    .to_owned(),
+            ),
         }
     }
 

@@ -4,6 +4,7 @@
 //! factor that a block does not name has the study's default level. It is part of the cell's key only if it is
 //! one of the [`KEY_FACTORS`], which every cell states.
 
+mod capacity;
 mod cells;
 mod published;
 
@@ -16,6 +17,7 @@ use fathometer_model::quantity::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+pub use self::capacity::{Capacity, LoadUnit, SloList};
 pub use self::cells::{Cell, folder_of};
 pub use self::published::Published;
 use super::quantities;
@@ -41,7 +43,7 @@ pub struct Study {
     pub name: String,
     /// What it reruns, for headings.
     pub title: String,
-    /// The kind of its replicates: `page` (the default) or `load`.
+    /// The kind of its replicates: `page` (the default), `load` or `capacity`.
     #[serde(default = "page")]
     pub kind: String,
     /// The workload whose site is served (`microscape`); the factor `workload` overrides it.
@@ -60,9 +62,12 @@ pub struct Study {
     /// Paths whose cells run alone on the machine: they run first, one path after another.
     #[serde(default)]
     pub alone: Vec<String>,
-    /// How a load is measured; required for a study of the kind `load`.
+    /// How a load is measured; required for a study of the kind `load` or `capacity`.
     #[serde(default)]
     pub load: Option<Load>,
+    /// What is searched in each cell; required for a study of the kind `capacity`.
+    #[serde(default)]
+    pub capacity: Option<Capacity>,
     /// The ratio of the paper's users to this study's, if they differ.
     #[serde(default)]
     pub scale: Option<Scale>,
@@ -125,11 +130,12 @@ impl std::fmt::Display for Scale {
     }
 }
 
-/// How a load is measured.
+/// How a load is measured. In a capacity study: how the trials of a search are.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
-    /// The length of the measured window, in seconds.
+    /// The length of the measured window, in seconds. In a capacity study: the shortest trial that may decide that a
+    /// load works (RFC 9971: final trial duration).
     #[schemars(with = "ByMode<quantities::PositiveTime>")]
     pub duration_s: ByMode<PositiveTimeSpan>,
     /// The length of the warm-up, in seconds.

@@ -1,0 +1,368 @@
+//! What a search found, as the metrics of a replicate.
+
+use std::collections::BTreeMap;
+
+use fathometer_capacity::{Answer, Goal, Outcome, PromiseOutcome};
+use fathometer_model::Instant;
+use fathometer_model::digits::grouped;
+use serde_json::json;
+
+use crate::spec::LoadUnit;
+
+/// The outcome of a replicate's search.
+pub(super) struct Answered {
+    of: LoadUnit,
+    goal: Goal,
+    outcome: Outcome,
+    /// The measured window of each trial.
+    windows: Vec<Window>,
+    /// The interval of the capacity, or the reasons why there is none.
+    found: Result<Interval, Vec<String>>,
+}
+
+/// The start and the end of a measured window.
+pub(super) type Window = (Instant, Instant);
+
+/// Every SLO holds at `works`, and at least one is violated at `fails`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Interval {
+    works: f64,
+    fails: f64,
+}
+
+impl Answered {
+    pub(super) fn new(
+        of: LoadUnit,
+        goal: Goal,
+        outcome: Outcome,
+        windows: Vec<Window>,
+    ) -> Answered {
+        let found = interval(of, &goal, &outcome.promises);
+        Answered {
+            of,
+            goal,
+            outcome,
+            windows,
+            found,
+        }
+    }
+
+    /// The longest valid trial of the lower end, by its place; `None` without an interval.
+    fn at_works(&self) -> Option<usize> {
+        let works = self.found.as_ref().ok()?.works;
+        let trials = self.outcome.trials.iter().enumerate();
+        let same = trials.filter(|(_, trial)| trial.load == works && trial.invalid.is_empty());
+        let longest = same.max_by(|a, b| a.1.measured_s.total_cmp(&b.1.measured_s))?;
+        Some(longest.0)
+    }
+
+    /// The window of that trial.
+    pub(super) fn window_at_works(&self) -> Option<Window> {
+        self.windows.get(self.at_works()?).copied()
+    }
+
+    /// Why there is no capacity; empty if there is one.
+    pub(super) fn reasons(&self) -> &[String] {
+        match &self.found {
+            Ok(_) => &[],
+            Err(reasons) => reasons,
+        }
+    }
+
+    /// The metrics. Without an interval, those of the search alone: its capacity is unknown, and no number.
+    pub(super) fn metrics(&self) -> BTreeMap<String, f64> {
+        let trials = &self.outcome.trials;
+        let measured: f64 = trials.iter().map(|trial| trial.measured_s).sum();
+        let mut metrics = vec![
+            ("capacity_trials", trials.len() as f64),
+            ("capacity_trials_s", measured),
+            ("capacity_search_s", self.outcome.seconds),
+        ];
+        if let Ok(Interval { works, fails }) = self.found {
+            metrics.extend([
+                ("capacity", (works * fails).sqrt()),
+                ("capacity_works", works),
+                ("capacity_fails", fails),
+            ]);
+            let recovers = self.outcome.recovers;
+            metrics.extend(recovers.map(|yes| ("capacity_recovers", f64::from(u8::from(yes)))));
+            let p99 = self.at_works().and_then(|place| trials[place].latency_ms);
+            metrics.extend(p99.map(|[_, p99]| ("capacity_works_p99_ms", p99)));
+        }
+        let named = metrics.into_iter();
+        named
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+
+    /// The answer as JSON, without the trials, which have a file of their own.
+    pub(super) fn to_json(&self) -> String {
+        let interval = self.found.as_ref().ok();
+        let value = json!({
+            "unit": match self.of {
+                LoadUnit::Rate => "per_s",
+                LoadUnit::Users => "users",
+            },
+            "works": interval.map(|interval| interval.works),
+            "fails": interval.map(|interval| interval.fails),
+            "reasons": self.reasons(),
+            "goal": {
+                "width": self.goal.width,
+                // Of each promise.
+                "confidence": self.goal.confidence,
+                "warm_up_s": self.goal.warm_up,
+                "final_trial_s": self.goal.final_trial,
+                "longest_trial_s": self.goal.longest_trial,
+                "horizon_s": self.goal.horizon,
+                "budget_s": self.goal.budget,
+            },
+            "promises": self.outcome.promises,
+            "recovers": self.outcome.recovers,
+            "seconds": self.outcome.seconds,
+        });
+        let mut text = format!("{value:#}");
+        text.push('\n');
+        text
+    }
+}
+
+/// The interval of the load up to which every promise holds.
+///
+/// Every promise needs a certified load that works, and the least of these is the lower end: no promise is known to
+/// hold above it. One certified load that fails is enough, and the least of these is the upper end: there a promise is
+/// broken, whatever the others do.
+fn interval(
+    of: LoadUnit,
+    goal: &Goal,
+    promises: &[PromiseOutcome],
+) -> Result<Interval, Vec<String>> {
+    let load = |load: f64| in_words(of, load);
+    let not_monotone = promises.iter().filter_map(|promise| {
+        let lower: Vec<String> = promise.failing_below.iter().map(|at| load(*at)).collect();
+        (!lower.is_empty()).then(|| {
+            format!(
+                "no capacity: {} is not monotone: it was also violated at the lower load {}",
+                promise.promise,
+                lower.join(", ")
+            )
+        })
+    });
+    let reasons: Vec<String> = not_monotone.collect();
+    if !reasons.is_empty() {
+        return Err(reasons);
+    }
+    let each = || promises.iter().map(|promise| ends(&promise.answer));
+    let works = each().map(|(works, _)| works).collect::<Option<Vec<f64>>>();
+    let works = works.map(|each| each.into_iter().fold(f64::INFINITY, f64::min));
+    let fails = each().filter_map(|(_, fails)| fails).reduce(f64::min);
+    match works.zip(fails) {
+        Some((works, fails)) if works < fails && goal.is_reached(works, fails) => {
+            Ok(Interval { works, fails })
+        }
+        _ => Err(promises
+            .iter()
+            .filter_map(|promise| without(of, promise))
+            .collect()),
+    }
+}
+
+/// The certified ends of an answer.
+fn ends(answer: &Answer) -> (Option<f64>, Option<f64>) {
+    match answer {
+        Answer::Interval { works, fails } => (Some(*works), Some(*fails)),
+        Answer::Inconclusive { works, fails, .. } => (*works, *fails),
+        Answer::Invalid { .. } => (None, None),
+    }
+}
+
+/// Why a promise has no interval; `None`: it has one.
+fn without(of: LoadUnit, promise: &PromiseOutcome) -> Option<String> {
+    let load = |load: f64| in_words(of, load);
+    let name = &promise.promise;
+    match &promise.answer {
+        Answer::Interval { .. } => None,
+        Answer::Inconclusive {
+            works,
+            fails,
+            reason,
+        } => {
+            let bound = |at: &Option<f64>, what: &str| match at {
+                Some(at) => format!("{what} at {}", load(*at)),
+                None => format!("no load that {what}"),
+            };
+            Some(format!(
+                "no capacity: {name}: {reason}; certified: {}, {}",
+                bound(works, "works"),
+                bound(fails, "fails")
+            ))
+        }
+        Answer::Invalid {
+            valid_up_to,
+            reason,
+        } => Some(match valid_up_to {
+            Some(valid) => format!(
+                "no capacity: {name} held up to {}, and above the generator was the limit: {reason}",
+                load(*valid)
+            ),
+            None => format!("no capacity: {name}: no trial was valid, at whatever load: {reason}"),
+        }),
+    }
+}
+
+/// `1 234/s`, `57 users`.
+fn in_words(of: LoadUnit, load: f64) -> String {
+    match of {
+        LoadUnit::Users => format!("{} users", grouped(load.round() as i64)),
+        LoadUnit::Rate if load >= 1000.0 => format!("{}/s", grouped(load.round() as i64)),
+        LoadUnit::Rate => format!("{load:.1}/s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fathometer_capacity::Search;
+    use fathometer_capacity::simulated::{Bench, Kind, Planted};
+    use fathometer_model::Seed;
+
+    use super::*;
+
+    /// A search in virtual time on a server of known capacity, as a replicate's answer, and that capacity.
+    fn searched(kind: Kind, goal: Goal) -> (Answered, f64) {
+        let planted = Planted::new(kind, Seed(3));
+        let mut bench = Bench::new(planted.clone(), Seed(1));
+        let mut search = Search::new(goal, vec![planted.promise.clone()]);
+        bench.run(&mut search);
+        let outcome = search.outcome(bench.now);
+        (
+            Answered::new(LoadUnit::Rate, goal, outcome, Vec::new()),
+            planted.capacity,
+        )
+    }
+
+    #[test]
+    fn the_capacity_is_the_geometric_mean_of_ends_that_contain_the_true_one() {
+        let goal = Goal {
+            width: 0.05,
+            ..Goal::default()
+        };
+        for kind in [Kind::TokenBucket, Kind::Collapses, Kind::Fails] {
+            let (answered, truth) = searched(kind, goal);
+            let metrics = answered.metrics();
+            let (works, fails) = (metrics["capacity_works"], metrics["capacity_fails"]);
+            assert!(works <= truth && truth <= fails, "{works} {truth} {fails}");
+            assert!(fails <= 1.0501 * works, "{works} {fails}");
+            let squared = metrics["capacity"] * metrics["capacity"];
+            assert!((squared / (works * fails) - 1.0).abs() < 1e-12);
+            let trials = &answered.outcome.trials;
+            assert_eq!(metrics["capacity_trials"], trials.len() as f64);
+            assert!(metrics["capacity_trials_s"] < metrics["capacity_search_s"]);
+            assert!(answered.reasons().is_empty());
+            let json: serde_json::Value = serde_json::from_str(&answered.to_json()).unwrap();
+            assert_eq!(
+                (&json["works"], &json["unit"]),
+                (&works.into(), &"per_s".into())
+            );
+        }
+    }
+
+    #[test]
+    fn a_search_whose_budget_is_spent_has_a_reason_and_no_number() {
+        let goal = Goal {
+            budget: 10.0,
+            ..Goal::default()
+        };
+        let (answered, _) = searched(Kind::TokenBucket, goal);
+        let [reason] = answered.reasons() else {
+            panic!("{:?}", answered.reasons());
+        };
+        assert!(
+            reason.contains("the budget of 10 s is spent") && reason.contains("no load that fails"),
+            "{reason}"
+        );
+        let metrics = answered.metrics();
+        let names: Vec<&str> = metrics.keys().map(String::as_str).collect();
+        assert_eq!(
+            names,
+            ["capacity_search_s", "capacity_trials", "capacity_trials_s"]
+        );
+    }
+
+    #[test]
+    fn a_promise_that_holds_as_far_as_the_generator_goes_has_no_capacity() {
+        let planted = Planted::new(Kind::TokenBucket, Seed(3));
+        let mut bench = Bench::new(planted.clone(), Seed(1));
+        let goal = Goal::default();
+        let mut search = Search::new(goal, vec![planted.promise]);
+        search.limit_generator(500.0, "the generator is slow".to_owned());
+        bench.run(&mut search);
+        let answered = Answered::new(LoadUnit::Rate, goal, search.outcome(bench.now), Vec::new());
+        let [reason] = answered.reasons() else {
+            panic!("{:?}", answered.reasons());
+        };
+        assert!(
+            reason.contains("held up to 500.0/s") && reason.contains("the generator is slow"),
+            "{reason}"
+        );
+        assert!(!answered.metrics().contains_key("capacity"));
+    }
+
+    fn promise(text: &str, answer: Answer) -> PromiseOutcome {
+        PromiseOutcome {
+            promise: text.to_owned(),
+            answer,
+            estimate: None,
+            attempts: 1,
+            failing_below: Vec::new(),
+        }
+    }
+
+    fn inconclusive(works: Option<f64>, fails: Option<f64>) -> Answer {
+        Answer::Inconclusive {
+            works,
+            fails,
+            reason: "a reason".to_owned(),
+        }
+    }
+
+    #[test]
+    fn of_several_promises_the_one_that_breaks_first_has_the_capacity() {
+        let goal = Goal {
+            width: 0.05,
+            ..Goal::default()
+        };
+        let of = |promises: &[PromiseOutcome]| interval(LoadUnit::Users, &goal, promises);
+        let latency = promise(
+            "p99<100ms",
+            Answer::Interval {
+                works: 100.0,
+                fails: 104.0,
+            },
+        );
+        let errors = |answer| promise("errors<1%", answer);
+        let found = Ok(Interval {
+            works: 100.0,
+            fails: 104.0,
+        });
+        let later = Answer::Interval {
+            works: 150.0,
+            fails: 155.0,
+        };
+        assert_eq!(of(&[latency.clone(), errors(later)]), found);
+        // It need not break anywhere, if it is certified where the other one breaks.
+        let holds = errors(inconclusive(Some(120.0), None));
+        assert_eq!(of(&[holds, latency.clone()]), found);
+        // Where it is not certified, the lower end is unknown, or too far from the upper one.
+        for works in [None, Some(80.0)] {
+            let reasons = of(&[latency.clone(), errors(inconclusive(works, None))]).unwrap_err();
+            assert_eq!(reasons.len(), 1, "{reasons:?}");
+            assert!(reasons[0].contains("errors<1%: a reason"), "{reasons:?}");
+        }
+        let mut twice = latency;
+        twice.failing_below = vec![12.0];
+        let reasons = of(&[twice]).unwrap_err();
+        assert!(
+            reasons[0].contains("not monotone") && reasons[0].contains("12 users"),
+            "{reasons:?}"
+        );
+    }
+}
