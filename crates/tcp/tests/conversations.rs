@@ -231,6 +231,15 @@ fn a_queue_that_looks_like_a_loss_is_undone() {
     assert_eq!(conversation.received, conversation.response);
 }
 
+#[test]
+fn a_response_of_whole_segments_has_its_fin_in_the_last_of_them() {
+    for segments in 1..=40 {
+        let conversation = over(34_085, 20, segments * 1448, Vec::new());
+        assert_eq!(conversation.received, conversation.response, "{segments}");
+        assert!(conversation.server.is_closed(), "{segments}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -287,7 +287,8 @@ impl Sender {
     /// Segments that leave as one burst, of which the last has the push flag: those of a millisecond at the rate of the
     /// window, at least two; at most half a window.
     fn burst(&self) -> usize {
-        let left = self.written() - self.next;
+        // FIN is part of the last segment with data, if there is one.
+        let data = 1 + self.bytes.len() as u64 - self.next;
         let window = self.window.size;
         let room = (window - self.in_flight()).min((window / 2).max(1));
         let of_rate = match self.round_trip.smoothed() {
@@ -306,7 +307,7 @@ impl Sender {
             }
         };
         let most = of_rate.max(2).min(room).max(1);
-        left.div_ceil(self.size).min(most) as usize
+        data.div_ceil(self.size).clamp(1, most) as usize
     }
 
     /// Sends the next segment, if the peer's window and Nagle's algorithm allow it. `ends` is set for the last of a burst.
