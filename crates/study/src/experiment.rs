@@ -182,7 +182,7 @@ pub enum ReplicateError {
     /// The load engine failed.
     #[error("failed to make the load: {0}")]
     Load(#[from] LoadError),
-    /// A capacity search asked for a load that cannot be applied.
+    /// A load of a capacity search cannot be applied.
     #[error("failed to make the load: {0}")]
     Rate(#[from] RateError),
     /// A file of the run could not be written.
