@@ -7,6 +7,8 @@ mod capacity_command;
 mod capacity_probe;
 mod cluster_command;
 mod completions;
+#[cfg(feature = "avif")]
+mod content_avif;
 mod content_command;
 mod content_input;
 #[cfg(feature = "images")]

@@ -62,6 +62,10 @@ pub struct ContentArguments {
     #[cfg(feature = "images")]
     #[arg(long, default_value_t = 75, value_parser = clap::value_parser!(u8).range(1..=100))]
     jpeg_quality: u8,
+    /// Also encode still images as AVIF (lossy), which takes seconds of CPU time for each megapixel and repetition
+    #[cfg(feature = "avif")]
+    #[arg(long, conflicts_with = "write")]
+    avif: bool,
     /// Write a treated copy of the site to this folder, which must be empty or not exist
     #[cfg(feature = "images")]
     #[arg(long, value_name = "FOLDER", conflicts_with = "report")]

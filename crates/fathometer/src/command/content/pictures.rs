@@ -83,9 +83,10 @@ impl Pictures {
             ImageTreatment::OptimisePng,
             ImageTreatment::ToWebp,
             ImageTreatment::Jpeg(arguments.jpeg_quality),
-            #[cfg(feature = "avif")]
-            ImageTreatment::ToAvif,
         ];
+        let treatments = treatments.into_iter();
+        #[cfg(feature = "avif")]
+        let treatments = treatments.chain(arguments.avif.then_some(ImageTreatment::ToAvif));
         Pictures {
             images: 0,
             failed: 0,
@@ -95,7 +96,6 @@ impl Pictures {
             },
             repetitions,
             treated: treatments
-                .into_iter()
                 .map(|treatment| Sum::new(treatment, repetitions))
                 .collect(),
             together: Sums::new(repetitions),

@@ -35,7 +35,7 @@ pub enum Treat {
     Webp,
     /// JPEG encoded again (lossy)
     Jpeg,
-    /// Still images to AVIF (lossy)
+    /// Still images to AVIF (lossy; slow: seconds of CPU time for each megapixel)
     #[cfg(feature = "avif")]
     Avif,
     /// HTML and style sheets without comments, repeated white space and long notations
