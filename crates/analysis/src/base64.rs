@@ -1,7 +1,7 @@
 //! Base64, for `data:` URLs and hashes.
 
-/// RFC 4648 section 4.
-pub(crate) fn base64(bytes: &[u8]) -> String {
+/// The bytes in base64, with padding (RFC 4648, section 4).
+pub fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {

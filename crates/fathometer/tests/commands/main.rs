@@ -12,6 +12,8 @@ mod content_avif;
 mod content_command;
 mod content_input;
 #[cfg(feature = "images")]
+mod content_joined;
+#[cfg(feature = "images")]
 mod content_pages;
 #[cfg(feature = "images")]
 mod content_replacements;

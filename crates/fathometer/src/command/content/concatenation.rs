@@ -121,6 +121,12 @@ impl Concatenations {
             .collect()
     }
 
+    /// The place of the file that these are joined to.
+    pub fn place(&self, files: &Files) -> Option<String> {
+        let name = self.found.get(files)?.as_deref()?;
+        Some(format!("{}{name}", folder_of(files.1.first()?)))
+    }
+
     /// The content of the file that these are joined to, from the content of each.
     pub fn joined(
         &self,

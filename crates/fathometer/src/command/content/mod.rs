@@ -2,6 +2,9 @@
 //! save on a site.
 
 mod concatenation;
+#[cfg(feature = "images")]
+mod inlining;
+mod joined;
 mod minified;
 mod page;
 mod page_files;
@@ -10,6 +13,7 @@ mod pictures;
 mod place;
 mod predicted;
 mod site;
+mod small_images;
 mod source;
 #[cfg(feature = "images")]
 mod sprites;
@@ -80,8 +84,8 @@ pub struct ContentArguments {
     /// Also write a page with the images before and after: one HTML file, without scripts
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    /// Path over which to predict the packets and seconds of each page, as it is and by gzip 6: a name (see `fathometer
-    /// list`) or a TOML file; repeatable. Needs a folder
+    /// Path over which to predict the packets and seconds of each page, as it is, by gzip 6, and with joined files: a name
+    /// (see `fathometer list`) or a TOML file; repeatable. Needs a folder
     #[arg(long, value_name = "PATH")]
     path: Vec<String>,
     /// Connection policies of the predictions, in cleartext over TCP
@@ -119,8 +123,8 @@ pub fn run(arguments: &ContentArguments) -> Result<ExitCode, Failure> {
     site.share_dictionary()?;
     let images = site.shown_images();
     let replaced = site.proposals();
-    let mut report = site.into_report(&replaced)?;
-    report.predictions = predicted::predict_pages(arguments, report.bytes)?;
+    let (mut report, joined) = site.into_report(&replaced)?;
+    report.predictions = predicted::predict_pages(arguments, report.bytes, &joined)?;
     if let Some(file) = &arguments.report {
         whole_file::write(file, page::page(&report, images, replaced).as_bytes())
             .map_err(|error| format!("cannot write {}: {error}", file.display()))?;

@@ -1,29 +1,20 @@
-//! What documents load, in fewer files: style sheets and scripts concatenated, small images as sprites; alone, and
-//! together with the other treatments.
+//! The documents, style sheets and scripts of a site, and what changes when files of them are joined.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use fathometer_content::{Coding, CodingError, KeptWhiteSpace, rewrite_html};
+use fathometer_content::{rewrite_css, rewrite_html};
+use fathometer_files::site_folder;
 use fathometer_http::html::{Resolution, Resolver};
 
 use super::concatenation::Concatenations;
-use super::minified::{Minifiable, minify};
 use super::place::{location, place};
 use super::source::SiteFile;
-#[cfg(feature = "images")]
-use super::sprites::Sprites;
-use super::table::Row;
-use super::treatment::Sums;
+use super::treatment::{Applied, FileCosts, repeated};
 
 /// Bytes of the documents, style sheets and scripts of a site, which are in memory together.
-const MOST_BYTES: usize = 32 << 20;
-/// The codings of concatenated files.
-const CODINGS: [Option<Coding>; 3] = [None, Some(Coding::Gzip(6)), Some(STRONGEST)];
-/// The coding that makes text smallest.
-const STRONGEST: Coding = Coding::Brotli(11);
-/// The row of all treatments together.
-pub const ALL_TOGETHER: &str = "lossless images, sprites, minified, concatenated, brotli 11";
+pub const MOST_BYTES: usize = 32 << 20;
 
 /// The documents of a site, with their style sheets and scripts.
 #[derive(Debug)]
@@ -32,41 +23,94 @@ pub struct PageFiles {
     folder: PathBuf,
     files: BTreeMap<String, Held>,
     bytes: usize,
-    is_full: bool,
+    /// Whether there are more files than may be in memory; none is then.
+    pub is_full: bool,
 }
 
+/// A file in memory.
 #[derive(Debug)]
-struct Held {
+pub struct Held {
     kind: HeldKind,
-    content: Vec<u8>,
+    /// Its content.
+    pub content: Vec<u8>,
+    costs: FileCosts,
     /// Host and target, which relative URLs begin at.
     location: (String, String),
     /// Whether it is of an archive or a list: a query is then a part of a file's name.
     has_url: bool,
 }
 
+/// What a file in memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HeldKind {
+pub enum HeldKind {
+    /// A document.
     Html,
+    /// A style sheet.
     Css,
+    /// A script.
     Script,
 }
 
-/// The sizes of the rows that these are compared with, by the names of their treatments.
-pub type Bases<'a> = &'a dyn Fn(&str) -> Option<u64>;
+/// A document after a change, and how many requests fewer a first visit makes.
+pub type JoinedDocument = (Vec<u8>, u64);
 
-/// Changes the images of a document, and returns it with the requests that this saves.
-type Images<'a> = &'a dyn Fn(&Held) -> Option<(Vec<u8>, u64)>;
+/// What is joined, and how the results are treated before a content coding.
+#[derive(Clone, Copy)]
+pub struct Joins<'a> {
+    /// Style sheets and scripts.
+    pub concatenations: Option<&'a Concatenations>,
+    /// Changes the images of a document, and returns it with the requests that this saves.
+    pub images: &'a dyn Fn(&Held) -> Option<JoinedDocument>,
+    /// What is made of each document, style sheet and script.
+    pub treat: &'a dyn Fn(HeldKind, &[u8]) -> Vec<u8>,
+    /// How many times each file is made, for the spread of the CPU time.
+    pub repetitions: usize,
+}
 
 /// Files that are no longer loaded, and those in their place.
 #[derive(Debug, Default)]
-struct Change {
-    before: Vec<Vec<u8>>,
-    after: Vec<Vec<u8>>,
-    /// Bytes of images, treated as far as the row has it.
-    images_before: u64,
-    images_after: u64,
-    requests: u64,
+pub struct Change<'a> {
+    /// What the files cost that are no longer loaded as they are.
+    pub gone: Vec<&'a FileCosts>,
+    /// The files in their place.
+    pub made: Vec<Made>,
+    /// Requests fewer of first visits of all documents together.
+    pub requests: u64,
+}
+
+/// A file that takes the place of others.
+#[derive(Debug)]
+pub struct Made {
+    /// Its place.
+    pub place: String,
+    /// Its content.
+    pub content: Vec<u8>,
+    /// Bytes of the files that it takes the place of.
+    pub others_bytes: u64,
+    /// What it costs to make.
+    pub cost: MakingCost,
+}
+
+/// The files that take the place of others of a site.
+#[derive(Debug)]
+pub struct JoinedSite {
+    /// How they are joined, as in `concatenated`.
+    pub name: &'static str,
+    /// Their places, with their contents before a content coding.
+    pub files: Vec<(String, Vec<u8>)>,
+}
+
+/// What a file costs that takes the place of others.
+#[derive(Debug)]
+pub enum MakingCost {
+    /// CPU times to make a text, before a content coding.
+    Text(Vec<Duration>),
+    /// What was made of an image, which has no content coding.
+    #[cfg_attr(
+        not(feature = "images"),
+        expect(dead_code, reason = "only the treatments of images make one")
+    )]
+    Image(Applied),
 }
 
 impl PageFiles {
@@ -81,7 +125,7 @@ impl PageFiles {
     }
 
     /// Keeps the file if it is a document, a style sheet or a script.
-    pub fn note(&mut self, file: &SiteFile) {
+    pub fn note(&mut self, file: &SiteFile, costs: FileCosts) {
         let kind = if file.is_html() {
             HeldKind::Html
         } else if file.is_css() {
@@ -91,7 +135,7 @@ impl PageFiles {
         } else {
             return;
         };
-        self.bytes += file.content.len();
+        self.bytes += file.content.len() + costs.size();
         if self.is_full || self.bytes > MOST_BYTES {
             self.is_full = true;
             self.files.clear();
@@ -101,6 +145,7 @@ impl PageFiles {
             let held = Held {
                 kind,
                 content: file.content.clone(),
+                costs,
                 has_url: file.media_type.is_some(),
                 location,
             };
@@ -109,197 +154,144 @@ impl PageFiles {
         }
     }
 
-    fn of(&self, kind: HeldKind) -> impl Iterator<Item = &Held> {
+    /// The files of this kind, in the order of their places.
+    pub fn of(&self, kind: HeldKind) -> impl Iterator<Item = &Held> {
         self.files.values().filter(move |file| file.kind == kind)
     }
 
-    /// The rows, and what is not in them.
-    pub fn rows(
-        self,
-        site_bytes: u64,
-        bases: Bases<'_>,
-        kept: &KeptWhiteSpace,
-        #[cfg(feature = "images")] mut sprites: Sprites,
-    ) -> Result<(Vec<Row>, Vec<String>), CodingError> {
-        let mut notes = Vec::new();
-        let mut rows = Vec::new();
-        if self.is_full {
-            let most = MOST_BYTES >> 20;
-            notes.push(format!(
-                "no concatenation and no sprites: documents, style sheets and scripts have more than {most} MiB"
-            ));
-            return Ok((rows, notes));
-        }
-        let is_free = |place: &str| !self.files.contains_key(place);
-        let concatenations = self.concatenations(is_free, &mut notes);
-        let plain = |_: HeldKind, content: &[u8]| content.to_vec();
-        let mut push = |name: String, base: &str, coding, change: &Change| {
-            if let (Some(base), true) = (bases(base), change.requests > 0) {
-                let bytes = change.applied_to(base, coding)?;
-                rows.push(row(name, site_bytes, bytes, change.requests));
-            }
-            Ok(())
-        };
-        let change = self.change(Some(&concatenations), &plain, &|_| None);
-        for coding in CODINGS {
-            let base = coding.map_or(String::new(), |coding| coding.to_string());
-            let name = match coding {
-                None => "concatenated".to_owned(),
-                Some(coding) => format!("concatenated, {coding}"),
-            };
-            push(name, &base, coding, &change)?;
-        }
-        let short = |kind: HeldKind, content: &[u8]| minified(kind, content, kept);
-        #[cfg(feature = "images")]
-        {
-            let made = self.sprites(&mut sprites).unwrap_or_else(|error| {
-                notes.push(format!("no sprites: {error}"));
-                Vec::new()
-            });
-            let sum = |bytes: fn(&super::sprites::SpriteFile) -> u64| made.iter().map(bytes).sum();
-            let apply = |file: &Held| sprites.apply(&file.content, |url| file.place_of(url));
-            let mut change = self.change(None, &plain, &apply);
-            change.images_before = sum(|sprite| sprite.images_bytes);
-            change.images_after = sum(|sprite| sprite.content.len() as u64);
-            push("sprites".to_owned(), "", None, &change)?;
-            let mut change = self.change(Some(&concatenations), &short, &apply);
-            change.images_before = sum(|sprite| sprite.treated_bytes);
-            change.images_after = sum(|sprite| sprite.content.len() as u64);
-            let base = super::pictures::MINIFIED;
-            let base = bases(base).map_or("minified, brotli 11", |_| base);
-            push(ALL_TOGETHER.to_owned(), base, Some(STRONGEST), &change)?;
-        }
-        #[cfg(not(feature = "images"))]
-        {
-            let change = self.change(Some(&concatenations), &short, &|_| None);
-            let base = "minified, brotli 11";
-            push(ALL_TOGETHER.to_owned(), base, Some(STRONGEST), &change)?;
-        }
-        Ok((rows, notes))
+    /// The file at this place.
+    pub fn get(&self, place: &str) -> Option<&Held> {
+        self.files.get(place)
     }
 
-    /// The joined files of the site as it is.
-    fn concatenations(
-        &self,
-        is_free: impl Fn(&str) -> bool,
-        notes: &mut Vec<String>,
-    ) -> Concatenations {
-        let mut concatenations = Concatenations::default();
-        for file in self.of(HeldKind::Html) {
-            // A document that cannot be scanned stays as it is; the note on minification counts it.
-            let _ = concatenations.note(&file.content, |url| file.place_of(url));
-        }
-        let content_of = |place: &str| Some(self.files.get(place)?.content.clone());
-        let (_, left) = concatenations.make(content_of, is_free);
-        if let Some(first) = left.first() {
-            notes.push(format!(
-                "{} groups of files are not concatenated; the first: {first}",
-                left.len()
-            ));
-        }
-        concatenations
+    /// Whether the site has no file at this place.
+    pub fn is_free(&self, place: &str) -> bool {
+        let target = place.split_once('/').map_or("", |(_, target)| target);
+        let path = self.folder.join(site_folder::name_of(target));
+        !self.files.contains_key(place) && !path.exists()
     }
 
-    #[cfg(feature = "images")]
-    fn sprites(
-        &self,
-        sprites: &mut Sprites,
-    ) -> Result<Vec<super::sprites::SpriteFile>, fathometer_content::image::ImageError> {
-        let mut are_styled = false;
-        for file in self.of(HeldKind::Css) {
-            are_styled |= fathometer_content::names_element(&file.content, "img");
-            fathometer_content::rewrite_css(&file.content, |url| {
-                if let Some(place) = file.place_of(url) {
-                    sprites.note_reference(place);
-                }
-                None
-            });
-        }
-        for file in self.of(HeldKind::Html) {
-            let _ = sprites.note_document(&file.content, are_styled, |url| file.place_of(url));
-        }
-        sprites.make(|_| true)
-    }
-
-    /// What changes if files are joined, and documents changed by `images`. Each content is treated before it counts.
-    fn change(
-        &self,
-        concatenations: Option<&Concatenations>,
-        treat: &dyn Fn(HeldKind, &[u8]) -> Vec<u8>,
-        images: Images<'_>,
-    ) -> Change {
+    /// What changes if files are joined.
+    pub fn change(&self, joins: &Joins<'_>) -> Change<'_> {
         let mut change = Change::default();
-        let mut named: HashMap<String, u64> = HashMap::new();
-        let mut joined: HashMap<String, u64> = HashMap::new();
-        let mut made = HashSet::new();
-        for file in self.of(HeldKind::Html) {
-            let place_of = |url: &str| file.place_of(url);
-            let with_images = images(file);
-            let source = with_images.as_ref().map_or(&file.content, |(html, _)| html);
-            let applied = concatenations.and_then(|all| all.apply(source, place_of));
-            let counted = rewrite_html(&file.content, |url| {
-                if let Some(place) = place_of(url) {
-                    *named.entry(place).or_default() += 1;
-                }
-                None
-            });
-            if let (Some(all), Ok(_)) = (concatenations, counted) {
-                for run in all.joined_runs(&file.content, place_of) {
-                    run.1
-                        .iter()
-                        .for_each(|place| *joined.entry(place.clone()).or_default() += 1);
-                    made.insert(run);
-                }
-            }
-            let requests = [&with_images, &applied].map(|one| one.as_ref().map_or(0, |one| one.1));
-            let Some((html, _)) = applied.or(with_images) else {
+        let mut runs = Runs::default();
+        for (place, file) in &self.files {
+            if file.kind != HeldKind::Html {
                 continue;
-            };
-            change.requests += requests.iter().sum::<u64>();
-            change.before.push(treat(HeldKind::Html, &file.content));
-            change.after.push(treat(HeldKind::Html, &html));
-        }
-        // A file that is named elsewhere, too, is still loaded.
-        for (place, times) in joined {
-            if named.get(&place) == Some(&times)
-                && let Some(file) = self.files.get(&place)
-            {
-                change.before.push(treat(file.kind, &file.content));
+            }
+            if let Some(all) = joins.concatenations {
+                runs.note(file, all);
+            }
+            let made = repeated(joins.repetitions, || {
+                let (html, requests) = file.joined(joins)?;
+                Some(((joins.treat)(HeldKind::Html, &html), requests))
+            });
+            if let Some(((content, requests), times)) = made {
+                change.requests += requests;
+                change.gone.push(&file.costs);
+                change.made.push(Made {
+                    place: place.clone(),
+                    content,
+                    others_bytes: file.costs.bytes,
+                    cost: MakingCost::Text(times),
+                });
             }
         }
-        let treated = |place: &str| {
-            let file = self.files.get(place)?;
-            Some(treat(file.kind, &file.content))
-        };
-        if let Some(all) = concatenations {
-            let joined = made.iter().filter_map(|files| all.joined(files, treated));
-            change.after.extend(joined);
+        if let Some(all) = joins.concatenations {
+            self.concatenate(all, runs, joins, &mut change);
         }
         change
     }
+
+    /// Adds the files that were joined, and removes those that nothing else names.
+    fn concatenate<'a>(
+        &'a self,
+        all: &Concatenations,
+        mut runs: Runs,
+        joins: &Joins<'_>,
+        change: &mut Change<'a>,
+    ) {
+        for sheet in self.of(HeldKind::Css) {
+            rewrite_css(&sheet.content, |url| {
+                runs.name(sheet.place_of(url));
+                None
+            });
+        }
+        for (place, times) in &runs.joined {
+            // A file that is named elsewhere, too, is still loaded.
+            let file = self.get(place).filter(|file| file.kind != HeldKind::Html);
+            if runs.named.get(place) == Some(times) {
+                change.gone.extend(file.map(|file| &file.costs));
+            }
+        }
+        let treated = |place: &str| {
+            let file = self.get(place)?;
+            Some((joins.treat)(file.kind, &file.content))
+        };
+        for files in &runs.made {
+            let made = repeated(joins.repetitions, || all.joined(files, treated));
+            if let (Some((content, times)), Some(place)) = (made, all.place(files)) {
+                let others = files.1.iter().filter_map(|place| self.get(place));
+                change.made.push(Made {
+                    place,
+                    content,
+                    others_bytes: others.map(|file| file.costs.bytes).sum(),
+                    cost: MakingCost::Text(times),
+                });
+            }
+        }
+    }
 }
 
-impl Change {
-    /// The bytes of a row with this change, whose bytes without it are `base`. A coding that makes a file no smaller is not
-    /// used.
-    fn applied_to(&self, base: u64, coding: Option<Coding>) -> Result<u64, CodingError> {
-        let sum = |contents: &[Vec<u8>]| -> Result<u64, CodingError> {
-            let mut sum = 0;
-            for content in contents {
-                let coded = coding.map(|coding| coding.encode(content)).transpose()?;
-                let bytes = coded.map_or(content.len(), |coded| coded.len().min(content.len()));
-                sum += bytes as u64;
+/// The files that documents load one after the other.
+#[derive(Debug, Default)]
+struct Runs {
+    /// How often files are named, by their places.
+    named: HashMap<String, u64>,
+    /// How often they are named as parts of runs that are joined.
+    joined: HashMap<String, u64>,
+    made: BTreeSet<super::concatenation::Files>,
+}
+
+impl Runs {
+    fn note(&mut self, file: &Held, all: &Concatenations) {
+        let counted = rewrite_html(&file.content, |url| {
+            self.name(file.place_of(url));
+            None
+        });
+        if counted.is_err() {
+            return;
+        }
+        for run in all.joined_runs(&file.content, |url| file.place_of(url)) {
+            for place in &run.1 {
+                *self.joined.entry(place.clone()).or_default() += 1;
             }
-            Ok(sum)
-        };
-        let after = base + sum(&self.after)? + self.images_after;
-        Ok(after.saturating_sub(sum(&self.before)? + self.images_before))
+            self.made.insert(run);
+        }
+    }
+
+    fn name(&mut self, place: Option<String>) {
+        if let Some(place) = place {
+            *self.named.entry(place).or_default() += 1;
+        }
     }
 }
 
 impl Held {
+    /// The document after the joins, and the requests that they save; `None` if nothing changes.
+    fn joined(&self, joins: &Joins<'_>) -> Option<JoinedDocument> {
+        let with_images = (joins.images)(self);
+        let source = with_images.as_ref().map_or(&self.content, |(html, _)| html);
+        let applied = joins
+            .concatenations
+            .and_then(|all| all.apply(source, |url| self.place_of(url)));
+        let requests = [&with_images, &applied].map(|one| one.as_ref().map_or(0, |one| one.1));
+        let (html, _) = applied.or(with_images)?;
+        Some((html, requests.iter().sum()))
+    }
+
     /// The place of the file that the URL means in this one.
-    fn place_of(&self, url: &str) -> Option<String> {
+    pub fn place_of(&self, url: &str) -> Option<String> {
         let (authority, target) = &self.location;
         match Resolver::new(authority, target).resolve(url.as_bytes()) {
             Resolution::Target(target) => {
@@ -312,23 +304,4 @@ impl Held {
             _ => None,
         }
     }
-}
-
-fn minified(kind: HeldKind, content: &[u8], kept: &KeptWhiteSpace) -> Vec<u8> {
-    let minifiable = match kind {
-        HeldKind::Html => Minifiable::Html,
-        HeldKind::Css => Minifiable::Css,
-        HeldKind::Script => return content.to_vec(),
-    };
-    minify(minifiable, content, kept).unwrap_or_else(|_| content.to_vec())
-}
-
-fn row(name: String, site_bytes: u64, bytes: u64, requests: u64) -> Row {
-    let sums = Sums {
-        bytes,
-        ..Sums::default()
-    };
-    let mut row = Row::new(name, site_bytes, sums);
-    row.requests_saved = Some(requests);
-    row
 }

@@ -14,17 +14,15 @@ use self::proposals::Proposals;
 use self::shown::Shown;
 use super::ContentArguments;
 use super::place::{location, place};
+use super::small_images::SmallImages;
 use super::source::SiteFile;
-use super::sprites::Sprites;
-use super::table::{Distortion, Inlined, Row};
-use super::treatment::{Applied, Strongest, Sums, timed};
+use super::table::{Distortion, Row};
+use super::treatment::{Applied, FileCosts, LOSSLESS_MINIFIED, Sums, timed};
 
 /// Frames of an animation above which it is reported as an error.
 pub const MOST_FRAMES: u32 = 10_000;
 /// The row of the lossless treatments and the strongest coding together.
 const TOGETHER: &str = "lossless images, brotli 11 for the rest";
-/// The same with documents and style sheets minified.
-pub const MINIFIED: &str = "lossless images, minified and brotli 11";
 
 /// The images of a site: sums over all files.
 #[derive(Debug)]
@@ -42,8 +40,8 @@ pub struct Pictures {
     shown: Shown,
     /// The images that HTML and CSS could replace.
     proposals: Proposals,
-    /// The small images.
-    sprites: Sprites,
+    /// The small images, which can be joined.
+    small: SmallImages,
     folder: PathBuf,
 }
 
@@ -105,7 +103,7 @@ impl Pictures {
                 None => 0,
             }),
             proposals: Proposals::new(&arguments.site),
-            sprites: Sprites::default(),
+            small: SmallImages::default(),
             folder: arguments.site.clone(),
         }
     }
@@ -120,14 +118,9 @@ impl Pictures {
         self.proposals.take()
     }
 
-    /// What small images save as parts of their pages.
-    pub fn take_inlined(&mut self) -> Option<Inlined> {
-        self.proposals.take_inlined()
-    }
-
-    /// The small images, which sprites can be made of.
-    pub fn take_sprites(&mut self) -> Sprites {
-        std::mem::take(&mut self.sprites)
+    /// The small images, which can be joined.
+    pub fn take_small(&mut self) -> SmallImages {
+        std::mem::take(&mut self.small)
     }
 
     /// The names of the treatments, in the order of the indices of [`Pictures::treat`].
@@ -135,12 +128,12 @@ impl Pictures {
         self.treated.iter().map(|sum| sum.treatment.to_string())
     }
 
-    /// Treats the file if it is an image, and adds it to the sums in any case. `strongest` is what the strongest
-    /// coding made of it. Returns the fewest bytes, and the index of the treatment that makes them.
+    /// Treats the file if it is an image, and adds it to the sums in any case. `costs` has what codings made of it, and
+    /// gets the smallest lossless result. Returns the fewest bytes, and the index of the treatment that makes them.
     pub fn treat(
         &mut self,
         file: &SiteFile,
-        strongest: &Strongest,
+        costs: &mut FileCosts,
     ) -> Result<Option<(u64, usize)>, ImageError> {
         let bytes = file.content.len() as u64;
         if file.is_html() {
@@ -148,7 +141,7 @@ impl Pictures {
         }
         let (treated, result) = self.apply_all(file);
         let mut fewest = None;
-        let (mut lossless, mut minified) = (&strongest.alone, &strongest.minified);
+        let (mut lossless, mut minified) = (&costs.strongest, &costs.minified);
         for (index, (sum, treated)) in self.treated.iter_mut().zip(&treated).enumerate() {
             let Some(Treated {
                 applied,
@@ -177,12 +170,14 @@ impl Pictures {
                 least.min((needed, index))
             }));
         }
-        if let Some((authority, target)) = location(&self.folder, file) {
-            self.sprites
-                .note_treated(&place(&authority, &target), lossless.bytes);
-        }
         self.together.add(bytes, Some(lossless));
         self.minified.add(bytes, Some(minified));
+        costs.minified = minified.clone();
+        if let Some((authority, target)) = location(&self.folder, file) {
+            let place = place(&authority, &target);
+            self.small.sprites.note_costs(&place, costs);
+            self.small.inlining.note_costs(&place, costs);
+        }
         self.show(&file.path, &file.content, treated);
         match result {
             Ok(()) => Ok(fewest),
@@ -252,7 +247,11 @@ impl Pictures {
         self.proposals.note_image(file, format, image.picture());
         if let Some((authority, target)) = location(&self.folder, file) {
             let place = place(&authority, &target);
-            self.sprites
+            self.small
+                .inlining
+                .note_image(place.clone(), format.media_type(), content);
+            self.small
+                .sprites
                 .note_image(place, image.picture(), content.len());
         }
         for (sum, slot) in self.treated.iter().zip(&mut treated) {
@@ -284,7 +283,11 @@ impl Pictures {
         }
         if is_treated {
             rows.push(Row::new(TOGETHER.to_owned(), site_bytes, self.together));
-            rows.push(Row::new(MINIFIED.to_owned(), site_bytes, self.minified));
+            rows.push(Row::new(
+                LOSSLESS_MINIFIED.to_owned(),
+                site_bytes,
+                self.minified,
+            ));
         }
         rows
     }

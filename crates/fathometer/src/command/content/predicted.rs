@@ -1,17 +1,17 @@
 //! Packets and seconds of the site's pages over a path, as they are and coded, by the models in virtual time.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fathometer_content::Coding;
 use fathometer_files::site_folder;
 use fathometer_http::driver::{Options, Policy};
 use fathometer_lab::data;
 use fathometer_lab::server::definition::Definition;
 use fathometer_lab::server::{self, Demands};
-use fathometer_model::{Body, ContentCoding, Site};
+use fathometer_model::{Body, ContentCoding, File, Site};
 use fathometer_path::Profile;
 use fathometer_sys::Clock;
 use fathometer_tcp::Settings;
@@ -20,11 +20,11 @@ use serde::Serialize;
 
 use super::super::{Failure, usage};
 use super::ContentArguments;
+use super::page_files::JoinedSite;
+use super::treatment::USUAL;
 
 /// Bytes of a site above which no pages are predicted: the origin of the prediction holds it in memory.
 const MOST_BYTES: u64 = 512 << 20;
-/// The coding of the treated site: the usual setting of servers.
-const CODING: Coding = Coding::Gzip(6);
 /// The longest retrieval.
 const DEADLINE: Duration = Duration::from_secs(3600);
 
@@ -37,7 +37,7 @@ pub struct PagePrediction {
     pub path: String,
     /// The connection policy.
     pub policy: String,
-    /// The treatment of the site: `as it is`, or a coding.
+    /// The treatment of the site: `as it is`, a coding, or a way to join files with a coding.
     pub treatment: String,
     /// Seconds until the page is complete; absent if it was not complete within an hour.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,10 +76,28 @@ fn profiles(arguments: &ContentArguments) -> Result<Vec<Profile>, Failure> {
     arguments.path.iter().map(load).collect()
 }
 
-/// Predicts the pages of the site over the paths of the arguments.
+/// A site after a treatment.
+struct Treated {
+    name: String,
+    site: Arc<Site>,
+    is_coded: bool,
+    /// The files that differ from those of the coded site, or `None` if all may.
+    changed: Option<HashSet<PathBuf>>,
+}
+
+impl Treated {
+    /// Whether the page may differ from that of the coded site.
+    fn changes(&self, page: &str) -> bool {
+        let changed = self.changed.as_ref();
+        changed.is_none_or(|changed| changed.contains(&site_folder::name_of(page)))
+    }
+}
+
+/// Predicts the pages of the site, and of those whose files are joined, over the paths of the arguments.
 pub fn predict_pages(
     arguments: &ContentArguments,
     bytes: u64,
+    joined: &[JoinedSite],
 ) -> Result<Vec<PagePrediction>, Failure> {
     if arguments.path.is_empty() {
         return Ok(Vec::new());
@@ -91,26 +109,23 @@ pub fn predict_pages(
         )));
     }
     let site = site_folder::read(&arguments.site)?;
-    let coded = coded(&site)?;
     let mut pages: Vec<String> = site.files.iter().map(|file| file.path.clone()).collect();
     pages.retain(|path| is_page(path));
     pages.truncate(arguments.pages);
-    let sites = [("as it is".to_owned(), site), (CODING.to_string(), coded)];
-    let sites = sites.map(|(name, site)| (name, Arc::new(site)));
+    let sites = treated_sites(&site, joined)?;
     let mut predictions = Vec::new();
     for profile in profiles(arguments)? {
         for policy in &arguments.policy {
-            for (treatment, site) in &sites {
-                let treated = *treatment != sites[0].0;
-                let scenario = scenario(&profile, *policy, site, treated)?;
-                for page in &pages {
+            for treated in &sites {
+                let scenario = scenario(&profile, *policy, treated)?;
+                for page in pages.iter().filter(|page| treated.changes(page)) {
                     let scenario = Scenario {
                         page: page.clone(),
                         ..scenario.clone()
                     };
                     let spread = predict_spread(&scenario)
                         .map_err(|unsupported| usage(unsupported.to_string()))?;
-                    predictions.push(row(&scenario, treatment, &spread));
+                    predictions.push(row(&scenario, &treated.name, &spread));
                 }
             }
         }
@@ -128,27 +143,79 @@ fn is_page(path: &str) -> bool {
     extension.eq_ignore_ascii_case("html") || extension.eq_ignore_ascii_case("htm")
 }
 
-/// The site with every file that this makes smaller coded in advance, as a server with stored codings has it.
-fn coded(site: &Site) -> Result<Site, Failure> {
+/// The site as it is, coded, and with files joined and then coded.
+fn treated_sites(site: &Site, joined: &[JoinedSite]) -> Result<Vec<Treated>, Failure> {
     let mut coded = site.clone();
-    for file in &mut coded.files {
-        let content = file.body.bytes();
-        let bytes = CODING.encode(&content)?;
-        let is_smaller = bytes.len() < content.len();
-        file.encoded.clear();
-        if is_smaller {
-            file.encoded.push((ContentCoding::Gzip, Body::from(bytes)));
+    coded.files.iter_mut().try_for_each(code)?;
+    let mut sites = vec![
+        Treated {
+            name: "as it is".to_owned(),
+            site: Arc::new(site.clone()),
+            is_coded: false,
+            changed: None,
+        },
+        Treated {
+            name: USUAL.to_string(),
+            site: Arc::new(coded.clone()),
+            is_coded: true,
+            changed: None,
+        },
+    ];
+    let names = site
+        .files
+        .iter()
+        .map(|file| site_folder::name_of(&file.path));
+    let places: HashMap<PathBuf, usize> = names.zip(0..).collect();
+    for joined in joined {
+        let mut site = coded.clone();
+        let mut changed = HashSet::new();
+        for (place, content) in &joined.files {
+            let target = place.find('/').map_or("/", |slash| &place[slash..]);
+            let name = site_folder::name_of(target);
+            let mut file = File {
+                path: target.to_owned(),
+                content_type: site_folder::media_type(&name).into(),
+                body: Body::from(content.as_slice()),
+                encoded: Vec::new(),
+                last_modified: site.files.first().map_or(0, |file| file.last_modified),
+            };
+            code(&mut file)?;
+            match places.get(&name) {
+                Some(&index) => {
+                    file.path.clone_from(&site.files[index].path);
+                    site.files[index] = file;
+                }
+                None => site.files.push(file),
+            }
+            changed.insert(name);
         }
+        sites.push(Treated {
+            name: format!("{}, {USUAL}", joined.name),
+            site: Arc::new(site),
+            is_coded: true,
+            changed: Some(changed),
+        });
     }
-    Ok(coded)
+    Ok(sites)
+}
+
+/// Codes the file in advance if that makes it smaller, as a server with stored codings has it.
+fn code(file: &mut File) -> Result<(), Failure> {
+    let content = file.body.bytes();
+    let bytes = USUAL.encode(&content)?;
+    let is_smaller = bytes.len() < content.len();
+    file.encoded.clear();
+    if is_smaller {
+        file.encoded.push((ContentCoding::Gzip, Body::from(bytes)));
+    }
+    Ok(())
 }
 
 /// Our origin as `fathometer serve` runs it, and the client of the studies, with today's TCP.
 fn scenario<'p>(
     profile: &'p Profile,
     policy: Policy,
-    site: &Arc<Site>,
-    treated: bool,
+    treated: &Treated,
 ) -> Result<Scenario<'p>, Failure> {
     let definition = Definition::load("embedded")?;
     let Some(embedded) = &definition.embedded else {
@@ -164,7 +231,8 @@ fn scenario<'p>(
     };
     let http1 = server::embedded_config(embedded, demands);
     let http2 = server::http2_config(&http1);
-    let origin = server::embedded_origin(&definition.name, embedded, site, Clock::start())?;
+    let origin =
+        server::embedded_origin(&definition.name, embedded, &treated.site, Clock::start())?;
     Ok(Scenario {
         path: profile,
         client: Settings::today(profile.mtu),
@@ -172,7 +240,7 @@ fn scenario<'p>(
         hosts: HostTimes::LABORATORY,
         policy,
         options: Options {
-            accept_encoding: match treated {
+            accept_encoding: match treated.is_coded {
                 true => vec![ContentCoding::Gzip],
                 false => Vec::new(),
             },
@@ -207,7 +275,7 @@ fn row(scenario: &Scenario<'_>, treatment: &str, spread: &Spread) -> PagePredict
     }
 }
 
-/// Writes the predictions, a line for each page, path and policy.
+/// Writes the predictions, a line for each page, path, policy and treatment.
 pub fn write_table(predictions: &[PagePrediction], out: &mut fmt::Formatter<'_>) -> fmt::Result {
     if predictions.is_empty() {
         return Ok(());
@@ -215,28 +283,21 @@ pub fn write_table(predictions: &[PagePrediction], out: &mut fmt::Formatter<'_>)
     writeln!(
         out,
         "\npredicted: packets and seconds of a first visit with today's TCP, from our origin (docs/predicted-seconds.md)\n\
-         {:<10} {:<10} {:>21}  {:>21}  page",
-        "path",
-        "policy",
-        "as it is",
-        CODING.to_string()
+         {:<10} {:<10} {:>9} {:>11}  {:<30} page",
+        "path", "policy", "packets", "seconds", "treatment"
     )?;
-    for pair in predictions.chunk_by(|one, other| {
-        (&one.path, &one.policy, &one.page) == (&other.path, &other.policy, &other.page)
-    }) {
-        let Some(first) = pair.first() else { continue };
-        write!(out, "{:<10} {:<10}", first.path, first.policy)?;
-        for one in pair {
-            let packets = one.packets_up + one.packets_down;
-            match one.seconds {
-                Some(seconds) => write!(out, " {packets:>9} {seconds:>9.3} s ")?,
-                None => write!(out, " {packets:>9}          - ")?,
-            }
-        }
-        writeln!(out, " {}", first.page)?;
-        for one in pair.iter().filter(|one| !one.extrapolates.is_empty()) {
-            let why = one.extrapolates.join("; ");
-            writeln!(out, "    extrapolates ({}): {why}", one.treatment)?;
+    for one in predictions {
+        let packets = one.packets_up + one.packets_down;
+        let seconds = one
+            .seconds
+            .map_or("-".to_owned(), |seconds| format!("{seconds:.3}"));
+        writeln!(
+            out,
+            "{:<10} {:<10} {packets:>9} {seconds:>11}  {:<30} {}",
+            one.path, one.policy, one.treatment, one.page
+        )?;
+        if !one.extrapolates.is_empty() {
+            writeln!(out, "    extrapolates: {}", one.extrapolates.join("; "))?;
         }
     }
     Ok(())

@@ -9,13 +9,16 @@ use fathometer_analysis::content_page::{ImagePair, Replaced};
 use fathometer_content::{Coding, Dictionary, KeptWhiteSpace};
 use fathometer_sys::Clock;
 
+use super::joined::{self, Joined};
 use super::minified::{self, Minifiable, NotMinified};
-use super::page_files::PageFiles;
+use super::page_files::{JoinedSite, PageFiles};
 #[cfg(feature = "images")]
 use super::pictures;
+#[cfg(not(feature = "images"))]
+use super::small_images::SmallImages;
 use super::source::{SiteFile, Source};
 use super::table::{self, Report, Row};
-use super::treatment::{self, Applied, Minified, Strongest, Sums, Text, Treatment};
+use super::treatment::{self, Applied, FileCosts, Minified, Sums, Text, Treatment};
 use super::walk::NotRead;
 use super::{ContentArguments, Failure};
 
@@ -97,12 +100,14 @@ impl<'a> Site<'a> {
         let bytes = file.content.len() as u64;
         let mut best = (bytes, usize::MAX);
         let minified = self.minify(&file);
-        self.page_files.note(&file);
         let text = Text {
             content: &file.content,
             is_html: file.is_html(),
         };
-        let mut strongest = Strongest::default();
+        let mut costs = FileCosts {
+            bytes,
+            ..FileCosts::default()
+        };
         let mut coded: Vec<(Coding, Applied)> = Vec::new();
         for (index, (treatment, sums)) in self.treated.iter_mut().enumerate() {
             let same = treatment.same_as(text, minified.as_ref());
@@ -115,20 +120,19 @@ impl<'a> Site<'a> {
                 coded.push((*coding, applied.clone()));
             }
             best = best.min((sums.add(bytes, Some(&applied)), index));
-            if treatment.is_strongest() {
-                strongest.alone = applied;
-            } else if treatment.is_strongest_minified() {
-                strongest.minified = applied;
+            if let Some(place) = treatment.place_in(&mut costs) {
+                *place = applied;
             }
         }
         self.files += 1;
         self.bytes += bytes;
         let codings_save = best.0 < bytes;
-        let of_pictures = self.treat_picture(&file, &strongest);
+        let of_pictures = self.treat_picture(&file, &mut costs);
         let first = self.treated.len();
         let of_pictures = of_pictures.map(|(bytes, index)| (bytes, first + index));
         best = best.min(of_pictures.unwrap_or(best));
         let saved = bytes - best.0;
+        self.page_files.note(&file, costs);
         let SiteFile { path, content, .. } = file;
         if saved > 0 {
             self.largest.push(Reverse((saved, path, best.0, best.1)));
@@ -171,8 +175,8 @@ impl<'a> Site<'a> {
 
     /// Treats the file as an image if it is one. Returns the fewest bytes, and the index of that treatment.
     #[cfg(feature = "images")]
-    fn treat_picture(&mut self, file: &SiteFile, strongest: &Strongest) -> Option<(u64, usize)> {
-        let result = self.pictures.treat(file, strongest);
+    fn treat_picture(&mut self, file: &SiteFile, costs: &mut FileCosts) -> Option<(u64, usize)> {
+        let result = self.pictures.treat(file, costs);
         result.unwrap_or_else(|error| {
             eprintln!("cannot treat the image {}: {error}", file.path.display());
             None
@@ -180,7 +184,7 @@ impl<'a> Site<'a> {
     }
 
     #[cfg(not(feature = "images"))]
-    fn treat_picture(&mut self, _: &SiteFile, _: &Strongest) -> Option<(u64, usize)> {
+    fn treat_picture(&mut self, _: &SiteFile, _: &mut FileCosts) -> Option<(u64, usize)> {
         None
     }
 
@@ -254,12 +258,17 @@ impl<'a> Site<'a> {
         Vec::new()
     }
 
-    pub fn into_report(mut self, replaced: &[Replaced]) -> Result<Report, Failure> {
+    /// The result, and the files of joined sites that predictions need.
+    pub fn into_report(
+        mut self,
+        replaced: &[Replaced],
+    ) -> Result<(Report, Vec<JoinedSite>), Failure> {
         // In the order of their indices; the dictionary, which is no treatment of single files, is the last.
         let single = treatment::of_single_files();
-        let mut names: Vec<_> = single.iter().map(Treatment::name).collect();
+        let names = single.iter().map(Treatment::name);
         #[cfg(feature = "images")]
-        names.extend(self.pictures.names());
+        let names = names.chain(self.pictures.names());
+        let names: Vec<_> = names.collect();
         let largest = self.largest.into_sorted_vec();
         let mut treatments: Vec<_> = self
             .treated
@@ -267,34 +276,38 @@ impl<'a> Site<'a> {
             .map(|(treatment, sums)| Row::new(treatment.name(), self.bytes, sums))
             .collect();
         #[cfg(feature = "images")]
-        let (images, images_failed, inlined) = (
+        let (images, images_failed, small) = (
             self.pictures.images,
             self.pictures.failed,
-            self.pictures.take_inlined(),
+            self.pictures.take_small(),
         );
         #[cfg(not(feature = "images"))]
-        let (images, images_failed, inlined) = (0, 0, None);
-        #[cfg(feature = "images")]
-        let sprites = self.pictures.take_sprites();
+        let (images, images_failed, small) = (0, 0, SmallImages);
         #[cfg(feature = "images")]
         treatments.extend(self.pictures.into_rows(self.bytes));
-        let bytes = self.bytes;
+        let repetitions = usize::from(self.arguments.repeat);
+        let as_it_is = Sums {
+            bytes: self.bytes,
+            ..Sums::new(repetitions)
+        };
         let bases = |name: &str| match name {
-            "" => Some(bytes),
+            "" => Some(as_it_is.clone()),
             name => treatments
                 .iter()
                 .find(|row| row.treatment == name)
-                .map(|row| row.sums.bytes),
+                .map(|row| row.sums.clone()),
         };
-        let (rows, notes) = self.page_files.rows(
-            bytes,
-            &bases,
-            &self.kept_white_space,
-            #[cfg(feature = "images")]
-            sprites,
-        )?;
-        treatments.extend(rows);
-        self.notes.extend(notes);
+        let inputs = joined::Inputs {
+            page_files: &self.page_files,
+            bases: &bases,
+            kept: &self.kept_white_space,
+            site_bytes: self.bytes,
+            repetitions,
+            keeps_files: !self.arguments.path.is_empty(),
+        };
+        let joined = Joined::of(&inputs, small)?;
+        treatments.extend(joined.rows);
+        self.notes.extend(joined.notes);
         treatments.sort_by_key(|row| row.sums.bytes);
         if self.documents_left > 0 {
             let left = self.documents_left;
@@ -302,7 +315,7 @@ impl<'a> Site<'a> {
                 "{left} documents are not minified: a tag in them cannot be told from text without building the tree"
             ));
         }
-        Ok(Report {
+        let report = Report {
             folder: self.arguments.site.display().to_string(),
             files: self.files,
             files_failed: self.failed,
@@ -324,10 +337,11 @@ impl<'a> Site<'a> {
                 })
                 .collect(),
             replacements: replaced.iter().map(table::ReplacedRow::of).collect(),
-            inlined,
+            inlined: joined.inlined,
             predictions: Vec::new(),
             notes: self.notes,
-        })
+        };
+        Ok((report, joined.sites))
     }
 }
 

@@ -5,8 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use fathometer_content::image::{ImageError, Picture, Sprite, by_palette};
+use fathometer_content::image::{Format, Image, ImageError, Limits, Picture, Sprite, by_palette};
 use fathometer_content::{ImageTag, Unchanged, image_tags, names_element, rewrite_html};
+
+use super::treatment::{Applied, FileCosts, timed};
 
 /// Bytes of an image above which it is not small.
 const LARGEST: usize = 4096;
@@ -47,8 +49,7 @@ struct Uses {
 #[derive(Debug)]
 struct Small {
     picture: Picture,
-    bytes: u64,
-    treated_bytes: u64,
+    costs: FileCosts,
 }
 
 /// Where an image is in a sprite.
@@ -69,10 +70,8 @@ pub struct SpriteFile {
     pub content: Vec<u8>,
     /// The places of the images in it.
     pub images: Vec<String>,
-    /// Bytes of these images.
-    pub images_bytes: u64,
-    /// Bytes of these images after the lossless treatments.
-    pub treated_bytes: u64,
+    /// Its bytes, and the times to make and to decode it.
+    pub applied: Applied,
 }
 
 impl Sprites {
@@ -127,23 +126,33 @@ impl Sprites {
             self.pixels += pixels;
             let small = Small {
                 picture: picture.clone(),
-                bytes: bytes as u64,
-                treated_bytes: bytes as u64,
+                costs: FileCosts::default(),
             };
             self.images.insert(place, small);
         }
     }
 
-    /// Notes the bytes of an image after the lossless treatments.
-    pub fn note_treated(&mut self, place: &str, bytes: u64) {
+    /// Notes what codings and lossless treatments make of an image.
+    pub fn note_costs(&mut self, place: &str, costs: &FileCosts) {
         if let Some(small) = self.images.get_mut(place) {
-            small.treated_bytes = small.bytes.min(bytes);
+            small.costs = costs.clone();
         }
     }
 
-    /// Makes the sprites, with names that `is_free`. Images share one if they are in one folder and the same documents
-    /// show them, so that no document loads an image that it does not show.
-    pub fn make(&mut self, is_free: impl Fn(&str) -> bool) -> Result<Vec<SpriteFile>, ImageError> {
+    /// What the images at these places cost as files.
+    pub fn files<'a>(&'a self, places: &'a [String]) -> impl Iterator<Item = &'a FileCosts> {
+        places
+            .iter()
+            .filter_map(move |place| Some(&self.images.get(place)?.costs))
+    }
+
+    /// Makes the sprites so many times, with names that `is_free`. Images share one if they are in one folder and the same
+    /// documents show them, so that no document loads an image that it does not show.
+    pub fn make(
+        &mut self,
+        repetitions: usize,
+        is_free: impl Fn(&str) -> bool,
+    ) -> Result<Vec<SpriteFile>, ImageError> {
         let mut groups: BTreeMap<(String, Vec<usize>), Vec<&String>> = BTreeMap::new();
         for (place, small) in &self.images {
             let Some(uses) = self.uses.get(place) else {
@@ -173,8 +182,7 @@ impl Sprites {
                     continue;
                 }
                 let parts: Vec<_> = indices.iter().map(|&index| pictures[index]).collect();
-                let sprite = Sprite::of(&parts);
-                let content = sprite.png()?;
+                let (sprite, content, applied) = encoded(&parts, repetitions)?;
                 let place = loop {
                     number += 1;
                     let place = format!("{folder}sprite-{number}.png");
@@ -196,12 +204,8 @@ impl Sprites {
                 made.push(SpriteFile {
                     place,
                     content,
-                    images_bytes: images.iter().map(|place| self.images[place].bytes).sum(),
-                    treated_bytes: images
-                        .iter()
-                        .map(|place| self.images[place].treated_bytes)
-                        .sum(),
                     images,
+                    applied,
                 });
             }
         }
@@ -252,6 +256,35 @@ impl Placed {
             minus(left),
             minus(top)
         )
+    }
+}
+
+/// Makes a sprite so many times, at least once, and decodes it to the same pixels.
+fn encoded(
+    parts: &[&Picture],
+    repetitions: usize,
+) -> Result<(Sprite, Vec<u8>, Applied), ImageError> {
+    let mut applied = Applied::default();
+    loop {
+        let ((sprite, content), encoding) = timed(|| {
+            let sprite = Sprite::of(parts);
+            let content = sprite.png();
+            (sprite, content)
+        });
+        let content = content?;
+        let picture = sprite.picture();
+        let limits = Limits {
+            pixels: u64::from(picture.width) * u64::from(picture.height),
+            frames: 1,
+        };
+        let (decoded, decoding) = timed(|| Image::decode(Format::Png, &content, limits));
+        if !decoded?.picture().shows_the_same(picture) {
+            return Err(ImageError::Changed("a sprite".to_owned()));
+        }
+        applied.push(content.len(), encoding, Some(decoding));
+        if applied.repetitions() >= repetitions {
+            return Ok((sprite, content, applied));
+        }
     }
 }
 
@@ -316,7 +349,7 @@ mod tests {
             .unwrap();
         sprites.note_image("i/a".to_owned(), &picture(4, 2), 100);
         sprites.note_image("i/b".to_owned(), &picture(3, 5), 100);
-        sprites.make(|_| true).unwrap();
+        sprites.make(1, |_| true).unwrap();
         let (html, requests) = sprites.apply(html.as_bytes(), place_of)?;
         Some((String::from_utf8(html).unwrap(), requests))
     }
@@ -361,6 +394,6 @@ mod tests {
         for place in ["a", "b", "c"] {
             sprites.note_image(place.to_owned(), &picture(2, 2), 100);
         }
-        assert!(sprites.make(|_| true).unwrap().is_empty());
+        assert!(sprites.make(1, |_| true).unwrap().is_empty());
     }
 }

@@ -32,8 +32,12 @@ const AFTER_MINIFICATION: [Option<Coding>; 4] = [
     Some(Coding::Zstd(19)),
 ];
 
+/// The usual setting of servers.
+pub const USUAL: Coding = Coding::Gzip(6);
 /// The coding that makes text smallest.
-const STRONGEST: Coding = Coding::Brotli(11);
+pub const STRONGEST: Coding = Coding::Brotli(11);
+/// The row of the lossless treatments of images, and of texts that are minified and coded by the strongest coding.
+pub const LOSSLESS_MINIFIED: &str = "lossless images, minified and brotli 11";
 
 /// A file to treat.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +90,7 @@ pub fn of_single_files() -> Vec<Treatment> {
 }
 
 /// Sums over all files of one treatment.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Sums {
     /// Bytes to transfer: of the coded file, or of the file as it is where the treatment does not make it smaller;
     /// and of the dictionary, once.
@@ -108,16 +112,35 @@ pub struct Applied {
     decode_s: Vec<f64>,
 }
 
-/// What the coding that makes text smallest made of one file.
+/// A file, and what the treatments that joined files are compared with make of it.
 #[derive(Clone, Debug, Default)]
-pub struct Strongest {
-    /// Of the file as it is.
-    pub alone: Applied,
-    /// Of the minified file.
+pub struct FileCosts {
+    /// Bytes of the file as it is.
+    pub bytes: u64,
+    /// By the usual coding of servers.
+    pub usual: Applied,
+    /// By the coding that makes text smallest.
+    pub strongest: Applied,
+    /// By that coding, minified; of an image the smallest of that and the lossless treatments.
     pub minified: Applied,
 }
 
+impl FileCosts {
+    /// Bytes that it needs in memory.
+    pub fn size(&self) -> usize {
+        let applied = [&self.usual, &self.strongest, &self.minified];
+        let times = applied.map(|one| one.encode_s.len() + one.decode_s.len());
+        size_of::<FileCosts>() + times.iter().sum::<usize>() * size_of::<f64>()
+    }
+}
+
 impl Applied {
+    /// How many repetitions it has.
+    #[cfg(feature = "images")]
+    pub fn repetitions(&self) -> usize {
+        self.encode_s.len()
+    }
+
     /// Adds a repetition, of treatments without a decoder without a time to decode.
     pub fn push(&mut self, bytes: usize, encoding: Duration, decoding: Option<Duration>) {
         self.bytes = bytes as u64;
@@ -144,17 +167,43 @@ impl Sums {
         if let Some(applied) = applied {
             self.files_smaller += u64::from(applied.bytes < file_bytes);
             bytes = bytes.min(applied.bytes);
-            for (sums, times) in [
-                (&mut self.encode_s, &applied.encode_s),
-                (&mut self.decode_s, &applied.decode_s),
-            ] {
-                sums.iter_mut()
-                    .zip(times)
-                    .for_each(|(sum, time)| *sum += time);
-            }
+            self.add_times(applied, 1.0);
         }
         self.bytes += bytes;
         bytes
+    }
+
+    /// Removes a file of so many bytes that was added with this result.
+    pub fn remove(&mut self, file_bytes: u64, applied: Option<&Applied>) {
+        let mut bytes = file_bytes;
+        if let Some(applied) = applied {
+            let smaller = u64::from(applied.bytes < file_bytes);
+            self.files_smaller = self.files_smaller.saturating_sub(smaller);
+            bytes = bytes.min(applied.bytes);
+            self.add_times(applied, -1.0);
+        }
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// Adds a file of so many bytes that was made in place of others. If its treatment does not make it smaller, it is
+    /// transferred without. It counts as smaller if it has fewer bytes than those others together.
+    pub fn add_made(&mut self, made_bytes: u64, applied: &Applied, others_bytes: u64) {
+        let bytes = made_bytes.min(applied.bytes);
+        self.files_smaller += u64::from(bytes < others_bytes);
+        self.add_times(applied, 1.0);
+        self.bytes += bytes;
+    }
+
+    fn add_times(&mut self, applied: &Applied, sign: f64) {
+        for (sums, times) in [
+            (&mut self.encode_s, &applied.encode_s),
+            (&mut self.decode_s, &applied.decode_s),
+        ] {
+            for (sum, time) in sums.iter_mut().zip(times) {
+                // A sum of which all was removed is 0, whatever was rounded.
+                *sum = (*sum + sign * time).max(0.0);
+            }
+        }
     }
 }
 
@@ -218,14 +267,14 @@ impl Treatment {
         Ok(applied)
     }
 
-    /// Whether it is the coding that makes text smallest, of the file as it is.
-    pub fn is_strongest(&self) -> bool {
-        matches!(self, Treatment::Coded(STRONGEST))
-    }
-
-    /// Whether it is the coding that makes text smallest, of the minified file.
-    pub fn is_strongest_minified(&self) -> bool {
-        matches!(self, Treatment::Minified(Some(STRONGEST)))
+    /// The place of its result in what joined files are compared with.
+    pub fn place_in<'c>(&self, costs: &'c mut FileCosts) -> Option<&'c mut Applied> {
+        match *self {
+            Treatment::Coded(USUAL) => Some(&mut costs.usual),
+            Treatment::Coded(STRONGEST) => Some(&mut costs.strongest),
+            Treatment::Minified(Some(STRONGEST)) => Some(&mut costs.minified),
+            _ => None,
+        }
     }
 
     fn encode(&self, content: &[u8]) -> Result<Vec<u8>, CodingError> {
@@ -249,9 +298,58 @@ impl Treatment {
     }
 }
 
+/// Does the work so many times, at least once: its last result, and the CPU time of each time. `None` at the first `None`.
+pub fn repeated<T>(
+    repetitions: usize,
+    mut work: impl FnMut() -> Option<T>,
+) -> Option<(T, Vec<Duration>)> {
+    let mut times = Vec::with_capacity(repetitions);
+    loop {
+        let (result, time) = timed(&mut work);
+        let result = result?;
+        times.push(time);
+        if times.len() >= repetitions {
+            return Some((result, times));
+        }
+    }
+}
+
 /// Runs the work and measures its CPU time, in all threads: the decoder of JPEG has some of its own.
 pub fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = process_cpu_time();
     let result = work();
     (result, process_cpu_time().saturating_sub(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(bytes: usize, milliseconds: u64) -> Applied {
+        let mut applied = Applied::default();
+        let time = Duration::from_millis(milliseconds);
+        applied.push(bytes, time, Some(time * 2));
+        applied
+    }
+
+    #[test]
+    fn a_file_that_is_removed_leaves_the_sums_of_the_others() {
+        let mut sums = Sums::new(1);
+        let (one, other, larger) = (applied(40, 8), applied(70, 3), applied(60, 1));
+        sums.add(100, Some(&one));
+        sums.add(90, Some(&other));
+        sums.add(50, Some(&larger));
+        assert_eq!((sums.bytes, sums.files_smaller), (40 + 70 + 50, 2));
+        sums.remove(100, Some(&one));
+        sums.remove(50, Some(&larger));
+        assert_eq!((sums.bytes, sums.files_smaller), (70, 1));
+        assert!((sums.encode_s[0] - 0.003).abs() < 1e-12, "{sums:?}");
+        assert!((sums.decode_s[0] - 0.006).abs() < 1e-12, "{sums:?}");
+        // In place of two files of 150 bytes together, one that no coding makes smaller.
+        sums.add_made(120, &applied(130, 5), 150);
+        assert_eq!((sums.bytes, sums.files_smaller), (190, 2));
+        sums.add_made(160, &applied(155, 5), 150);
+        assert_eq!((sums.bytes, sums.files_smaller), (345, 2));
+        assert!((sums.encode_s[0] - 0.013).abs() < 1e-12, "{sums:?}");
+    }
 }

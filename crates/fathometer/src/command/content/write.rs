@@ -18,6 +18,7 @@ use self::names::Names;
 use self::place::prepare;
 use self::written::Written;
 use super::concatenation::Concatenations;
+use super::inlining::Inlining;
 use super::pictures::{MOST_FRAMES, format_of};
 use super::source::Source;
 use super::sprites::Sprites;
@@ -44,6 +45,8 @@ pub enum Treat {
     Concat,
     /// Small images that the same documents show in one PNG (lossless)
     Sprite,
+    /// Small images that one tag shows as `data:` URLs in it (lossless)
+    Inline,
 }
 
 /// Writes the copy and prints what it saves.
@@ -103,6 +106,8 @@ struct SiteCopy<'a> {
     concatenations: Option<Concatenations>,
     /// The small images; `None` without sprites.
     sprites: Option<Sprites>,
+    /// The small images; `None` if they are not inlined.
+    inlining: Option<Inlining>,
     /// Whether a style sheet of the site may change how images are shown.
     are_images_styled: bool,
     /// Whether a document states the hash of a file.
@@ -145,11 +150,10 @@ impl<'a> SiteCopy<'a> {
                 Treat::Jpeg => treatments.push(ImageTreatment::Jpeg(arguments.jpeg_quality)),
                 #[cfg(feature = "avif")]
                 Treat::Avif => treatments.push(ImageTreatment::ToAvif),
-                Treat::Minify | Treat::Concat | Treat::Sprite => {}
+                Treat::Minify | Treat::Concat | Treat::Sprite | Treat::Inline => {}
             }
         }
-        let minifies = arguments.treat.contains(&Treat::Minify);
-        let concatenates = arguments.treat.contains(&Treat::Concat);
+        let has = |treat| arguments.treat.contains(&treat);
         let source = || Source::Folder(arguments.site.clone());
         SiteCopy {
             arguments,
@@ -161,12 +165,11 @@ impl<'a> SiteCopy<'a> {
             },
             treatments,
             names: Names::default(),
-            kept_white_space: minifies.then(|| source().kept_white_space(arguments.max_file)),
-            concatenations: concatenates.then(Concatenations::default),
-            sprites: arguments
-                .treat
-                .contains(&Treat::Sprite)
-                .then(Sprites::default),
+            kept_white_space: has(Treat::Minify)
+                .then(|| source().kept_white_space(arguments.max_file)),
+            concatenations: has(Treat::Concat).then(Concatenations::default),
+            sprites: has(Treat::Sprite).then(Sprites::default),
+            inlining: has(Treat::Inline).then(Inlining::default),
             are_images_styled: false,
             states_integrity: false,
             written: Written::default(),
@@ -240,11 +243,20 @@ impl<'a> SiteCopy<'a> {
         content: &[u8],
     ) -> Result<(), Failure> {
         let bytes = content.len() as u64;
-        let treated = self.smallest(path, place, content).unwrap_or_else(|error| {
-            self.written.images_failed += 1;
-            eprintln!("{}: copied as it is: {error}", path.display());
-            None
-        });
+        let treated = match self.smallest(path, place, content) {
+            Ok(treated) => {
+                let file = treated
+                    .as_ref()
+                    .map_or(content, |(_, file)| file.as_slice());
+                self.note_inlined(place, file);
+                treated
+            }
+            Err(error) => {
+                self.written.images_failed += 1;
+                eprintln!("{}: copied as it is: {error}", path.display());
+                None
+            }
+        };
         let Some((format, treated)) = treated else {
             write(target, content)?;
             self.count(bytes, bytes);
@@ -278,6 +290,15 @@ impl<'a> SiteCopy<'a> {
         self.written.images_treated += 1;
         self.count(bytes, treated.len() as u64);
         Ok(())
+    }
+
+    /// Notes an image as it is in the copy, which a document may have in it.
+    fn note_inlined(&mut self, place: &Path, file: &[u8]) {
+        if let (Some(inlining), Some(place), Some(format)) =
+            (&mut self.inlining, place.to_str(), Format::of(file))
+        {
+            inlining.note_image(place.to_owned(), format.media_type(), file);
+        }
     }
 
     /// The smallest image of the treatments, if it is smaller than the file.

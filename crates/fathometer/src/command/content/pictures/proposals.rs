@@ -10,7 +10,6 @@ use fathometer_http::html::{Resolution, Resolver};
 
 use super::super::place::{location, place};
 use super::super::source::SiteFile;
-use super::super::table::Inlined;
 
 /// Images that tags show; those of further tags are not known.
 const MOST_SHOWN: usize = 100_000;
@@ -20,10 +19,6 @@ const MOST_FOUND: usize = 500;
 const MOST_BYTES: usize = 8 << 20;
 /// Bytes of an image above which it is no candidate: a flat image or one of text is smaller.
 const LARGEST: usize = 256 << 10;
-/// Bytes of an image up to which a data: URL of it is counted.
-const LARGEST_INLINED: usize = 2048;
-/// Images that are counted.
-const MOST_INLINED: usize = 100_000;
 /// Sizes in which one image is shown.
 const MOST_SIZES: usize = 50;
 /// Bytes of a text that is taken over.
@@ -38,15 +33,6 @@ pub struct Proposals {
     found: Vec<Found>,
     bytes: usize,
     left_out: u64,
-    small: Vec<Small>,
-}
-
-/// An image that is small enough to be part of a page.
-#[derive(Debug)]
-struct Small {
-    place: String,
-    bytes: u64,
-    data_url_bytes: u64,
 }
 
 /// The tags that show an image.
@@ -54,8 +40,6 @@ struct Small {
 struct Shown {
     tags: u64,
     bytes: u64,
-    /// Bytes of the sources in these tags, with their quotes.
-    source_bytes: u64,
     /// The first text that is not empty.
     alt: Option<String>,
     /// Widths and heights that tags state, with the number of tags.
@@ -85,7 +69,6 @@ impl Proposals {
             found: Vec::new(),
             bytes: 0,
             left_out: 0,
-            small: Vec::new(),
         }
     }
 
@@ -119,15 +102,6 @@ impl Proposals {
         let Some((authority, target)) = location(&self.folder, file) else {
             return;
         };
-        if file.content.len() <= LARGEST_INLINED && self.small.len() < MOST_INLINED {
-            let bytes = file.content.len();
-            let before = "data:;base64,".len() + format.media_type().len();
-            self.small.push(Small {
-                place: place(&authority, &target),
-                bytes: bytes as u64,
-                data_url_bytes: (before + bytes.div_ceil(3) * 4) as u64,
-            });
-        }
         let Some(replacement) = Replacement::of(picture) else {
             return;
         };
@@ -192,34 +166,12 @@ impl Proposals {
         proposals.sort_by_key(Replaced::added_bytes);
         (proposals, notes)
     }
-
-    /// The small images that one tag shows, as `data:` URLs in it: more tags would repeat the content. `None` if there is
-    /// none.
-    pub fn take_inlined(&mut self) -> Option<Inlined> {
-        let mut inlined = Inlined {
-            limit_bytes: LARGEST_INLINED,
-            ..Inlined::default()
-        };
-        for small in std::mem::take(&mut self.small) {
-            if let Some(shown) = self.shown.get(&small.place)
-                && shown.tags == 1
-            {
-                inlined.images += 1;
-                inlined.bytes += small.bytes + shown.bytes;
-                // In quotes: base64 may end with an equals sign, which an unquoted value must not have.
-                inlined.inlined_bytes +=
-                    shown.bytes - shown.source_bytes + small.data_url_bytes + 2;
-            }
-        }
-        (inlined.images > 0).then_some(inlined)
-    }
 }
 
 impl Shown {
     fn add(&mut self, tag: &ImageTag<'_>) {
         self.tags += 1;
         self.bytes += tag.bytes as u64;
-        self.source_bytes += tag.source_bytes as u64;
         self.has_attributes |= !tag.is_plain;
         let alt = tag.alt.filter(|alt| !alt.trim().is_empty());
         let alt = alt.filter(|alt| alt.len() <= LONGEST_TEXT);
@@ -298,21 +250,12 @@ mod tests {
         };
         proposals.note_image(&file("/site/a.gif", "GIF"), Format::Gif, &picture);
         proposals.note_image(&file("/site/b.gif", "GIF"), Format::Gif, &picture);
-        assert!(proposals.take_inlined().is_none(), "three tags show it");
         let (replaced, notes) = proposals.take();
         let element = "<i style=\"display:inline-block;width:9px;height:1px\"></i>";
         assert_eq!(replaced[0].html, element);
         assert_eq!(replaced[0].bytes_after, 3 * element.len() as u64 + 1);
         assert_eq!(replaced[0].bytes_before, 3 + html.len() as u64);
         assert_eq!((replaced.len(), notes.len()), (1, 1));
-        let mut one = Proposals::new(Path::new("/site"));
-        let tag = "<img src=a.gif>";
-        one.note_document(&file("/site/x.html", tag));
-        one.note_image(&file("/site/a.gif", "GIF8"), Format::Gif, &picture);
-        let inlined = one.take_inlined().unwrap();
-        let written = "<img src=\"data:image/gif;base64,R0lGOA==\">";
-        assert_eq!(inlined.inlined_bytes, written.len() as u64);
-        assert_eq!((inlined.images, inlined.bytes), (1, 4 + tag.len() as u64));
         let mut based = Proposals::new(Path::new("/site"));
         based.note_document(&file("/site/x.html", "<base href=/y/><img src=a.gif>"));
         assert!(based.shown.is_empty());

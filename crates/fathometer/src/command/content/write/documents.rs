@@ -30,22 +30,29 @@ impl SiteCopy<'_> {
             if let Some(sprites) = &mut self.sprites {
                 let _ = sprites.note_document(&content, self.are_images_styled, place_of);
             }
+            if let Some(inlining) = &mut self.inlining {
+                let _ = inlining.note_document(&content, place_of);
+            }
         }
         Ok(())
     }
 
     /// Reads what must be known of a style sheet before documents are read.
     pub(super) fn read_style_sheet(&mut self, path: &Path) -> Result<(), Failure> {
-        let Some(sprites) = &mut self.sprites else {
+        if self.sprites.is_none() && self.inlining.is_none() {
             return Ok(());
-        };
+        }
         let place = path.strip_prefix(self.root)?;
         match walk::read(path, self.arguments.max_file) {
             Ok(css) => {
                 self.are_images_styled |= names_element(&css, "img");
                 rewrite_css(&css, |url| {
-                    if let Some(place) = place_of(place, url) {
-                        sprites.note_reference(place);
+                    let place = place_of(place, url)?;
+                    if let Some(sprites) = &mut self.sprites {
+                        sprites.note_reference(place.clone());
+                    }
+                    if let Some(inlining) = &mut self.inlining {
+                        inlining.note_reference(place);
                     }
                     None
                 });
@@ -61,8 +68,9 @@ impl SiteCopy<'_> {
             return Ok(());
         };
         let (out, root) = (self.out, self.root);
-        let made =
-            sprites.make(|place| !(out.join(place).exists() || root.join(place).exists()))?;
+        let made = sprites.make(1, |place| {
+            !(out.join(place).exists() || root.join(place).exists())
+        })?;
         self.written.sprites = made.len() as u64;
         for sprite in made {
             self.written.images_in_sprites += sprite.images.len() as u64;
@@ -96,6 +104,11 @@ impl SiteCopy<'_> {
             .as_ref()
             .and_then(|all| all.apply(content, place_of));
         let (content, saved) = with_sprites.unwrap_or_else(|| (content.to_vec(), 0));
+        self.written.requests_saved += saved;
+        let inlining = self.inlining.as_ref();
+        let inlined = inlining.and_then(|all| all.apply(&content, place_of));
+        let (content, saved) = inlined.unwrap_or((content, 0));
+        self.written.images_inlined += saved;
         self.written.requests_saved += saved;
         let concatenations = self.concatenations.as_ref();
         let joined = concatenations.and_then(|all| all.apply(&content, place_of));

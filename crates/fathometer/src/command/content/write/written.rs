@@ -35,6 +35,8 @@ pub struct Written {
     pub sprites: u64,
     /// Images that documents show from these files.
     pub images_in_sprites: u64,
+    /// Images that documents have in them.
+    pub images_inlined: u64,
     /// Requests fewer of first visits, of all documents together.
     pub requests_saved: u64,
     /// Style sheets that have a fault, and were copied.
@@ -73,6 +75,10 @@ impl fmt::Display for Written {
         if self.sprites > 0 {
             let (sprites, images) = (self.sprites, self.images_in_sprites);
             writeln!(out, "{sprites} sprites have {images} small images in them.")?;
+        }
+        if self.images_inlined > 0 {
+            let images = self.images_inlined;
+            writeln!(out, "{images} small images are parts of their documents.")?;
         }
         if self.requests_saved > 0 {
             let requests = self.requests_saved;

@@ -1,0 +1,127 @@
+//! The small images of a site, several in one file or as parts of their pages.
+
+#[cfg(feature = "images")]
+pub use self::with_images::SmallImages;
+#[cfg(not(feature = "images"))]
+pub use self::without_images::SmallImages;
+
+#[cfg(feature = "images")]
+mod with_images {
+    use fathometer_content::{names_element, rewrite_css};
+
+    use super::super::inlining::Inlining;
+    use super::super::page_files::{
+        Change, Held, HeldKind, JoinedDocument, Made, MakingCost, PageFiles,
+    };
+    use super::super::sprites::{SpriteFile, Sprites};
+    use super::super::table::Inlined;
+
+    /// The small images of a site.
+    #[derive(Debug, Default)]
+    pub struct SmallImages {
+        /// Those that sprites can have.
+        pub sprites: Sprites,
+        /// Those that documents can have.
+        pub inlining: Inlining,
+        made: Vec<SpriteFile>,
+    }
+
+    impl SmallImages {
+        /// Finds how documents and style sheets use the images, and makes the sprites so many times. Returns why there are
+        /// none.
+        pub fn make(&mut self, files: &PageFiles, repetitions: usize) -> Option<String> {
+            let mut are_styled = false;
+            for file in files.of(HeldKind::Css) {
+                are_styled |= names_element(&file.content, "img");
+                rewrite_css(&file.content, |url| {
+                    if let Some(place) = file.place_of(url) {
+                        self.inlining.note_reference(place.clone());
+                        self.sprites.note_reference(place);
+                    }
+                    None
+                });
+            }
+            for file in files.of(HeldKind::Html) {
+                let place_of = |url: &str| file.place_of(url);
+                // A document that cannot be scanned stays as it is.
+                let _ = self.inlining.note_document(&file.content, place_of);
+                let _ = self
+                    .sprites
+                    .note_document(&file.content, are_styled, place_of);
+            }
+            match self.sprites.make(repetitions, |place| files.is_free(place)) {
+                Ok(made) => {
+                    self.made = made;
+                    None
+                }
+                Err(error) => Some(format!("no sprites: {error}")),
+            }
+        }
+
+        /// The document with its images from sprites, and the requests that this saves.
+        pub fn apply_sprites(&self, file: &Held) -> Option<JoinedDocument> {
+            self.sprites.apply(&file.content, |url| file.place_of(url))
+        }
+
+        /// Adds the sprites, and removes the images in them.
+        pub fn add_sprites<'a>(&'a self, change: &mut Change<'a>) {
+            for sprite in &self.made {
+                let images = || self.sprites.files(&sprite.images);
+                change.gone.extend(images());
+                change.made.push(Made {
+                    place: sprite.place.clone(),
+                    content: sprite.content.clone(),
+                    others_bytes: images().map(|image| image.bytes).sum(),
+                    cost: MakingCost::Image(sprite.applied.clone()),
+                });
+            }
+        }
+
+        /// The document with images in it, and the requests that this saves.
+        pub fn inline(&self, file: &Held) -> Option<JoinedDocument> {
+            self.inlining.apply(&file.content, |url| file.place_of(url))
+        }
+
+        /// Removes the images that documents have in them.
+        pub fn remove_inlined<'a>(&'a self, change: &mut Change<'a>) {
+            change.gone.extend(self.inlining.files());
+        }
+
+        /// The images that documents can have in them.
+        pub fn inlined(&self) -> Option<Inlined> {
+            self.inlining.summary()
+        }
+    }
+}
+
+#[cfg(not(feature = "images"))]
+mod without_images {
+    use super::super::page_files::{Change, Held, JoinedDocument, PageFiles};
+    use super::super::table::Inlined;
+
+    /// Without the libraries for images there are none.
+    #[derive(Debug, Default)]
+    pub struct SmallImages;
+
+    impl SmallImages {
+        pub fn make(&mut self, _: &PageFiles, _: usize) -> Option<String> {
+            None
+        }
+
+        pub fn apply_sprites(&self, _: &Held) -> Option<JoinedDocument> {
+            None
+        }
+
+        pub fn add_sprites(&self, _: &mut Change<'_>) {}
+
+        pub fn inline(&self, _: &Held) -> Option<JoinedDocument> {
+            None
+        }
+
+        pub fn remove_inlined(&self, _: &mut Change<'_>) {}
+
+        pub fn inlined(&self) -> Option<Inlined> {
+            None
+        }
+    }
+}
