@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::Error;
 use crate::claims::ClaimResult;
 use crate::closeness::Closeness;
+use crate::equal_cells::EqualCells;
 use crate::machine_differences::{self, MachineDifference};
 use crate::run::{CellState, Run};
 use crate::statistics::Intervals;
@@ -39,6 +40,8 @@ pub struct Digest<'a> {
     pub claims: Vec<ClaimResult>,
     /// How much the machines differ; empty in a run of one machine.
     pub machine_differences: Vec<MachineDifference>,
+    /// The A/A tests; `None` if the run has no equal cells.
+    pub equal_cells: Option<EqualCells>,
 }
 
 impl<'a> Digest<'a> {
@@ -54,6 +57,7 @@ impl<'a> Digest<'a> {
         Ok(Digest {
             validity: ValiditySummary::of(&run),
             machine_differences: machine_differences::of_run(&run),
+            equal_cells: EqualCells::of(&run, intervals),
             closeness: study.closeness_results(&tables),
             claims: study.claim_results(&run, intervals),
             curves: study.curve_results(&run, intervals),

@@ -11,6 +11,7 @@ mod text;
 use serde::Serialize;
 
 use crate::claims::{ClaimResult, EraVerdict, Part, Verdict};
+use crate::equal_cells::{EqualCells, EqualCellsCount};
 use crate::run::Run;
 use crate::statistics::{Interval, adjusted};
 use crate::study::StudyData;
@@ -30,6 +31,7 @@ pub struct JudgedRun<'a> {
     /// How long it took, in minutes; `None` for a run that did not end.
     pub minutes: Option<f64>,
     claims: Vec<ClaimResult>,
+    equal_cells: Option<EqualCellsCount>,
     data: &'a StudyData,
 }
 
@@ -45,6 +47,7 @@ impl<'a> JudgedRun<'a> {
                 .finished
                 .map(|finished| (finished - run.info.started) / 60.0),
             claims: data.claim_results(run, run.info.intervals()),
+            equal_cells: EqualCells::of(run, run.info.intervals()).map(|equal| equal.count),
             data,
         }
     }
@@ -124,6 +127,25 @@ pub struct Reading {
     pub leaning: Option<Verdict>,
 }
 
+/// The A/A tests of a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EqualCellsOfRun {
+    /// The run.
+    pub run: String,
+    /// How many report a difference.
+    #[serde(flatten)]
+    pub count: EqualCellsCount,
+}
+
+impl EqualCellsOfRun {
+    fn of(run: &JudgedRun<'_>) -> Option<EqualCellsOfRun> {
+        Some(EqualCellsOfRun {
+            run: run.name.clone(),
+            count: run.equal_cells?,
+        })
+    }
+}
+
 /// All rows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ledger {
@@ -137,6 +159,9 @@ pub struct Ledger {
     pub expected_wrong: f64,
     /// Verdicts of single runs that do not stand in the ledger.
     pub not_standing: usize,
+    /// The A/A tests of the runs that have equal cells.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub equal_cells: Vec<EqualCellsOfRun>,
 }
 
 impl Ledger {
@@ -196,7 +221,11 @@ impl Ledger {
                 }
             }
         }
-        Ledger::judged(rows)
+        let tested = runs.iter().filter_map(EqualCellsOfRun::of);
+        Ledger {
+            equal_cells: tested.collect(),
+            ..Ledger::judged(rows)
+        }
     }
 
     /// Decides which verdicts stand.
@@ -219,6 +248,7 @@ impl Ledger {
             standing,
             expected_wrong: standing as f64 * FALSE_DISCOVERIES,
             not_standing: decided - standing,
+            equal_cells: Vec::new(),
             rows,
         }
     }

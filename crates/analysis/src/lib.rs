@@ -19,6 +19,7 @@
 //! - [`ledger`]: the verdicts of several runs on all claims
 //! - [`real_cells`]: cells with many replicates, for simulations
 //! - [`machine_differences`]: how much the machines of a merged run differ
+//! - [`equal_cells`]: A/A tests, equal cells that a run measured twice
 //! - [`waterfall`]: where the time of a page went, by cause
 //! - [`digest`]: all of these at once, for [`terminal`], [`report`] and [`summary`]
 
@@ -32,6 +33,7 @@ pub mod compare;
 pub mod content_page;
 mod csv;
 pub mod digest;
+pub mod equal_cells;
 mod error;
 mod inputs;
 pub mod ledger;

@@ -402,6 +402,14 @@ impl Run {
         name_among(&others, &cell.block, &cell.key)
     }
 
+    /// The name of a cell as if its run did not vary one of the factors.
+    pub(crate) fn name_without(&self, cell: &Cell, factor: &str) -> String {
+        let of_block = self.cells.iter().filter(|other| other.block == cell.block);
+        let keys: Vec<CellKey> = of_block.map(|other| without(&other.key, factor)).collect();
+        let others = keys.iter().map(|key| (&cell.block, key));
+        name_among(&others, &cell.block, &without(&cell.key, factor))
+    }
+
     /// Cells that are not measured, grouped by reason, each with its block and name.
     pub fn left_out(&self) -> Vec<(&str, Vec<String>)> {
         let measured = self.cells.iter().map(|cell| (&cell.block, &cell.key));
@@ -448,6 +456,13 @@ impl Run {
         }
         levels
     }
+}
+
+/// A key without one of its factors.
+pub(crate) fn without(key: &CellKey, factor: &str) -> CellKey {
+    let mut shared = key.clone();
+    shared.0.remove(factor);
+    shared
 }
 
 /// The name of a cell among others: the levels of those factors that vary in its block.

@@ -10,6 +10,12 @@ use crate::run::{Cell, Run};
 /// The default block of a selection.
 pub const MAIN_BLOCK: &str = "main";
 
+/// The factor whose level is only a label: cells that differ in it alone are equal.
+pub const COPY: &str = "copy";
+
+/// The copy that claims, tables and curves use; a cell without the factor is of this copy too.
+pub const FIRST_COPY: &str = "a";
+
 /// A factor of the study.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -96,7 +102,7 @@ impl Selection {
     ///
     /// In the main block, a factor that the selection leaves out has its default level. So in an unfinished
     /// run, no other cell can take the place of the selected one. A side block varies few factors, and a factor
-    /// that the selection leaves out there may have any level.
+    /// that the selection leaves out there may have any level. Only the factor [`COPY`] has its default level everywhere.
     ///
     /// # Errors
     /// When the run has no such cell, or more than one.
@@ -115,6 +121,11 @@ impl Selection {
 
     fn agrees(&self, cell: &Cell, factors: &BTreeMap<String, Factor>) -> bool {
         if cell.block != self.block() {
+            return false;
+        }
+        // A copy of a cell takes its place nowhere, unless it is named.
+        if !self.levels.contains_key(COPY) && cell.key.level(COPY).is_some_and(|l| l != FIRST_COPY)
+        {
             return false;
         }
         let default = |factor: &str| factors.get(factor)?.default.as_deref();

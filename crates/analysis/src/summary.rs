@@ -11,7 +11,8 @@ pub const FORMAT: u32 = 1;
 ///
 /// Members: `format`, `study`, `run` (as in `run.json`, without the path profiles), `validity`, `interval` (the
 /// method of the intervals), `machines` (of a
-/// merged run), `tables` and `curves` (only measured ones), `closeness`, `claims`, `warnings`.
+/// merged run), `tables` and `curves` (only measured ones), `closeness`, `claims`, `equal_cells` (the A/A tests of a run
+/// with equal cells), `warnings`.
 /// Names of metrics carry their units.
 pub fn json(digest: &Digest<'_>) -> Value {
     let info = &digest.run.info;
@@ -45,6 +46,9 @@ pub fn json(digest: &Digest<'_>) -> Value {
         "claims": digest.claims,
         "warnings": digest.run.warnings,
     });
+    if let Some(equal) = &digest.equal_cells {
+        summary["equal_cells"] = json!(equal);
+    }
     if !info.machines.is_empty() {
         summary["machines"] = json!({
             "parts": info.machines,

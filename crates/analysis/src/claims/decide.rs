@@ -10,7 +10,7 @@ use crate::resolution::is_count;
 use crate::statistics::{Basis, Interval, Resolution};
 
 /// Ratios within this of 1 count as equal, if the test says nothing else.
-const EQUAL: &str = "0.971..1.03";
+pub(crate) const EQUAL_RATIO: &str = "0.971..1.03";
 
 /// What an interval rests on, if there is one, and the estimate.
 type BasisAndValue = (Option<Basis>, f64);
@@ -180,7 +180,12 @@ fn nearest(bound: &Bound, basis: Basis) -> Vec<f64> {
 
 /// The range in which the sides count as equal; `None` where the claim itself allows that they are.
 fn equal(test: &Test) -> Option<Bound> {
-    let default = || EQUAL.parse().ok().filter(|_| is_ratio(&test.relation));
+    let default = || {
+        EQUAL_RATIO
+            .parse()
+            .ok()
+            .filter(|_| is_ratio(&test.relation))
+    };
     let equal = test.equal.clone().or_else(default)?;
     let neutral = if is_ratio(&test.relation) { 1.0 } else { 0.0 };
     (!test.holds.contains(neutral)).then_some(equal)
@@ -215,7 +220,7 @@ mod tests {
 
     fn judged(holds: &str, weaker: Option<&str>, low: f64, high: f64) -> Verdict {
         let weaker: Option<Bound> = weaker.map(|text| text.parse().unwrap());
-        let bounds = bounds(holds, weaker.as_ref(), Some(EQUAL));
+        let bounds = bounds(holds, weaker.as_ref(), Some(EQUAL_RATIO));
         let interval = Interval { low, high };
         let weaker = weaker.as_ref().map(|bound| Some(bound.position(interval)));
         bounds.decide(Some(interval), weaker)

@@ -33,6 +33,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use bound::{Bound, ParseBoundError, Position};
+pub(crate) use decide::EQUAL_RATIO;
 pub(crate) use judge::judge;
 pub use sweep::Sweep;
 pub use verdict::{ClaimResult, EraVerdict, Part, VariantResult, Verdict};

@@ -55,6 +55,16 @@ impl Ledger {
             let fields = fields.map(|field| field.replace('|', "\\|"));
             let _ = writeln!(text, "| {} |", fields.join(" | "));
         }
+        if !self.equal_cells.is_empty() {
+            text.push_str(
+                "\n## Equal cells measured twice (A/A)\n\n\
+                 What noise does to verdicts in each run ([how to read it](statistics.md#equal-cells)):\n\n",
+            );
+            for equal in &self.equal_cells {
+                let (run, sentence) = (&equal.run, equal.count.sentence());
+                let _ = writeln!(text, "- [{run}]({runs}/{run}/README.md): {sentence}");
+            }
+        }
         text.push_str(
             "\n## Commands\n\nEach run was made by one command, in the time in parentheses:\n\n",
         );
@@ -91,6 +101,12 @@ impl Ledger {
                     None => format!("{}  {}", row.figure(), row.run),
                 }
             );
+        }
+        if !self.equal_cells.is_empty() {
+            text.push_str("\nA/A: equal cells measured twice\n");
+        }
+        for equal in &self.equal_cells {
+            let _ = writeln!(text, "{}: {}", equal.run, equal.count.sentence());
         }
         text
     }

@@ -32,7 +32,7 @@ pub(super) fn answer(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// How sure the answer is: replicates, coverage of the intervals, validity.
+/// How sure the answer is: replicates, coverage of the intervals, A/A tests, validity.
 pub(super) fn certainty(digest: &Digest<'_>) -> Markup {
     let valid = digest.run.cells.iter().map(|cell| cell.valid().count());
     let valid = || valid.clone().filter(|n| *n > 0);
@@ -48,6 +48,9 @@ pub(super) fn certainty(digest: &Digest<'_>) -> Markup {
         }
         @if let Some(stopping) = &digest.run.info.stopping { p { (stopping.sentence()) } }
         @if let Some(caveat) = digest.coverage_caveat() { p { strong { (caveat) } } }
+        @if let Some(equal) = &digest.equal_cells {
+            p { a href="#equal-cells" { "A/A" } ": " (equal.count.sentence()) }
+        }
         p { (of_validity(digest)) " " a href="#validity" { "Validity" } }
     }
 }

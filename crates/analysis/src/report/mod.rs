@@ -11,6 +11,7 @@ mod claims;
 mod closeness;
 mod curves;
 mod embed;
+mod equal_cells;
 mod evidence;
 mod header;
 mod instrument;
@@ -135,6 +136,11 @@ fn sections(digest: &Digest<'_>, captures: Captures<'_>) -> Result<Vec<Section>,
     }
     if !digest.claims.is_empty() {
         sections.push(section("claims", "Claims", claims::section(digest)));
+    }
+    if digest.equal_cells.is_some() {
+        let title = "A/A: equal cells measured twice";
+        let body = equal_cells::section(digest);
+        sections.push(section("equal-cells", title, body));
     }
     if study.tables.iter().any(|table| table.of_the_paper) {
         sections.push(section("tables", "Tables", tables::of_the_paper(digest)));

@@ -1,4 +1,4 @@
-//! The normal, Student's t and the F distribution, as far as intervals need them.
+//! The normal, Student's t, the F and the binomial distribution, as far as intervals and counts need them.
 //!
 //! Sums and fractions are from Abramowitz and Stegun, "Handbook of Mathematical Functions" (1964), chapter 26.
 //! Every term of the normal distribution is positive, so no digits cancel. Quantiles are found by bisection:
@@ -108,6 +108,25 @@ pub fn f_tail(ratio: f64, numerator: f64, denominator: f64) -> f64 {
         numerator * ratio,
         denominator,
     )
+}
+
+/// The probability that a binomial variable of this many trials is at least `least` (26.5.24).
+pub fn binomial_tail(least: u64, trials: u64, probability: f64) -> f64 {
+    if least == 0 {
+        return 1.0;
+    }
+    if least > trials {
+        return 0.0;
+    }
+    let others = (trials - least + 1) as f64;
+    incomplete_beta(least as f64, others, 1.0 - probability, probability)
+}
+
+/// The smallest number that a binomial variable of this many trials exceeds with a probability of at most
+/// `1 - covered`.
+pub fn binomial_quantile(covered: f64, trials: u64, probability: f64) -> u64 {
+    let is_enough = |most: &u64| binomial_tail(most + 1, trials, probability) <= 1.0 - covered;
+    (0..trials).find(is_enough).unwrap_or(trials)
 }
 
 /// The regularised incomplete beta function at x = b / (b + a), given as the two parts `a` and `b` so that
@@ -234,5 +253,35 @@ mod tests {
         close(student_t_cdf(-300.0, 1.0), 0.001_061_029_024_220_485_7);
         assert_eq!(student_t_cdf(0.0, 2.5), 0.5);
         assert_eq!(student_t_quantile(1.0, 2.5), f64::INFINITY);
+    }
+
+    #[test]
+    fn the_binomial_distribution_is_the_sum_of_its_terms() {
+        for (trials, probability) in [(1u64, 0.05), (12, 0.05), (40, 0.003), (300, 0.05)] {
+            let mut term = (1.0f64 - probability).powi(trials as i32);
+            let mut below = 0.0;
+            for least in 0..=trials {
+                let tail = binomial_tail(least, trials, probability);
+                assert!((tail - (1.0 - below)).abs() < 1e-9, "{least} of {trials}");
+                below += term;
+                let more = (trials - least) as f64 / (least + 1) as f64;
+                term *= more * probability / (1.0 - probability);
+            }
+            assert_eq!(binomial_tail(trials + 1, trials, probability), 0.0);
+        }
+        close(binomial_tail(3, 3, 0.5), 0.125);
+    }
+
+    #[test]
+    fn chance_exceeds_the_binomial_quantile_rarely_and_no_smaller_number_would_do() {
+        // The probabilities of 0, 1 and 2 of 12 are 0.540, 0.341 and 0.099.
+        assert_eq!(binomial_quantile(0.95, 12, 0.05), 2);
+        assert_eq!(binomial_quantile(0.95, 1, 0.05), 0);
+        assert_eq!(binomial_quantile(0.95, 0, 0.05), 0);
+        for trials in [5, 60, 200] {
+            let most = binomial_quantile(0.95, trials, 0.05);
+            assert!(binomial_tail(most + 1, trials, 0.05) <= 0.05);
+            assert!(binomial_tail(most, trials, 0.05) > 0.05);
+        }
     }
 }

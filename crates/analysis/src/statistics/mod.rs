@@ -12,7 +12,7 @@
 //! - [`Looks`]: looking at verdicts while replicates are still added
 //! - [`simulation`]: what the intervals cover; [`designs`]: what stopping and ledgers keep
 //! - [`machine_coverage`]: what the intervals of several machines cover
-//! - `distributions`: the normal distribution, Student's t and F, as far as the intervals need them
+//! - `distributions`: the normal and the binomial distribution, Student's t and F, as far as they are needed
 
 mod basis;
 pub mod designs;

@@ -2,6 +2,7 @@
 //! 110 columns, readable without colour.
 
 mod curve;
+mod equal_cells;
 mod machines;
 mod table;
 
@@ -70,6 +71,10 @@ pub fn render(digest: &Digest<'_>) -> String {
         text.push('\n');
         text.push_str(&claims(digest, is_quick));
     }
+    if digest.equal_cells.is_some() {
+        text.push('\n');
+        text.push_str(&equal_cells::lines(digest));
+    }
     text.push('\n');
     text.push_str(&validity(digest));
     text
@@ -78,6 +83,11 @@ pub fn render(digest: &Digest<'_>) -> String {
 /// How much the machines of a merged run differ, and which parts are missing; empty for a run of one machine.
 pub fn machines(digest: &Digest<'_>) -> String {
     machines::lines(digest)
+}
+
+/// The A/A tests, for a study without tables; empty for a run without equal cells.
+pub fn equal_cells(digest: &Digest<'_>) -> String {
+    equal_cells::lines(digest)
 }
 
 fn heading(digest: &Digest<'_>) -> String {

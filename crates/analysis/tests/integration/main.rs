@@ -4,6 +4,7 @@
 mod barford;
 mod browser;
 mod common;
+mod equal_cells;
 mod homes;
 mod judging;
 mod load;

@@ -289,7 +289,8 @@ impl Fixture {
         }
     }
 
-    fn cell(&mut self, block: &str, levels: &[(&str, &str)], replicates: u32) {
+    /// Adds the replicates of a cell.
+    pub fn cell(&mut self, block: &str, levels: &[(&str, &str)], replicates: u32) {
         let levels: BTreeMap<String, String> = levels
             .iter()
             .map(|(factor, level)| ((*factor).to_owned(), (*level).to_owned()))

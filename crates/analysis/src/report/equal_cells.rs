@@ -1,0 +1,69 @@
+//! The A/A tests of a run.
+
+use maud::{Markup, html};
+
+use crate::digest::Digest;
+use crate::equal_cells::{CopyComparison, CopyVerdict};
+use crate::statistics::Sides;
+
+/// The section; empty for a run without equal cells.
+pub(super) fn section(digest: &Digest<'_>) -> Markup {
+    html! {
+        @if let Some(equal) = &digest.equal_cells {
+            p {
+                "The two cells of each row are equal: their levels differ in a label alone, which changes nothing. They are "
+                "compared as claims compare cells. A difference that is reported here is an error, so that this table shows "
+                "how often noise leads to a verdict in this run."
+            }
+            p { strong { (equal.count.sentence()) } }
+            div.scroll {
+                table {
+                    thead {
+                        tr {
+                            th scope="col" { "Cell" }
+                            th scope="col" { "Metric" }
+                            th.number scope="col" { "n" }
+                            th.number scope="col" { "Second over first" }
+                            th.number scope="col" { "Interval" }
+                            th scope="col" { "Verdict" }
+                        }
+                    }
+                    tbody { @for comparison in &equal.comparisons { (row(comparison)) } }
+                }
+            }
+            p {
+                "The bound is that of the binomial distribution. It is exact for independent comparisons, and metrics of one "
+                "pair are not: a number above it is a hint that the intervals of this run are too narrow, and no proof."
+            }
+        }
+    }
+}
+
+fn row(comparison: &CopyComparison) -> Markup {
+    html! {
+        tr {
+            th scope="row" {
+                (comparison.name)
+                @if comparison.name != comparison.block { " (" (comparison.block) ")" }
+            }
+            td { code { (comparison.metric) } }
+            td.number {
+                (comparison.n)
+                @if comparison.sides == Sides::Independent { ", not paired" }
+            }
+            td.number { (comparison.ratio_text()) }
+            td.number {
+                @match comparison.ends_text() {
+                    Some([low, high]) => (format!("{low} to {high}")),
+                    None => "none",
+                }
+            }
+            td {
+                @match comparison.verdict {
+                    CopyVerdict::Different => strong.invalid { "different" },
+                    verdict => (verdict.word()),
+                }
+            }
+        }
+    }
+}
