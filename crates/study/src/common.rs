@@ -1,5 +1,6 @@
 //! The factors of all kinds of studies.
 
+use fathometer_analysis::selection::{COPY as COPY_NAME, FIRST_COPY};
 use fathometer_http::driver::{Policy, Visit};
 use fathometer_model::ContentCoding;
 use fathometer_quic_sockets::UdpOffload;
@@ -16,6 +17,7 @@ pub(super) static FACTORS: &[&dyn AnyFactor] = &[
     &CODING,
     &VISIT,
     &UDP_OFFLOAD,
+    &COPY,
 ];
 
 /// How the client uses connections.
@@ -105,6 +107,14 @@ pub(super) static UDP_OFFLOAD: Factor<UdpOffload> = Factor::words(
     ],
 )
 .or("on");
+
+/// Nothing reads it: cells that differ in it alone are equal, and so show what noise does to verdicts.
+static COPY: Factor<()> = Factor::words(
+    COPY_NAME,
+    "A label that changes nothing: A/A tests compare the copies `a` and `b` of a cell.",
+    &[(FIRST_COPY, ()), ("b", ())],
+)
+.or(FIRST_COPY);
 
 fn named(level: &str) -> Result<String, String> {
     match level.is_empty() {

@@ -189,6 +189,24 @@ mod tests {
     }
 
     #[test]
+    fn studies_of_every_kind_may_measure_a_cell_twice() {
+        for kind in ALL {
+            let copy = factors(*kind).find(|factor| factor.name() == "copy");
+            let copy = copy.unwrap_or_else(|| panic!("{}", kind.name()));
+            assert_eq!(copy.absent(), Some("a"));
+            assert!(copy.is_closed() && copy.check("b").is_ok() && copy.check("c").is_err());
+        }
+        let twice = STUDY.replace("nodelay = \"on\" }", "nodelay = \"on\", copy = \"a\" }");
+        let twice = twice.replace("policy = [\"h1.1\", \"h2\"]", "copy = [\"a\", \"b\"]");
+        let twice = twice.replace("exclude = [{ policy = \"h2\", nodelay = \"off\" }]", "");
+        let study = Study::parse(&twice).unwrap();
+        check(&study).unwrap();
+        let cells = study.cells(Mode::Quick).unwrap();
+        let copies: Vec<&str> = cells.iter().map(|cell| cell.level("copy")).collect();
+        assert_eq!(copies, ["a", "a", "b", "b"]);
+    }
+
+    #[test]
     fn a_table_of_another_kind_is_refused() {
         let error = refusal("title =", "kind = \"load\"\ntitle =");
         assert!(error.contains("[load]"), "{error}");

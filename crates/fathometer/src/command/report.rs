@@ -109,7 +109,10 @@ pub fn publish(folder: &Path, json: bool) -> Result<Judged, Failure> {
         (true, true) => format!("{:#}\n", summary::json(&digest)),
         (true, false) => terminal::render(&digest),
         (false, true) => cells(&digest.run, json),
-        (false, false) => cells(&digest.run, json) + &terminal::machines(&digest),
+        (false, false) => {
+            let machines = terminal::machines(&digest);
+            cells(&digest.run, json) + &machines + &terminal::equal_cells(&digest)
+        }
     })?;
     Ok(Judged {
         page,

@@ -126,6 +126,40 @@ fn files_beside_a_study_that_cannot_be_used_end_it_before_anything_is_measured()
 }
 
 #[test]
+fn a_cell_that_is_measured_twice_is_compared_with_itself() {
+    if !possible("a_cell_that_is_measured_twice_is_compared_with_itself") {
+        return;
+    }
+    let place = Place::new();
+    let study = study(
+        &place,
+        "policy = [\"h1.1\", \"h2\"]",
+        "policy = [\"h1.1\"]\ncopy = [\"a\", \"b\"]",
+    );
+    let text = fs::read_to_string(&study).unwrap();
+    let text = text.replace("tls = \"1.3\"", "tls = \"1.3\"\ncopy = \"a\"");
+    fs::write(&study, text).unwrap();
+    let ended = run(&place, &study, &["--replicates", "2"]);
+    ended.assert_measured();
+    assert!(ended.out.contains("A/A: equal cells"), "{}", ended.out);
+    let summary = fs::read_to_string(place.run().join("summary.json")).unwrap();
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    assert_eq!(summary["validity"]["cells"], 2);
+    let comparisons = summary["equal_cells"]["comparisons"].as_array().unwrap();
+    let metrics = comparisons
+        .iter()
+        .map(|one| one["metric"].as_str().unwrap());
+    let metrics: Vec<&str> = metrics.collect();
+    for metric in ["elapsed_s", "packets", "ip_bytes"] {
+        assert!(metrics.contains(&metric), "{metrics:?}");
+    }
+    for one in comparisons {
+        assert_eq!(one["cell"]["policy"], "h1.1");
+        assert!(one["cell"]["copy"].is_null() && one["ratio"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
 fn an_edited_study_is_not_resumed() {
     if !possible("an_edited_study_is_not_resumed") {
         return;
