@@ -5,7 +5,6 @@ mod h2_client_peers;
 mod http3_peers;
 mod leucht15;
 mod load_engine;
-mod published_packets;
 #[path = "../support"]
 mod support {
     pub mod closed_port;
