@@ -7,7 +7,7 @@ use std::path::Path;
 use super::layout::{self, Tree, Version};
 use super::owner::{self, Name};
 use super::refusal::{for_threads, has_processes, no_directory, not_enabled, not_handed_down};
-use super::{Group, Part, reading, writing};
+use super::{Group, Part, Resource, reading, writing};
 use crate::error::{Doing, Result};
 
 /// The controllers that a group uses if possible, to read its usage.
@@ -23,6 +23,15 @@ struct Wanted<'a> {
 }
 
 impl Group {
+    /// The controllers that the group uses if possible, to read its usage.
+    fn wished(&self, version: Version) -> BTreeSet<&'static str> {
+        let disk = self
+            .limits
+            .counts_disk
+            .map(|_| Resource::Disk.controller(version));
+        ACCOUNTS.into_iter().chain(disk).collect()
+    }
+
     /// Creates the group's directory in a tree of version 1, if it needs one there.
     pub(super) fn make_v1(&self, name: &str, tree: &Tree) -> Result<Option<Part>> {
         let needed = self
@@ -30,7 +39,8 @@ impl Group {
             .resources()
             .into_iter()
             .any(|resource| tree.has(resource.controller(Version::One)));
-        if !needed && !ACCOUNTS.iter().any(|account| tree.has(account)) {
+        let wished = self.wished(Version::One);
+        if !needed && !wished.iter().any(|name| tree.has(name)) {
             return Ok(None);
         }
         let name = Name::new(name, BTreeSet::new())?.to_string();
@@ -70,10 +80,13 @@ impl Group {
             .filter(|controller| tree.has(controller))
             .collect();
         let counted = self.parts.iter().any(|part| part.has("cpuacct"));
-        if needed.is_empty() && counted {
+        let counts_disk =
+            self.limits.counts_disk.is_some() && tree.has(Resource::Disk.controller(Version::Two));
+        if needed.is_empty() && counted && !counts_disk {
             return Ok(self.make_for_pressure(name, tree));
         }
-        let wished: BTreeSet<&str> = ACCOUNTS.into_iter().filter(|name| tree.has(name)).collect();
+        let mut wished = self.wished(Version::Two);
+        wished.retain(|name| tree.has(name));
         let _alone = owner::alone(tree);
         // Another thread of this program may have moved the program meanwhile.
         let tree = &tree.now();

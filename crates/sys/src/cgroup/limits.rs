@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use crate::applied_limit::AppliedLimit;
 use crate::error::{Doing, Error, Result};
 
+/// Reads per second that no disk does.
+const OUT_OF_REACH: u64 = 1 << 30;
+
 /// The limits of a host. `None` is unlimited.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -22,6 +25,11 @@ pub struct Limits {
     pub memory: Option<Bytes>,
     /// Traffic with one disk.
     pub disk: Option<DiskLimit>,
+    /// A disk with which traffic is counted ([`Group::disk_usage`](super::Group::disk_usage)), whether or not it is
+    /// limited. `None`: only a limit makes all kernels count. Where the kernel cannot count, there is no figure and no
+    /// error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counts_disk: Option<BlockDevice>,
     /// The processors that may be used, by number.
     pub cores: Option<Vec<usize>>,
     /// The limit of open descriptors per process, sockets included (`RLIMIT_NOFILE`, soft and hard). It
@@ -177,6 +185,8 @@ pub(super) enum Kind {
     Disk,
     /// Missing on machines without swap, where it is not needed.
     Optional,
+    /// Limits nothing that can happen. It makes the kernel count, and without it there is no count.
+    Count,
 }
 
 impl Limits {
@@ -213,6 +223,7 @@ impl Limits {
                 }
             }
         }
+        settings.extend(self.count_setting_v1());
         settings.extend(self.cores_setting()?);
         Ok(settings)
     }
@@ -245,6 +256,16 @@ impl Limits {
         }
         settings.extend(self.cores_setting()?);
         Ok(settings)
+    }
+
+    /// Makes the kernel count: it does so on disks of which some group has a limit (`blk_throtl_activated` of
+    /// block/blk-throttle.h). The value is out of reach. A limit of the same disk counts too.
+    fn count_setting_v1(&self) -> Option<Setting> {
+        let device = self.counts_disk?;
+        let is_limited = self.disk.as_ref().is_some_and(|disk| disk.device == device);
+        let value = format!("{device} {OUT_OF_REACH}");
+        let file = "blkio.throttle.read_iops_device";
+        (!is_limited).then(|| setting("blkio", file, value, Kind::Count))
     }
 
     /// The choice of processors, which is the same in both versions.
@@ -281,6 +302,7 @@ impl Setting {
         let mut got = text.trim().to_owned();
         let holds = match self.kind {
             Kind::Same | Kind::Optional => got == self.value,
+            Kind::Count => true,
             Kind::Memory => rounded(&self.value, &got),
             Kind::List => match (processors(&self.value), processors(&got)) {
                 (Some(wanted), Some(got)) => wanted == got,
@@ -354,6 +376,7 @@ mod tests {
                 read_ops_per_s: None,
                 write_ops_per_s: Some(50),
             }),
+            counts_disk: None,
             cores: Some(vec![2, 0, 1]),
             descriptors: None,
         }
@@ -391,6 +414,34 @@ mod tests {
             ]
         );
         assert!(Limits::default().settings_v1().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_disk_without_a_limit_is_counted_by_a_limit_out_of_reach() {
+        let device = BlockDevice {
+            major: 254,
+            minor: 0,
+        };
+        let counted = Limits {
+            counts_disk: Some(device),
+            ..Limits::default()
+        };
+        let settings = counted.settings_v1().unwrap();
+        assert_eq!(
+            written(&settings),
+            ["blkio.throttle.read_iops_device=254:0 1073741824"]
+        );
+        assert!(settings[0].compare("").holds, "it is no limit");
+        // Version 2 counts without one.
+        assert!(counted.settings_v2().unwrap().is_empty());
+        let limited = Limits {
+            counts_disk: Some(device),
+            ..limits()
+        };
+        assert_eq!(
+            limited.settings_v1().unwrap(),
+            limits().settings_v1().unwrap()
+        );
     }
 
     #[test]

@@ -224,7 +224,8 @@ impl Group {
     /// Reads all limits back.
     pub fn verify(&self) -> Result<Vec<AppliedLimit>> {
         let mut applied = Vec::new();
-        for (part, setting) in self.settings()? {
+        let settings = self.settings()?.into_iter();
+        for (part, setting) in settings.filter(|(_, setting)| setting.kind != Kind::Count) {
             let path = part.path.join(setting.file);
             match fs::read_to_string(&path) {
                 Ok(text) => applied.push(setting.compare(&text)),
@@ -255,7 +256,7 @@ impl Group {
     }
 
     /// Disk traffic of the group, all disks together. `None` when it is not accounted for, as in groups
-    /// without a disk limit.
+    /// without a disk limit and without [`Limits::counts_disk`].
     pub fn disk_usage(&self) -> Option<DiskUsage> {
         self.usage_probe().disk()
     }
@@ -383,6 +384,8 @@ fn write_setting(part: &Part, setting: &Setting) -> Result<()> {
     let path = part.path.join(setting.file);
     match fs::write(&path, &setting.value) {
         Ok(()) => Ok(()),
+        // The kernel then counts nothing, and the usage is unknown.
+        Err(_) if setting.kind == Kind::Count => Ok(()),
         Err(error)
             if setting.kind == Kind::Optional && error.kind() != io::ErrorKind::InvalidInput =>
         {

@@ -92,7 +92,7 @@ pub struct MemoryUsage {
 
 /// Traffic of a group with all disks since it was created (`blkio.throttle.io_service_bytes_recursive` and
 /// `io_serviced_recursive` in version 1, `io.stat` in version 2). In version 1 the kernel only counts on
-/// disks that have a limit, of this group or another.
+/// disks that have a limit, of this group or another ([`super::Limits::counts_disk`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskUsage {
     /// Bytes read.
@@ -305,10 +305,10 @@ impl UsageProbe {
     pub fn disk(&self) -> Option<DiskUsage> {
         let read = |path: PathBuf| fs::read_to_string(path).ok();
         if let Some((Version::One, path)) = self.places.get("blkio") {
-            return Some(disk_v1(
+            return disk_v1(
                 &read(path.join("blkio.throttle.io_service_bytes_recursive"))?,
                 &read(path.join("blkio.throttle.io_serviced_recursive"))?,
-            ));
+            );
         }
         let (_, path) = self.places.get("io")?;
         Some(disk_v2(&read(path.join("io.stat"))?))
@@ -348,8 +348,12 @@ fn cpu_v2(stat: &str) -> Option<CpuUsage> {
     })
 }
 
-/// Lines like `254:0 Read 4096`.
-fn disk_v1(bytes: &str, operations: &str) -> DiskUsage {
+/// Lines like `254:0 Read 4096`. `None` without any such line: the kernel counts on no disk.
+fn disk_v1(bytes: &str, operations: &str) -> Option<DiskUsage> {
+    let is_count = |line: &str| line.split(' ').nth(1) == Some("Read");
+    if !bytes.lines().any(is_count) {
+        return None;
+    }
     let sum = |text: &str, kind: &str| {
         let matching = text.lines().filter_map(|line| {
             let mut words = line.split(' ').skip(1);
@@ -357,12 +361,12 @@ fn disk_v1(bytes: &str, operations: &str) -> DiskUsage {
         });
         matching.sum::<u64>()
     };
-    DiskUsage {
+    Some(DiskUsage {
         read: Bytes(sum(bytes, "Read")),
         written: Bytes(sum(bytes, "Write")),
         reads: sum(operations, "Read"),
         writes: sum(operations, "Write"),
-    }
+    })
 }
 
 /// Lines like `254:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0`.
@@ -419,13 +423,18 @@ mod tests {
         let bytes = "254:0 Read 8192\n254:0 Write 4096\n254:0 Sync 0\n254:0 Async 12288\n\
                      254:0 Discard 0\n254:0 Total 12288\n8:0 Read 1\n8:0 Write 0\nTotal 12289\n";
         let operations = "254:0 Read 2\n254:0 Write 1\n254:0 Total 3\nTotal 3\n";
-        let usage = disk_v1(bytes, operations);
+        let usage = disk_v1(bytes, operations).unwrap();
         assert_eq!((usage.read, usage.written), (Bytes(8193), Bytes(4096)));
         assert_eq!((usage.reads, usage.writes), (2, 1));
         let stat = "254:0 rbytes=8192 wbytes=4096 rios=2 wios=1 dbytes=0 dios=0\n\
                     8:0 rbytes=1 wbytes=0 rios=0 wios=0 dbytes=0 dios=0\n";
         assert_eq!(disk_v2(stat), usage);
         assert_eq!(disk_v2(""), DiskUsage::default());
+        assert_eq!(
+            disk_v1("Total 0\n", "Total 0\n"),
+            None,
+            "not counted is not zero"
+        );
     }
 
     #[test]

@@ -176,6 +176,9 @@ pub struct Disk {
     pub busy: Duration,
     /// The time in flight of all operations together.
     pub waited: Duration,
+    /// The time in flight of all reads together. Readings of older versions do not have it.
+    #[serde(default)]
+    pub reading: Option<Duration>,
 }
 
 /// Received packets between the device and the protocol, all processors together.
@@ -358,7 +361,15 @@ impl Paging {
 }
 
 impl Disk {
+    /// The mean time of a read, from its request to the device until its end; `None` without reads. A read that a limit
+    /// of a control group delays waits before that, and the delay does not count.
+    pub fn read_time(&self) -> Option<Duration> {
+        let reads = u32::try_from(self.reads).ok().filter(|reads| *reads > 0)?;
+        Some(self.reading? / reads)
+    }
+
     fn since(&self, earlier: &Disk) -> Option<Disk> {
+        let is_first = *earlier == Disk::default();
         Some(Disk {
             reads: self.reads.checked_sub(earlier.reads)?,
             read: Bytes(self.read.0.checked_sub(earlier.read.0)?),
@@ -366,6 +377,10 @@ impl Disk {
             written: Bytes(self.written.0.checked_sub(earlier.written.0)?),
             busy: self.busy.checked_sub(earlier.busy)?,
             waited: self.waited.checked_sub(earlier.waited)?,
+            reading: self
+                .reading
+                .zip(earlier.reading.or(is_first.then_some(Duration::ZERO)))
+                .and_then(|(now, then)| now.checked_sub(then)),
         })
     }
 }
@@ -423,6 +438,7 @@ fn parse_disks(text: &str) -> BTreeMap<String, Disk> {
             written: Bytes(n[6] * 512),
             busy: Duration::from_millis(n[9]),
             waited: Duration::from_millis(n[10]),
+            reading: Some(Duration::from_millis(n[3])),
         };
         // A partition comes right after its disk, and is counted there.
         let part_of = |whole: &String| {
@@ -434,7 +450,8 @@ fn parse_disks(text: &str) -> BTreeMap<String, Disk> {
                 && !whole.starts_with("ram")
                 && !whole.starts_with("zram")
         };
-        if disk != Disk::default() && !disks.keys().any(part_of) {
+        let is_used = n.iter().any(|count| *count > 0);
+        if is_used && !disks.keys().any(part_of) {
             disks.insert(name.to_owned(), disk);
         }
     }
@@ -559,6 +576,17 @@ mod tests {
         assert_eq!((disk.writes, disk.written), (50, Bytes(204_800)));
         assert_eq!(disk.busy, Duration::from_millis(35));
         assert_eq!(disk.waited, Duration::from_millis(40));
+        assert_eq!(disk.reading, Some(Duration::from_millis(30)));
+        let later = Disk {
+            reads: 104,
+            reading: Some(Duration::from_millis(42)),
+            ..disk
+        };
+        let since = later.since(&disk).unwrap();
+        assert_eq!(since.read_time(), Some(Duration::from_millis(3)));
+        assert_eq!(disk.since(&disk).unwrap().read_time(), None, "no reads");
+        let first = disk.since(&Disk::default()).unwrap();
+        assert_eq!(first.reading, disk.reading);
     }
 
     #[test]
