@@ -226,12 +226,20 @@ fn reading(record: &ReplicateRecord) -> Option<Reading> {
 }
 
 /// What an exchange takes at the disk by the utilisation law; `None` when it was not measured. A disk with a limit of reads per
-/// second is busy for the reads' share of the limit, another one as far as a process waits for it.
+/// second is busy for the reads' share of the limit, another one as far as a process waits for it, or, on a kernel without
+/// pressure figures, for the time of the reads.
 fn disk_use(record: &ReplicateRecord, throughput: f64) -> Option<DiskUse> {
-    let reads_per_s = *record.metrics.get("disk_reads_per_s")?;
-    let busy = match read_limit(&record.cell) {
-        Some(limit) => reads_per_s / limit,
-        None => record.metrics.get("psi_io_pct")? / 100.0,
+    let metric = |name: &str| record.metrics.get(name).copied();
+    let Some(reads_per_s) = metric("disk_reads_per_s") else {
+        // Older runs count reads only with a limit of the disk, but bytes always.
+        let bytes = metric("disk_read_kB_per_s")?;
+        return (bytes == 0.0).then(DiskUse::default);
+    };
+    let busy = match (read_limit(&record.cell), metric("psi_io_pct")) {
+        _ if reads_per_s == 0.0 => 0.0,
+        (Some(limit), _) => reads_per_s / limit,
+        (None, Some(percent)) => percent / 100.0,
+        (None, None) => reads_per_s * metric("disk_read_ms")? / 1e3,
     };
     Some(DiskUse {
         reads: reads_per_s / throughput,
@@ -269,4 +277,55 @@ fn link(profile: &Profile) -> Option<Bandwidth> {
 fn round_trip(profile: &Profile) -> Option<Seconds> {
     let trip = profile.round_trip();
     (!trip.is_zero()).then_some(Seconds(trip.as_secs_f64()))
+}
+
+#[cfg(test)]
+mod tests {
+    use fathometer_model::{PathCertificate, Validity};
+
+    use super::*;
+
+    fn record(disk: &str, metrics: &[(&str, f64)]) -> ReplicateRecord {
+        let named = metrics
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value));
+        ReplicateRecord {
+            block: "main".to_owned(),
+            cell: CellKey([("disk".to_owned(), disk.to_owned())].into()),
+            replicate: 0,
+            seed: 1,
+            order: 0,
+            started: 0.0,
+            metrics: named.collect(),
+            path: PathCertificate::default(),
+            validity: Validity::default(),
+            folder: "r0".to_owned(),
+        }
+    }
+
+    fn of(disk: &str, metrics: &[(&str, f64)]) -> Option<(f64, f64)> {
+        let used = disk_use(&record(disk, metrics), 50.0)?;
+        Some((used.reads, used.time.0))
+    }
+
+    #[test]
+    fn the_time_of_a_disk_is_that_of_its_limit_else_of_waits_else_of_its_reads() {
+        let all = [
+            ("disk_reads_per_s", 100.0),
+            ("psi_io_pct", 25.0),
+            ("disk_read_ms", 2.0),
+        ];
+        assert_eq!(of("200ops", &all), Some((2.0, 0.01)));
+        assert_eq!(of("none", &all), Some((2.0, 0.005)));
+        assert_eq!(of("none", &[all[0], all[2]]), Some((2.0, 0.004)));
+        assert_eq!(of("none", &all[..1]), None, "the time is not known");
+    }
+
+    #[test]
+    fn a_run_without_a_count_of_reads_shows_only_that_nothing_was_read() {
+        assert_eq!(of("none", &[("disk_read_kB_per_s", 0.0)]), Some((0.0, 0.0)));
+        assert_eq!(of("none", &[("disk_read_kB_per_s", 3.0)]), None);
+        assert_eq!(of("none", &[("psi_io_pct", 3.0)]), None);
+        assert_eq!(of("none", &[("disk_reads_per_s", 0.0)]), Some((0.0, 0.0)));
+    }
 }

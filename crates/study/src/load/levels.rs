@@ -96,6 +96,8 @@ impl<'a> Levels<'a> {
                 cpu: cpu(cell, &load)?,
                 memory: factors::MEMORY.of(cell)?,
                 disk: disk(cell, &site.folder)?,
+                // A folder in memory, or on several disks, has no count.
+                counts_disk: BlockDevice::of_path(&site.folder).ok(),
                 ..GroupLimits::default()
             },
             throttle,

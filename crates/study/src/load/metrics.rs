@@ -7,11 +7,13 @@
 //! have names that start with `beside_`. Figures of the host and the wire, also per exchange, cover both loads.
 //! Memory is that of the first server.
 
+mod disk;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fathometer_analysis::load::{Datagrams, Distribution, LoadResult, Window};
-use fathometer_model::{Bytes, Validity};
+use fathometer_model::Validity;
 use fathometer_packets::Class;
 use fathometer_sys::cgroup::Usage;
 use fathometer_sys::probe::{Network, ProcessTree, Sample, Step};
@@ -75,7 +77,8 @@ pub(super) fn of(measured: &mut Measured, levels: &Levels<'_>) -> BTreeMap<Strin
             }
             let pace = Pace::of(measured);
             processor(&mut metrics, &step, levels.quota(), &pace);
-            memory_and_disk(&mut metrics, &step);
+            memory_of_host(&mut metrics, &step);
+            disk::put(&mut metrics, &step, levels.limits.counts_disk, &pace);
             if levels.limits.memory.is_some()
                 && let Some(reason) = memory::taken_by_others(&measured.samples, &step)
             {
@@ -364,10 +367,9 @@ fn processor(metrics: &mut Metrics, step: &Step, quota: f64, pace: &Pace) {
     );
 }
 
-fn memory_and_disk(metrics: &mut Metrics, step: &Step) {
+fn memory_of_host(metrics: &mut Metrics, step: &Step) {
     let tree = step.change.trees.first().and_then(Option::as_ref);
     let group = group(&step.change);
-    let disk = group.and_then(|group| group.disk.as_ref());
     if let Some(tree) = tree {
         metrics.put("memory_rss_kB", tree.resident.as_f64() / 1e3);
         metrics.put(
@@ -398,23 +400,6 @@ fn memory_and_disk(metrics: &mut Metrics, step: &Step) {
             );
         }
     }
-    metrics.put(
-        "disk_reads_per_s",
-        disk.and_then(|disk| step.per_second(disk.reads)),
-    );
-    // Use the processes' own counters if the group has none.
-    let rate = |bytes: Bytes| step.per_second(bytes.0);
-    let read = tree.and_then(|tree| tree.read).and_then(rate);
-    metrics.put("disk_read_kB_per_s", read.map(|rate| rate / 1e3));
-    let read = disk.and_then(|disk| rate(disk.read)).or(read);
-    metrics.put("page_ins_per_s", read.map(|rate| rate / PAGE));
-    let written = disk
-        .map(|disk| disk.written)
-        .or(tree.and_then(|tree| tree.written));
-    metrics.put(
-        "page_outs_per_s",
-        written.and_then(rate).map(|rate| rate / PAGE),
-    );
 }
 
 fn network(metrics: &mut Metrics, step: &Step) {

@@ -146,6 +146,12 @@ impl BlockDevice {
             .ok_or_else(reason)
     }
 
+    /// The kernel's name of the disk, as in `vda`; `None` when there is no such disk.
+    pub fn name(self) -> Option<String> {
+        let link = fs::read_link(Path::new("/sys/dev/block").join(self.to_string())).ok()?;
+        Some(link.file_name()?.to_str()?.to_owned())
+    }
+
     /// `254:0`
     pub(super) fn parse(text: &str) -> Option<BlockDevice> {
         let (major, minor) = text.split_once(':')?;

@@ -1,0 +1,52 @@
+//! The disk traffic of the server's host, and how long a read takes.
+//!
+//! Operations and bytes are those of the host's control group, which counts in version 1 only if
+//! [`Limits::counts_disk`](fathometer_sys::cgroup::Limits::counts_disk) asks for it; without such a count, bytes are those of
+//! the server's processes (`/proc/PID/io`), which have no operations. Older runs have operations only in cells with a
+//! limit of the disk.
+
+use std::time::Duration;
+
+use fathometer_model::Bytes;
+use fathometer_sys::cgroup::BlockDevice;
+use fathometer_sys::probe::Step;
+
+use super::{Metrics, PAGE, Pace, group};
+
+/// The metrics of the window `step`. `device` has the site.
+pub(super) fn put(metrics: &mut Metrics, step: &Step, device: Option<BlockDevice>, pace: &Pace) {
+    let tree = step.change.trees.first().and_then(Option::as_ref);
+    let disk = group(&step.change).and_then(|group| group.disk.as_ref());
+    let rate = |bytes: Bytes| step.per_second(bytes.0);
+    let counted = disk.and_then(|disk| rate(disk.read));
+    let by_processes = tree.and_then(|tree| tree.read).and_then(rate);
+    let operations = disk.and_then(|disk| step.per_second(disk.reads));
+    let each = |per_second: f64| per_second / pace.exchanges_per_s;
+    metrics.put("disk_reads_per_s", operations);
+    metrics.put("disk_reads_per_exchange", operations.map(each));
+    metrics.put("disk_read_kB_per_s", by_processes.map(|rate| rate / 1e3));
+    metrics.put(
+        "disk_read_kB_per_exchange",
+        counted.or(by_processes).map(|rate| each(rate) / 1e3),
+    );
+    let time = read_time(step, device);
+    metrics.put("disk_read_ms", time.map(|time| 1e3 * time.as_secs_f64()));
+    metrics.put(
+        "page_ins_per_s",
+        counted.or(by_processes).map(|rate| rate / PAGE),
+    );
+    let written = disk
+        .map(|disk| disk.written)
+        .or(tree.and_then(|tree| tree.written));
+    metrics.put(
+        "page_outs_per_s",
+        written.and_then(rate).map(|rate| rate / PAGE),
+    );
+}
+
+/// The mean time of a read of this disk, whatever program of the machine requested it. The wait that a limit of the host
+/// causes comes before it and is not in it.
+fn read_time(step: &Step, device: Option<BlockDevice>) -> Option<Duration> {
+    let name = device?.name()?;
+    step.change.system.as_ref()?.disks.get(&name)?.read_time()
+}
