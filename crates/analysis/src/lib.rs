@@ -35,6 +35,7 @@ mod csv;
 pub mod digest;
 pub mod equal_cells;
 mod error;
+pub mod gave_out_first;
 mod inputs;
 pub mod ledger;
 pub mod load;

@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::digest::Digest;
+use crate::gave_out_first;
+use crate::run::Cell;
 
 /// The format version of the summary; it changes when a member changes its meaning or is removed.
 pub const FORMAT: u32 = 1;
@@ -10,9 +12,9 @@ pub const FORMAT: u32 = 1;
 /// The summary as JSON.
 ///
 /// Members: `format`, `study`, `run` (as in `run.json`, without the path profiles), `validity`, `interval` (the
-/// method of the intervals), `machines` (of a
-/// merged run), `tables` and `curves` (only measured ones), `closeness`, `claims`, `equal_cells` (the A/A tests of a run
-/// with equal cells), `warnings`.
+/// method of the intervals), `machines` (of a merged run), `gave_out` (of a capacity study: what gave out first, for each
+/// cell), `tables` and `curves` (only measured ones), `closeness`, `claims`, `equal_cells` (the A/A tests of a run with
+/// equal cells), `warnings`.
 /// Names of metrics carry their units.
 pub fn json(digest: &Digest<'_>) -> Value {
     let info = &digest.run.info;
@@ -49,6 +51,10 @@ pub fn json(digest: &Digest<'_>) -> Value {
     if let Some(equal) = &digest.equal_cells {
         summary["equal_cells"] = json!(equal);
     }
+    let judged: Vec<Value> = digest.run.cells.iter().filter_map(gave_out).collect();
+    if !judged.is_empty() {
+        summary["gave_out"] = judged.into();
+    }
     if !info.machines.is_empty() {
         summary["machines"] = json!({
             "parts": info.machines,
@@ -57,4 +63,16 @@ pub fn json(digest: &Digest<'_>) -> Value {
         });
     }
     summary
+}
+
+/// What gave out first in most replicates of a cell; `None` when none was judged.
+fn gave_out(cell: &Cell) -> Option<Value> {
+    let found = gave_out_first::of_cell(cell)?;
+    Some(json!({
+        "block": cell.block,
+        "cell": cell.key,
+        "resource": found.resource,
+        "replicates": found.replicates,
+        "of": found.of,
+    }))
 }

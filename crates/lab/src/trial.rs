@@ -141,6 +141,8 @@ pub struct Series<T> {
     pub certificate: PathCertificate,
     /// The validity, with the reasons of the path and of the host's limits.
     pub validity: Validity,
+    /// The packets that the path delivered, over the whole series. The bins of a long series are long.
+    pub packets: Option<PacketCounts>,
     /// How the era's settings were applied at the client and at the server.
     pub applied: [AppliedSettings; 2],
 }
@@ -256,6 +258,7 @@ impl<'a> Trial<'a> {
             samples: observed.samples,
             certificate: observed.certificate,
             validity,
+            packets: observed.packets,
             applied: observed.applied,
         })
     }

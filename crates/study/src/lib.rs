@@ -12,6 +12,7 @@ mod common;
 pub mod experiment;
 pub mod factor;
 pub mod files;
+mod host_signals;
 pub mod kinds;
 pub mod load;
 mod materials;

@@ -35,6 +35,14 @@ pub struct Figure {
     pub is_share: bool,
 }
 
+impl GaveOut {
+    /// Whether a resource can be what gave out: a limit of the host, the server or the link. A long round trip is no exhausted
+    /// resource.
+    pub fn can_name(resource: Resource) -> bool {
+        resource.is_a_limit() && resource != Resource::RoundTrip
+    }
+}
+
 impl Figure {
     /// Both values for people, as in `96 %`; a dash where the kernel does not report one.
     pub fn words(&self) -> [String; 2] {
@@ -78,11 +86,9 @@ pub fn gave_out(works: &Signals, fails: &Signals, refused: f64) -> GaveOut {
     }
 }
 
-/// A limit of the host, the server or the link that is nearly used up. A long round trip is no exhausted resource.
+/// A resource that is nearly used up.
 fn is_exhausted(suspicion: &Suspicion) -> bool {
-    suspicion.resource.is_a_limit()
-        && suspicion.resource != Resource::RoundTrip
-        && suspicion.confidence >= Confidence::Likely
+    GaveOut::can_name(suspicion.resource) && suspicion.confidence >= Confidence::Likely
 }
 
 /// The name of what gave out: without a quota, the processors are those of the machine.

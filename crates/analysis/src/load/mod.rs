@@ -56,6 +56,6 @@ pub use result::{
     ByteCounts, Connections, Counts, Ended, Generator, Interval, Latency, LoadResult, LoopKind,
     SequenceUse, Setup, TargetCount, UserTime, Window, WorkerHealth,
 };
-pub use signals::signals_of;
+pub use signals::{signals_of, signals_of_clients};
 pub use slo::{Slo, SloError, Verdict};
 pub use summary::Summary;

@@ -62,7 +62,7 @@ fn signals(result: &LoadResult, server: &ServerProbes) -> Signals {
             let ends = if network.has_generator { 2.0 } else { 1.0 };
             Some(network.states.get("established")? / ends)
         }),
-        ..of_clients(result)
+        ..signals_of_clients(result)
     };
     match server.groups.first() {
         Some(group) => limited(signals, group, server, cpu),
@@ -90,8 +90,8 @@ fn limited(signals: Signals, group: &GroupProbes, server: &ServerProbes, cpu: f6
     }
 }
 
-/// What the clients measured, and the state of the generator.
-fn of_clients(result: &LoadResult) -> Signals {
+/// What the clients measured, and the state of the generator, without any probe.
+pub fn signals_of_clients(result: &LoadResult) -> Signals {
     let window = &result.measured;
     let (counts, latency) = (&window.counts, &window.latency);
     let seconds = window.duration.as_secs_f64();

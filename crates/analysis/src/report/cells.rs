@@ -9,6 +9,7 @@ use super::embed::reference;
 use super::evidence;
 use super::header;
 use crate::digest::Digest;
+use crate::gave_out_first;
 use crate::retrieval_trace;
 use crate::run::{Cell, CellState, SettingState, stays_inside};
 use crate::selection::MAIN_BLOCK;
@@ -133,6 +134,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
     }
     // The main block first, then the others by name.
     blocks.sort_by_key(|block| (*block != MAIN_BLOCK, *block));
+    let is_judged = is_judged(digest);
     let columns = &digest.study.cell_columns;
     let kept: Vec<_> = retrieval_trace::kept(&digest.run).collect();
     html! {
@@ -158,13 +160,14 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
                             @for column in columns {
                                 th.number scope="col" { (column.label) }
                             }
+                            @if is_judged { th scope="col" { "Gave out first" } }
                             th.number scope="col" { "Late" }
                             th scope="col" { "Replicates" }
                         }
                     }
                     tbody {
                         @for cell in digest.run.cells.iter().filter(|cell| cell.block == block) {
-                            (row(digest, cell, &kept))
+                            (row(digest, cell, &kept, is_judged))
                         }
                     }
                 }
@@ -174,10 +177,16 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
     }
 }
 
+/// Whether the run has what gave out first: a column that only capacity studies have.
+fn is_judged(digest: &Digest<'_>) -> bool {
+    let mut replicates = digest.run.replicates();
+    replicates.any(|replicate| gave_out_first::of_replicate(replicate).is_some())
+}
+
 /// The cells with a waterfall, and the replicate that each shows, in the order of the waterfalls.
 type Kept<'a> = [(&'a Cell, &'a ReplicateRecord)];
 
-fn row(digest: &Digest<'_>, cell: &Cell, kept: &Kept<'_>) -> Markup {
+fn row(digest: &Digest<'_>, cell: &Cell, kept: &Kept<'_>, is_judged: bool) -> Markup {
     let describe = |metric: &str| {
         let values: Vec<f64> = cell.values(metric).into_iter().map(|(_, v)| v).collect();
         Summary::of(&values)
@@ -210,8 +219,11 @@ fn row(digest: &Digest<'_>, cell: &Cell, kept: &Kept<'_>) -> Markup {
                     @if let Some(figure) = describe(&column.metric) { (column.format(figure.mean)) }
                 }
             }
+            @if is_judged {
+                td { @if let Some(found) = gave_out_first::of_cell(cell) { (found) } }
+            }
             td.number { (significant(late as f64 / 1e6)) }
-            td { (replicates(digest, cell, kept)) }
+            td { (replicates(digest, cell, kept, is_judged)) }
         }
     }
 }
@@ -235,7 +247,7 @@ const FILES: [(&str, &str); 6] = [
 ];
 
 /// The replicates of a cell, with validity and files. The columns of the list are those of each replicate too.
-fn replicates(digest: &Digest<'_>, cell: &Cell, kept: &Kept<'_>) -> Markup {
+fn replicates(digest: &Digest<'_>, cell: &Cell, kept: &Kept<'_>, is_judged: bool) -> Markup {
     let columns = &digest.study.cell_columns;
     let number = kept
         .iter()
@@ -253,6 +265,7 @@ fn replicates(digest: &Digest<'_>, cell: &Cell, kept: &Kept<'_>) -> Markup {
                             th.number scope="col" { "Sec" }
                         }
                         @for column in columns { th.number scope="col" { (column.label) } }
+                        @if is_judged { th scope="col" { "Gave out first" } }
                         th.number scope="col" { "Late" }
                         th scope="col" { "Files" }
                     }
@@ -260,7 +273,7 @@ fn replicates(digest: &Digest<'_>, cell: &Cell, kept: &Kept<'_>) -> Markup {
                 tbody {
                     @for replicate in &cell.replicates {
                         @let waterfall = number.filter(|number| std::ptr::eq(kept[*number].1, replicate));
-                        (replicate_row(digest, replicate, waterfall))
+                        (replicate_row(digest, replicate, waterfall, is_judged))
                     }
                 }
             }
@@ -272,6 +285,7 @@ fn replicate_row(
     digest: &Digest<'_>,
     replicate: &ReplicateRecord,
     waterfall: Option<usize>,
+    is_judged: bool,
 ) -> Markup {
     let value = |metric: &str| replicate.metrics.get(metric).copied();
     let late = replicate
@@ -297,6 +311,13 @@ fn replicate_row(
             }
             @for column in &digest.study.cell_columns {
                 td.number { @if let Some(figure) = value(&column.metric) { (column.format(figure)) } }
+            }
+            @if is_judged {
+                td {
+                    @if let Some(found) = gave_out_first::of_replicate(replicate) {
+                        (gave_out_first::noun(found))
+                    }
+                }
             }
             td.number { (significant(late as f64 / 1e6)) }
             td {

@@ -3,6 +3,7 @@
 
 mod curve;
 mod equal_cells;
+mod gave_out;
 mod machines;
 mod table;
 
@@ -75,6 +76,7 @@ pub fn render(digest: &Digest<'_>) -> String {
         text.push('\n');
         text.push_str(&equal_cells::lines(digest));
     }
+    text.push_str(&gave_out::section(&digest.run));
     text.push('\n');
     text.push_str(&validity(digest));
     text

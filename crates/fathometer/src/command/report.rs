@@ -15,7 +15,7 @@ use fathometer_analysis::report::write_digest_with;
 use fathometer_analysis::run::{Run, RunInfo};
 use fathometer_analysis::study::StudyData;
 use fathometer_analysis::tables::Column;
-use fathometer_analysis::{retrieval_trace, summary, terminal};
+use fathometer_analysis::{gave_out_first, retrieval_trace, summary, terminal};
 
 use super::Failure;
 use fathometer_files::whole_file;
@@ -228,6 +228,7 @@ fn cells(run: &Run, json: bool) -> String {
                     "block": cell.block, "cell": cell.key, "state": cell.state(),
                     "n": cell.valid().count(), "elapsed_s": mean(cell, "elapsed_s"),
                     "packets": mean(cell, "packets"), "capacity": mean(cell, "capacity"),
+                    "gave_out": gave_out_first::of_cell(cell),
                     "reasons": cell.reasons(),
                 })
             })
@@ -257,6 +258,9 @@ fn cells(run: &Run, json: bool) -> String {
             cell.block,
             cell.key
         ));
+        if let Some(found) = gave_out_first::of_cell(cell) {
+            text.push_str(&format!("    gave out first: {found}\n"));
+        }
         for reason in cell.reasons() {
             text.push_str(&format!("    INVALID: {reason}\n"));
         }

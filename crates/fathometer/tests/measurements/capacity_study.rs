@@ -3,6 +3,7 @@
 //! Needs a lab and control groups. Without them, the test prints a message and passes, unless
 //! `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -95,6 +96,24 @@ fn a_search_in_a_cell_leaves_its_ends_its_trials_and_nothing_that_was_not_tested
         records.iter().any(|record| record.validity.is_valid()),
         "{said}"
     );
+    let report = Command::new(env!("CARGO_BIN_EXE_fathometer"))
+        .arg("report")
+        .arg(&run)
+        .output()
+        .unwrap();
+    let report = String::from_utf8_lossy(&report.stdout).into_owned();
+    let has_capacity = records.iter().any(|record| record.validity.is_valid());
+    assert_eq!(
+        report.contains("gave out first: "),
+        has_capacity,
+        "{report}"
+    );
+    if has_capacity {
+        let page = fs::read_to_string(run.join("report.html")).unwrap();
+        assert!(page.contains("Gave out first"));
+        let summary = document(&run.join("summary.json"));
+        assert_eq!(summary["gave_out"][0]["of"], 1, "{}", summary["gave_out"]);
+    }
     for record in &records {
         let metrics = &record.metrics;
         let trials = lines(&run.join(&record.folder).join("trials.ndjson"));
@@ -118,7 +137,36 @@ fn a_search_in_a_cell_leaves_its_ends_its_trials_and_nothing_that_was_not_tested
             (&answer["works"], &answer["fails"]),
             (&works.into(), &fails.into())
         );
+        gave_out_agrees(metrics, &answer["gave_out"]);
     }
+}
+
+/// A replicate with an interval says what gave out first, once as metrics and once with its evidence.
+fn gave_out_agrees(metrics: &BTreeMap<String, f64>, gave_out: &Value) {
+    let ours = metrics.iter().filter_map(|(name, value)| {
+        let resource = name.strip_prefix("capacity_gave_out_")?;
+        (*value == 1.0).then(|| resource.replace('_', "-"))
+    });
+    let named: Vec<String> = ours.collect();
+    let resource = gave_out["resource"].as_str().unwrap_or("nothing");
+    assert_eq!(named, [resource], "{gave_out}");
+    let figures = gave_out["figures"].as_array().unwrap();
+    let figure = |start: &str| {
+        let found = figures
+            .iter()
+            .find(|figure| figure["name"].as_str().unwrap().starts_with(start));
+        found.and_then(|figure| figure["fails"].as_f64())
+    };
+    let quota = figure("processor time of 0.06 cores").unwrap();
+    assert!(quota > 0.0, "{gave_out}");
+    // The link has no rate that could be used up, and the noise of other programs is no limit of the host.
+    if quota >= 0.95 {
+        assert_eq!(resource, "cpu", "{gave_out}");
+    }
+    assert!(
+        figure("disk busy").is_none_or(|busy| busy >= 0.0),
+        "{gave_out}"
+    );
 }
 
 fn document(path: &Path) -> Value {

@@ -1,19 +1,15 @@
 //! Extracts the signals of a trial for the verdict, from the readings of the probes, the path and the clients.
 //!
-//! Figures that were not measured are absent. Figures of the whole machine stand for the host's if no other
-//! part of the trial uses the resource: paging, which the generator does not cause.
+//! Those of the host are [`host_signals`]. Figures that were not measured are absent.
 
-use std::path::Path;
 use std::time::Duration;
 
 use fathometer_analysis::bottleneck::{Change, Observation, Signals};
 use fathometer_analysis::load::{Distribution, Window};
-use fathometer_model::{Bytes, Failure, Validity};
-use fathometer_path::{Direction, DirectionProfile};
-use fathometer_sys::cgroup::BlockDevice;
-use fathometer_sys::probe::{Sample, Step};
+use fathometer_model::{Failure, Validity};
 
 use super::setup::{Demand, Setup};
+use crate::host_signals::{self, KnownLimits, share};
 use fathometer_lab::trial::Measured;
 
 /// Above this busy share of its time, the generator itself is the bottleneck.
@@ -59,7 +55,10 @@ pub fn observation(
 fn signals(setup: &Setup, measured: &Measured, validity: &mut Validity) -> Signals {
     let mut signals = of_clients(setup, measured);
     match measured.samples.between(measured.from, measured.to) {
-        Some(step) => of_probes(&mut signals, setup, measured, &step),
+        Some(step) => {
+            let limits = known_limits(setup);
+            host_signals::of_probes(&mut signals, &limits, &measured.samples, &step);
+        }
         None => validity.invalidate("the probes do not cover the measured window"),
     }
     of_path(&mut signals, setup, measured);
@@ -78,6 +77,20 @@ fn signals(setup: &Setup, measured: &Measured, validity: &mut Validity) -> Signa
         ));
     }
     signals
+}
+
+fn known_limits(setup: &Setup) -> KnownLimits {
+    let host = &setup.host;
+    KnownLimits {
+        cores: setup.capacity(),
+        has_quota: host.cpu.is_some(),
+        memory: host.memory,
+        disk: setup.disk().ok(),
+        disk_operations: host.disk_operations,
+        disk_bytes: host.disk_bytes,
+        backlog: host.backlog,
+        workers: host.workers,
+    }
 }
 
 /// Why the host did not get its CPU time: it waited for processors without using up its quota, on a machine
@@ -104,7 +117,7 @@ fn starved(measured: &Measured, signals: &Signals) -> Option<String> {
 fn starved_of_disk(setup: &Setup, measured: &Measured, signals: &Signals) -> Option<String> {
     let step = measured.samples.between(measured.from, measured.to)?;
     let own = step.change.groups.first()?.as_ref()?.disk?;
-    let name = disk_name(setup.disk().ok()?)?;
+    let name = setup.disk().ok()?.name()?;
     let all = step.change.system.as_ref()?.disks.get(&name)?;
     let others = (all.reads + all.writes).saturating_sub(own.reads + own.writes);
     let of_limit = |used: Option<f64>, limit: Option<f64>| Some(used? / limit?);
@@ -179,141 +192,19 @@ fn rate_of_window(setup: &Setup, window: &Window, transfer: &Distribution) -> Op
     (each > 2.0 * size && share.is_finite()).then_some(share.min(1.0))
 }
 
-/// The signals of the probes of the server's host.
-fn of_probes(signals: &mut Signals, setup: &Setup, measured: &Measured, step: &Step) {
-    let change = &step.change;
-    let group = change.groups.first().and_then(Option::as_ref);
-    let tree = change.trees.first().and_then(Option::as_ref);
-    let network = change.networks.first().and_then(Option::as_ref);
-    let rate = |count: Option<u64>| count.and_then(|count| step.per_second(count));
-    let capacity = setup.capacity();
-    signals.cpu_quota_cores = Some(capacity);
-    signals.machine_idle = change.system.as_ref().and_then(|system| system.spare());
-    if let Some(cpu) = group.and_then(|group| group.cpu.as_ref()) {
-        signals.cpu_of_quota = step.share(cpu.total).map(|cores| cores / capacity);
-        // Without a quota these counters exist but have no meaning.
-        signals.throttled_periods = setup
-            .host
-            .cpu
-            .and(cpu.throttled_periods.zip(cpu.periods))
-            .and_then(|(throttled, periods)| share(throttled, periods));
-        // Scaled to the probes' interval, which is slightly longer than the window.
-        let completed = measured.result.measured.ended.completed as f64;
-        let window = measured.result.measured.duration.as_secs_f64();
-        let each = cpu.total.as_secs_f64() * window / step.length().as_secs_f64() / completed;
-        signals.cpu_per_exchange = Duration::try_from_secs_f64(each).ok();
-    }
-    signals.busiest_thread = tree
-        .and_then(|tree| tree.busiest[0])
-        .and_then(|thread| step.share(thread.cpu));
-    if let Some(memory) = group.map(|group| &group.memory) {
-        signals.memory_limit = setup.host.memory;
-        signals.memory_of_limit = setup
-            .host
-            .memory
-            .zip(memory.current)
-            .map(|(limit, current)| current.as_f64() / limit.as_f64());
-        signals.refaults_per_s = rate(memory.refaults);
-        signals.major_faults_per_s = rate(memory.major_faults);
-    }
-    if let Some(pressure) = group.map(|group| &group.pressure) {
-        let held_up = |time: Option<Duration>| time.and_then(|time| step.share(time));
-        signals.cpu_pressure = held_up(pressure.cpu_some);
-        signals.memory_pressure = held_up(pressure.memory_some);
-        signals.io_pressure = held_up(pressure.io_some);
-    }
-    if let Some(disk) = group.and_then(|group| group.disk.as_ref()) {
-        signals.disk_read_bytes_per_s = rate(Some(disk.read.0));
-        signals.disk_reads_per_s = rate(Some(disk.reads));
-    }
-    signals.disk_bytes_limit_per_s = setup.host.disk_bytes.map(|limit| limit as f64);
-    signals.disk_reads_limit_per_s = setup.host.disk_operations.map(|limit| limit as f64);
-    if let Some(system) = &change.system {
-        signals.page_in_bytes_per_s = rate(system.paging.paged_in.map(|bytes| bytes.0));
-        signals.disk_busy = setup
-            .disk()
-            .ok()
-            .and_then(disk_name)
-            .and_then(|name| step.share(system.disks.get(&name)?.busy));
-    }
-    if let Some(network) = network {
-        let tcp = &network.tcp;
-        signals.listen_overflows_per_s = rate(tcp.listen_overflows);
-        signals.retransmitted = tcp
-            .retransmitted
-            .zip(tcp.segments_out)
-            .and_then(|(again, sent)| share(again, again + sent));
-    }
-    let tables = || {
-        let inside = |reading: &&Sample| (step.from..=step.to).contains(&reading.at);
-        let readings = measured.samples.readings.iter().filter(inside);
-        readings.filter_map(|reading| reading.networks.first()?.as_ref()?.table.as_ref())
-    };
-    signals.accept_queue = mean(tables().map(|table| table.to_be_accepted as f64));
-    // For the kernel, connections that wait to be accepted are already established.
-    signals.established =
-        mean(tables().map(|table| table.established.saturating_sub(table.to_be_accepted) as f64));
-    signals.backlog = setup.host.backlog.map(f64::from);
-    signals.worker_limit = setup.host.workers.map(f64::from);
-}
-
 /// The signals of the path.
 fn of_path(signals: &mut Signals, setup: &Setup, measured: &Measured) {
-    signals.round_trip = Some(setup.profile.round_trip());
-    let Some(packets) = &measured.packets else {
+    let result = &measured.result;
+    let window = result.measured.duration;
+    host_signals::of_path(signals, &setup.profile, measured.packets.as_ref(), window);
+    if measured.packets.is_none() {
         return;
-    };
-    let seconds = measured.result.measured.duration.as_secs_f64();
-    let carried = |direction: Direction| {
-        let profile = setup.profile.direction(direction);
-        let total = packets.direction(direction).total();
-        utilisation(profile, total.packets, total.bytes, seconds)
-    };
-    signals.link_up = carried(Direction::Up);
-    signals.link_down = carried(Direction::Down);
+    }
     let drops = [&measured.certificate.up, &measured.certificate.down]
         .iter()
         .filter_map(|direction| direction.drops.get("queue-full"))
         .sum::<u64>();
     // The path counts drops from its start, including the warm-up.
-    let result = &measured.result;
-    let whole = result.setup.warm_up.as_secs_f64() + seconds;
-    signals.queue_drops_per_s = Some(drops as f64 / whole);
-}
-
-/// The share of time in which a link was sending; `None` if it has no rate, or if its modems compress: then the bytes
-/// that it sent are not known from the packets.
-fn utilisation(
-    profile: &DirectionProfile,
-    packets: u64,
-    bytes: Bytes,
-    seconds: f64,
-) -> Option<f64> {
-    if profile.compression.is_some() {
-        return None;
-    }
-    let rate = profile.rate?.as_bits_per_second() as f64;
-    let each = u32::try_from(bytes.0.checked_div(packets)?).ok()?;
-    // Framing of the mean packet: exact if framing adds a constant, approximate if it pads.
-    let on_link = profile.framing.on_link(each) * packets;
-    Some(on_link as f64 * 8.0 / rate / seconds)
-}
-
-/// The kernel's name of a disk, as in `vda`.
-fn disk_name(device: BlockDevice) -> Option<String> {
-    let link = std::fs::read_link(Path::new("/sys/dev/block").join(device.to_string())).ok()?;
-    Some(link.file_name()?.to_str()?.to_owned())
-}
-
-fn share(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
-}
-
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (mut sum, mut count) = (0.0, 0);
-    for value in values {
-        sum += value;
-        count += 1;
-    }
-    (count > 0).then(|| sum / f64::from(count))
+    let whole = result.setup.warm_up + window;
+    signals.queue_drops_per_s = Some(drops as f64 / whole.as_secs_f64());
 }

@@ -10,6 +10,7 @@ use fathometer_model::Seed;
 use fathometer_model::quantity::RoundTrips;
 use fathometer_sys::SocketOptions;
 use fathometer_sys::cgroup::{BlockDevice, CpuLimit, DiskLimit, Limits as GroupLimits};
+use fathometer_sys::sched::processors;
 use fathometer_workload::plan::{Choice, PageId, Plan, Sessions};
 
 use super::factors::{self, Reads};
@@ -17,6 +18,7 @@ use super::site::LoadSite;
 use crate::common;
 use crate::experiment::{ReplicateError, Setup, Shared};
 use crate::factor::LevelError;
+use crate::host_signals::KnownLimits;
 use crate::spec::{ByMode, Cell, Load, Study};
 use fathometer_lab::hosts::Side;
 use fathometer_lab::server::PORT;
@@ -119,6 +121,26 @@ impl<'a> Levels<'a> {
     /// The CPU quota of the host, in cores; 1 without a limit.
     pub(super) fn quota(&self) -> f64 {
         self.limits.cpu.map_or(1.0, |cpu| cpu.quota)
+    }
+
+    /// The limits of the host that its signals are related to.
+    pub(super) fn known_limits(&self) -> KnownLimits {
+        // Of a machine that hides its processors, one is known.
+        let machine = processors().map_or(1.0, |all| all.len() as f64);
+        let disk = self.limits.disk.as_ref();
+        KnownLimits {
+            cores: self
+                .limits
+                .cpu
+                .map_or(machine, |cpu| cpu.quota.min(machine)),
+            has_quota: self.limits.cpu.is_some(),
+            memory: self.limits.memory,
+            disk: self.limits.counts_disk,
+            disk_operations: disk.and_then(|disk| disk.read_ops_per_s),
+            disk_bytes: disk.and_then(|disk| disk.read_bytes_per_s),
+            backlog: self.throttle.backlog,
+            workers: self.throttle.connections,
+        }
     }
 
     /// Requests every page once, so that the server is past its start and its host's memory holds as much of

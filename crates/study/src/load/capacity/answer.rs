@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use fathometer_analysis::bottleneck::GaveOut;
+use fathometer_analysis::gave_out_first;
 use fathometer_capacity::{Answer, Goal, Outcome, PromiseOutcome};
-use fathometer_model::Instant;
 use fathometer_model::digits::grouped;
 use serde_json::json;
 
+use super::exhausted::{Host, TrialWindow};
 use crate::spec::LoadUnit;
 
 /// The outcome of a replicate's search.
@@ -15,13 +17,12 @@ pub(super) struct Answered {
     goal: Goal,
     outcome: Outcome,
     /// The measured window of each trial.
-    windows: Vec<Window>,
+    windows: Vec<TrialWindow>,
+    /// What gave out first between the ends of the interval, if it was judged.
+    gave_out: Option<GaveOut>,
     /// The interval of the capacity, or the reasons why there is none.
     found: Result<Interval, Vec<String>>,
 }
-
-/// The start and the end of a measured window.
-pub(super) type Window = (Instant, Instant);
 
 /// Every SLO holds at `works`, and at least one is violated at `fails`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,7 +36,7 @@ impl Answered {
         of: LoadUnit,
         goal: Goal,
         outcome: Outcome,
-        windows: Vec<Window>,
+        windows: Vec<TrialWindow>,
     ) -> Answered {
         let found = interval(of, &goal, &outcome.promises);
         Answered {
@@ -43,22 +44,40 @@ impl Answered {
             goal,
             outcome,
             windows,
+            gave_out: None,
             found,
         }
     }
 
-    /// The longest valid trial of the lower end, by its place; `None` without an interval.
-    fn at_works(&self) -> Option<usize> {
-        let works = self.found.as_ref().ok()?.works;
+    /// Judges what gave out first between the ends, if there is an interval.
+    pub(super) fn judge(&mut self, host: &Host<'_>) {
+        let Ok(Interval { works, fails }) = self.found else {
+            return;
+        };
+        let windows = self.window(works).zip(self.window(fails));
+        self.gave_out = windows.and_then(|(works, fails)| host.gave_out(works, fails));
+    }
+
+    /// The longest valid trial of a load, by its place. It says more than others of the same load.
+    fn longest(&self, load: f64) -> Option<usize> {
         let trials = self.outcome.trials.iter().enumerate();
-        let same = trials.filter(|(_, trial)| trial.load == works && trial.invalid.is_empty());
+        let same = trials.filter(|(_, trial)| trial.load == load && trial.invalid.is_empty());
         let longest = same.max_by(|a, b| a.1.measured_s.total_cmp(&b.1.measured_s))?;
         Some(longest.0)
     }
 
-    /// The window of that trial.
-    pub(super) fn window_at_works(&self) -> Option<Window> {
-        self.windows.get(self.at_works()?).copied()
+    /// The longest valid trial of the lower end; `None` without an interval.
+    fn at_works(&self) -> Option<usize> {
+        self.longest(self.found.as_ref().ok()?.works)
+    }
+
+    fn window(&self, load: f64) -> Option<&TrialWindow> {
+        self.windows.get(self.longest(load)?)
+    }
+
+    /// The window of the longest valid trial of the lower end.
+    pub(super) fn window_at_works(&self) -> Option<&TrialWindow> {
+        self.windows.get(self.at_works()?)
     }
 
     /// Why there is no capacity; empty if there is one.
@@ -90,9 +109,9 @@ impl Answered {
             metrics.extend(p99.map(|[_, p99]| ("capacity_works_p99_ms", p99)));
         }
         let named = metrics.into_iter();
-        named
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect()
+        let named = named.map(|(name, value)| (name.to_owned(), value));
+        let judged = self.gave_out.iter().flat_map(gave_out_first::metrics);
+        named.chain(judged).collect()
     }
 
     /// The answer as JSON, without the trials, which have a file of their own.
@@ -118,6 +137,7 @@ impl Answered {
             },
             "promises": self.outcome.promises,
             "recovers": self.outcome.recovers,
+            "gave_out": self.gave_out,
             "seconds": self.outcome.seconds,
         });
         let mut text = format!("{value:#}");

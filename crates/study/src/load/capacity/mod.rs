@@ -5,13 +5,13 @@
 //! into the reasons why there is no capacity.
 
 mod answer;
+mod exhausted;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use fathometer_analysis::load::LoadResult;
 use fathometer_capacity::{Search, TrialRecord};
@@ -20,7 +20,8 @@ use fathometer_model::{Instant, ReplicateRecord, Seed};
 use fathometer_sys::Clock;
 use fathometer_sys::probe::Samples;
 
-use self::answer::{Answered, Window};
+use self::answer::Answered;
+use self::exhausted::{Host, TrialWindow};
 use super::levels::Levels;
 use super::site::LoadSite;
 use super::{ability, factors, memory, metrics, site, unsupported_policy, write};
@@ -60,7 +61,7 @@ impl Experiment for CapacityExperiment {
         &[
             (
                 "capacity.json",
-                "the goal of the search, and its answer for each SLO",
+                "the goal of the search, its answer for each SLO, and what gave out first",
             ),
             (TRIALS, "every trial of the search, one per line, in order"),
             ("probes.ndjson", "every reading of the probes, one per line"),
@@ -172,7 +173,13 @@ fn run(
     .run_series(&shared.building, shared.interrupted, |access| {
         job.search(access, log)
     })?;
-    let answered = series.value?;
+    let mut answered = series.value?;
+    answered.judge(&Host {
+        limits: levels.known_limits(),
+        profile: setup.profile,
+        samples: &series.samples,
+        packets: series.packets.as_ref(),
+    });
     write(setup.folder.join("capacity.json"), &answered.to_json())?;
     write_lines(
         &setup.folder.join("probes.ndjson"),
@@ -210,8 +217,8 @@ fn run(
 
 /// CPU time of the host in the trial of the lower end, in percent of its quota.
 fn cpu_at_works(answered: &Answered, samples: &Samples, quota: f64) -> Option<f64> {
-    let (from, to) = answered.window_at_works()?;
-    let step = samples.between(from, to)?;
+    let window = answered.window_at_works()?;
+    let step = samples.between(window.from, window.to)?;
     let cpu = step.change.groups.first()?.as_ref()?.cpu.as_ref()?;
     let share = step.share(cpu.total)?;
     Some(100.0 * share / quota)
@@ -272,7 +279,7 @@ struct ServerOfCell<'a> {
     job: &'a Job<'a>,
     access: &'a ServerAccess,
     /// The measured window of the last trial.
-    window: &'a Cell<Option<Window>>,
+    window: &'a Cell<Option<TrialWindow>>,
 }
 
 impl Subject for ServerOfCell<'_> {
@@ -302,11 +309,7 @@ impl Subject for ServerOfCell<'_> {
         let mut validity = result.validity.clone();
         metrics::judge(&result, &self.job.levels.load, &mut validity);
         result.validity = validity;
-        let origin = clock.realtime_of(Instant::ZERO).as_secs_f64();
-        let began = Duration::from_secs_f64((result.setup.started - origin).max(0.0));
-        let from = Instant::ZERO + began + result.setup.warm_up;
-        let window = (from, from + result.measured.duration);
-        self.window.set(Some(window));
+        self.window.set(Some(TrialWindow::of(&result, clock)));
         Ok(result)
     }
 }

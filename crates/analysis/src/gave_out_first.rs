@@ -1,0 +1,171 @@
+//! What gave out first in the replicates of a capacity study: as metrics of a replicate, and over those of a cell.
+//!
+//! A replicate has a metric for each resource that the judge ([`crate::bottleneck::gave_out`]) can name and one for none of
+//! them: 1 for what gave out first, else 0. So the mean over replicates is the share of them, in tables and claims as of any
+//! other metric. The evidence is in `capacity.json`.
+
+use std::fmt;
+
+use fathometer_model::ReplicateRecord;
+use serde::Serialize;
+
+use crate::bottleneck::{GaveOut, Resource};
+use crate::run::Cell;
+
+/// The start of the metrics' names; the rest is the name of a resource, with underscores, or `nothing`.
+const PREFIX: &str = "capacity_gave_out_";
+const NOTHING: &str = "nothing";
+
+/// What gave out first in most of the replicates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct MostFrequent {
+    /// The resource; `None`: nothing that was probed was exhausted. Of several with the same count, the first of
+    /// [`Resource::ALL`].
+    pub resource: Option<Resource>,
+    /// In how many replicates.
+    pub replicates: usize,
+    /// Of how many: the valid replicates that were judged.
+    pub of: usize,
+}
+
+/// As in `host's processor time (3 of 4)`.
+impl fmt::Display for MostFrequent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let noun = noun(self.resource);
+        write!(f, "{noun} ({} of {})", self.replicates, self.of)
+    }
+}
+
+/// The name of what gave out first in a sentence, without an article.
+pub fn noun(resource: Option<Resource>) -> &'static str {
+    resource.map_or("nothing that was probed", Resource::noun)
+}
+
+/// The metrics of a replicate.
+pub fn metrics(found: &GaveOut) -> impl Iterator<Item = (String, f64)> + use<> {
+    let found = found.resource;
+    candidates().map(move |resource| {
+        let is_found = u8::from(resource == found);
+        (metric(resource), f64::from(is_found))
+    })
+}
+
+/// What gave out first in a replicate; `None` when it was not judged.
+pub fn of_replicate(record: &ReplicateRecord) -> Option<Option<Resource>> {
+    let from = record.metrics.range(PREFIX.to_owned()..);
+    let mut ours = from.take_while(|(name, _)| name.starts_with(PREFIX));
+    let (name, _) = ours.find(|(_, value)| **value == 1.0)?;
+    match &name[PREFIX.len()..] {
+        NOTHING => Some(None),
+        word => word.replace('_', "-").parse().ok().map(Some),
+    }
+}
+
+/// What gave out first in most of the valid replicates of a cell; `None` when none was judged.
+pub fn of_cell(cell: &Cell) -> Option<MostFrequent> {
+    let judged: Vec<Option<Resource>> = cell.valid().filter_map(of_replicate).collect();
+    let count = |resource| judged.iter().filter(|found| **found == resource).count();
+    let counts = candidates().map(|resource| (resource, count(resource)));
+    // The first of several with the same count.
+    let (resource, replicates) = counts.reduce(|most, next| match next.1 > most.1 {
+        true => next,
+        false => most,
+    })?;
+    (replicates > 0).then_some(MostFrequent {
+        resource,
+        replicates,
+        of: judged.len(),
+    })
+}
+
+/// What the judge can name, and nothing.
+fn candidates() -> impl Iterator<Item = Option<Resource>> {
+    let resources = Resource::ALL
+        .into_iter()
+        .filter(|resource| GaveOut::can_name(*resource));
+    resources.map(Some).chain([None])
+}
+
+fn metric(resource: Option<Resource>) -> String {
+    let name = resource.map_or(NOTHING, Resource::name);
+    format!("{PREFIX}{}", name.replace('-', "_"))
+}
+
+#[cfg(test)]
+mod tests {
+    use fathometer_model::{CellKey, PathCertificate, Validity};
+
+    use super::*;
+
+    fn found(resource: Option<Resource>) -> GaveOut {
+        GaveOut {
+            resource,
+            confidence: None,
+            text: String::new(),
+            figures: Vec::new(),
+        }
+    }
+
+    fn cell(found: &[Option<Option<Resource>>]) -> Cell {
+        let replicates = found.iter().zip(0..);
+        let replicates = replicates.map(|(found_here, replicate)| ReplicateRecord {
+            block: "main".to_owned(),
+            cell: CellKey::default(),
+            replicate,
+            seed: 1,
+            order: replicate,
+            started: 0.0,
+            metrics: found_here
+                .iter()
+                .flat_map(|resource| metrics(&self::found(*resource)))
+                .collect(),
+            path: PathCertificate::default(),
+            validity: Validity::default(),
+            folder: String::new(),
+        });
+        Cell {
+            block: "main".to_owned(),
+            key: CellKey::default(),
+            replicates: replicates.collect(),
+        }
+    }
+
+    #[test]
+    fn exactly_one_metric_of_a_replicate_is_one() {
+        for resource in [None, Some(Resource::Cpu), Some(Resource::DiskOperations)] {
+            let all: Vec<(String, f64)> = metrics(&found(resource)).collect();
+            let ones = all.iter().filter(|(_, value)| *value == 1.0).count();
+            let zeros = all.iter().filter(|(_, value)| *value == 0.0).count();
+            assert_eq!((ones, zeros), (1, 8), "{all:?}");
+            let record = &cell(&[Some(resource)]).replicates[0];
+            assert_eq!(of_replicate(record), Some(resource));
+        }
+        let names: Vec<String> = metrics(&found(None)).map(|(name, _)| name).collect();
+        assert!(names.contains(&"capacity_gave_out_disk_operations".to_owned()));
+        assert!(names.contains(&"capacity_gave_out_nothing".to_owned()));
+    }
+
+    #[test]
+    fn the_most_frequent_resource_of_a_cell_has_its_count() {
+        let (cpu, link) = (Some(Resource::Cpu), Some(Resource::LinkRate));
+        let of =
+            |found: &[Option<Option<Resource>>]| of_cell(&cell(found)).map(|most| most.to_string());
+        assert_eq!(
+            of(&[Some(link), Some(cpu), Some(link), None]).as_deref(),
+            Some("rate of the link (2 of 3)")
+        );
+        assert_eq!(
+            of(&[Some(link), Some(cpu)]).as_deref(),
+            Some("host's processor time (1 of 2)"),
+            "the first of the list"
+        );
+        assert_eq!(
+            of(&[Some(None)]).as_deref(),
+            Some("nothing that was probed (1 of 1)")
+        );
+        assert_eq!(of(&[None, None]), None, "not judged");
+        let mut invalid = cell(&[Some(cpu), Some(link), Some(link)]);
+        invalid.replicates[1].validity.invalidate("noise");
+        assert_eq!(of_cell(&invalid).unwrap().of, 2);
+    }
+}

@@ -1,0 +1,20 @@
+//! What gave out first in the cells of a capacity study.
+
+use super::WIDTH;
+use crate::gave_out_first;
+use crate::run::Run;
+use crate::text::hanging;
+
+/// A line for each cell that was judged, with what most of its replicates have; empty for other studies.
+pub(super) fn section(run: &Run) -> String {
+    let each = run.cells.iter().filter_map(|cell| {
+        let found = gave_out_first::of_cell(cell)?;
+        let name = format!("  {}, {}: ", cell.block, run.name(cell));
+        Some(hanging(&name, &found.to_string(), WIDTH))
+    });
+    let lines: String = each.collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!("\nWhat gave out first, and in how many replicates\n{lines}"),
+    }
+}
