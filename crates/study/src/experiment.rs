@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use fathometer_analysis::run::Mode;
-use fathometer_model::{ReplicateRecord, Seed};
+use fathometer_model::{PathCertificate, Seed, Validity};
 use fathometer_path::Profile;
 use fathometer_sys::era::AppliedSettings;
 
@@ -37,7 +37,7 @@ pub trait Experiment: Sync {
     fn meaning(&self) -> &'static str;
 
     /// The factors that it reads, besides those of all kinds.
-    fn factors(&self) -> &'static [&'static dyn AnyFactor];
+    fn factors(&self) -> Vec<&'static dyn AnyFactor>;
 
     /// The files that a replicate writes to its folder, each with its content, besides its line in
     /// `replicates.ndjson`.
@@ -118,8 +118,6 @@ pub struct Setup<'a> {
     pub cell: &'a Cell,
     /// The number of the repetition.
     pub replicate: u32,
-    /// Place in the order of execution.
-    pub order: u32,
     /// The path.
     pub profile: &'a Profile,
     /// The TCP of both hosts.
@@ -132,16 +130,28 @@ pub struct Setup<'a> {
     pub beside: Option<(&'a Definition, Option<&'a Installed>)>,
     /// The replicate's folder, which exists.
     pub folder: &'a Path,
-    /// The same folder, relative to the run's.
-    pub folder_name: String,
 }
 
 /// The result of a replicate.
 pub struct Finished {
-    /// Its line in the run.
-    pub record: ReplicateRecord,
+    /// What it measured.
+    pub figures: Figures,
     /// How the era's settings were applied at the client and at the server.
     pub applied: [AppliedSettings; 2],
+}
+
+/// What a replicate adds to its line in the run. The runner adds which replicate of which cell it is.
+pub struct Figures {
+    /// The seed of its random decisions.
+    pub seed: Seed,
+    /// Its start, in seconds since the Unix epoch.
+    pub started: f64,
+    /// The measured values, by name. A metric that could not be measured is absent.
+    pub metrics: BTreeMap<String, f64>,
+    /// The certificate of the path.
+    pub path: PathCertificate,
+    /// Whether the figures are valid.
+    pub validity: Validity,
 }
 
 /// Why the replicates of a study could not be prepared.

@@ -34,7 +34,8 @@ pub fn of(study: &Study) -> Result<&'static dyn Experiment, SpecError> {
 
 /// The factors that an experiment reads.
 pub fn factors(experiment: &dyn Experiment) -> impl Iterator<Item = &'static dyn AnyFactor> {
-    common::FACTORS.iter().chain(experiment.factors()).copied()
+    let of_all = common::FACTORS.iter().copied();
+    of_all.chain(experiment.factors())
 }
 
 /// Checks a study against its kind: every factor is one that the kind reads, every level is accepted by its

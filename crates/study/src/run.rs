@@ -16,7 +16,7 @@ use fathometer_sys::era::{AppliedSettings, SettingOutcome};
 use fathometer_sys::{Clock, Machine};
 
 use super::experiment::{
-    Finished, Preparation, PrepareError, ReplicateError, Replicates, Setup, Shared,
+    Figures, Finished, Preparation, PrepareError, ReplicateError, Replicates, Setup, Shared,
 };
 use super::files::{FilesError, StudyFiles};
 use super::kinds;
@@ -586,7 +586,6 @@ impl Execution<'_> {
         let setup = Setup {
             cell,
             replicate: job.replicate,
-            order,
             profile,
             era,
             definition,
@@ -596,37 +595,43 @@ impl Execution<'_> {
                 (definition, installed.as_ref())
             }),
             folder: &folder,
-            folder_name: folder_name.clone(),
         };
-        match self.replicates.run(&self.shared, &setup) {
-            Ok(Finished { record, applied }) => {
+        let figures = match self.replicates.run(&self.shared, &setup) {
+            Ok(Finished { figures, applied }) => {
                 lock(&self.applied)
                     .entry(era.name.clone())
                     .or_insert(applied);
-                Ok(record)
+                figures
             }
             Err(ReplicateError::Server(error)) if error.is_inability() => {
-                Err(ReplicateError::Server(error).into())
+                return Err(ReplicateError::Server(error).into());
             }
             // If a server does not start, its cell is invalid; the run continues.
             Err(error @ (ReplicateError::Server(_) | ReplicateError::Beforehand { .. })) => {
-                Ok(ReplicateRecord {
-                    block: cell.block.clone(),
-                    cell: cell.key.clone(),
-                    replicate: job.replicate,
-                    seed: self.shared.seed.0,
-                    order,
+                Figures {
+                    seed: self.shared.seed,
                     started: Clock::start().realtime_of(Instant::ZERO).as_secs_f64(),
                     metrics: BTreeMap::new(),
                     path: PathCertificate::default(),
                     validity: Validity {
                         reasons: vec![error.to_string()],
                     },
-                    folder: folder_name,
-                })
+                }
             }
-            Err(error) => Err(error.into()),
-        }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(ReplicateRecord {
+            block: cell.block.clone(),
+            cell: cell.key.clone(),
+            replicate: job.replicate,
+            seed: figures.seed.0,
+            order,
+            started: figures.started,
+            metrics: figures.metrics,
+            path: figures.path,
+            validity: figures.validity,
+            folder: folder_name,
+        })
     }
 }
 

@@ -1,17 +1,36 @@
-//! Finds the cells of a load study that this machine cannot run, because it cannot set the limits of their
-//! host.
+//! Finds the cells that cannot run: the load engine does not support their policy, or this machine cannot set the
+//! limits of their host.
 
 use std::collections::BTreeMap;
 
 use fathometer_sys::cgroup;
 
+use crate::experiment::Needs;
 use crate::spec::{Cell, Study};
 
-/// The reason why each unavailable limit cannot be set, by the limit's name.
-pub(super) type Lacking = BTreeMap<String, String>;
+/// What the cells of a study need. The limits that this machine cannot set are determined once, by trying.
+pub(super) fn needs(study: &Study) -> Needs<'_> {
+    let lacking = lacking();
+    Box::new(move |cell| unsupported_policy(cell).or_else(|| obstacle(study, cell, &lacking)))
+}
 
-/// The limits that cannot be set on this machine, determined by trying.
-pub(super) fn lacking() -> Lacking {
+/// Why the load engine does not support a policy of the cell; `None`: it does.
+fn unsupported_policy(cell: &Cell) -> Option<String> {
+    let policies = [
+        Some(cell.level("policy")),
+        cell.beside().map(|(policy, _)| policy),
+    ];
+    policies.into_iter().flatten().find_map(|policy| {
+        let why = policy.parse().ok().and_then(fathometer_load::cannot)?;
+        Some(format!("policy {policy}: {why}"))
+    })
+}
+
+/// The reason why each unavailable limit cannot be set, by the limit's name.
+type Lacking = BTreeMap<String, String>;
+
+/// The limits that cannot be set on this machine.
+fn lacking() -> Lacking {
     cgroup::available()
         .into_iter()
         .filter_map(|ability| Some((ability.name, ability.state.err()?)))
@@ -19,7 +38,7 @@ pub(super) fn lacking() -> Lacking {
 }
 
 /// Why a cell's host cannot be given its limits; `None`: it can.
-pub(super) fn obstacle(study: &Study, cell: &Cell, lacking: &Lacking) -> Option<String> {
+fn obstacle(study: &Study, cell: &Cell, lacking: &Lacking) -> Option<String> {
     let (limit, reason) = missing(study, cell, lacking)?;
     Some(format!("a host cannot be given a {limit} here; {reason}"))
 }

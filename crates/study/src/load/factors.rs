@@ -1,4 +1,4 @@
-//! The factors of load studies.
+//! The factors of load and capacity studies.
 
 use std::time::Duration;
 
@@ -10,10 +10,11 @@ use fathometer_workload::plan::Sessions;
 
 use crate::factor::{AnyFactor, Factor, parsed, unless};
 
-/// All of them.
-pub(super) static FACTORS: &[&dyn AnyFactor] = &[
-    &CLIENTS,
-    &UES,
+/// The number of users: those of load studies, because the trials of a search set it.
+static OF_USERS: &[&dyn AnyFactor] = &[&CLIENTS, &UES];
+
+/// The factors of the server's host and of a single load.
+static OF_EVERY_TRIAL: &[&dyn AnyFactor] = &[
     &LOOP,
     &CPU,
     &MEMORY,
@@ -26,25 +27,18 @@ pub(super) static FACTORS: &[&dyn AnyFactor] = &[
     &KEEP_ALIVE_S,
     &KEEP_ALIVE_REQUESTS,
     &REQUESTS,
-    &BESIDE,
-    &REST_MS,
 ];
 
-/// Those of capacity studies: their trials set the number of users, and there is one load at a time.
-pub(super) static OF_SEARCHES: &[&dyn AnyFactor] = &[
-    &LOOP,
-    &CPU,
-    &MEMORY,
-    &DISK,
-    &CACHE,
-    &INITIAL_WINDOW,
-    &BACKLOG,
-    &WORKERS,
-    &SHED,
-    &KEEP_ALIVE_S,
-    &KEEP_ALIVE_REQUESTS,
-    &REQUESTS,
-];
+/// All of load studies.
+pub(super) fn of_loads() -> Vec<&'static dyn AnyFactor> {
+    let alone: &[&dyn AnyFactor] = &[&BESIDE, &REST_MS];
+    [OF_USERS, OF_EVERY_TRIAL, alone].concat()
+}
+
+/// All of capacity studies: their trials set the number of users, and there is one load at a time.
+pub(super) fn of_searches() -> Vec<&'static dyn AnyFactor> {
+    OF_EVERY_TRIAL.to_vec()
+}
 
 /// The largest number of users of a load. Each user has a connection, and a machine has about 60,000 ports.
 const MOST_USERS: u32 = 1_000_000;

@@ -2,9 +2,9 @@
 //! replicate.
 //!
 //! `factors` declares what a load study can vary, `levels` is the meaning of a cell's levels, `site` has the files
-//! that are requested, and `metrics` extracts the metrics of a trial. `ability` finds which limits of a host
-//! this machine cannot set, and which cells are left out for that reason. `capacity` is the other kind of study whose
-//! cells are loads on servers with limits: its replicates are searches.
+//! that are requested, and `metrics` extracts the metrics of a trial. `ability` finds which cells this machine cannot
+//! run. `capacity` is the other kind of study whose cells are loads on servers with limits: its replicates are searches.
+//! `replicate` is what both kinds set up and record alike.
 
 mod ability;
 mod capacity;
@@ -12,27 +12,25 @@ mod factors;
 mod levels;
 mod memory;
 mod metrics;
+mod replicate;
 mod site;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use fathometer_model::{Instant, ReplicateRecord};
-use fathometer_sys::Clock;
 use fathometer_sys::probe::Windows;
 use serde::Serialize;
 
 pub use self::capacity::CAPACITY;
 
-use self::levels::Levels;
-use self::site::LoadSite;
+use self::replicate::Replicate;
+use self::site::Sites;
 use crate::experiment::{
     Experiment, Finished, Needs, Preparation, PrepareError, Prepared, ReplicateError, Replicates,
-    Servers, Setup, Shared, wire_limits,
+    Servers, Setup, Shared,
 };
 use crate::factor::AnyFactor;
 use crate::run_folder::{WriteError, write_lines};
-use crate::spec::{Cell, Study};
+use crate::spec::Study;
 use fathometer_files::whole_file;
 use fathometer_lab::trial::{Measured, Trial};
 
@@ -51,8 +49,8 @@ impl Experiment for LoadExperiment {
         "a replicate is a load test"
     }
 
-    fn factors(&self) -> &'static [&'static dyn AnyFactor] {
-        factors::FACTORS
+    fn factors(&self) -> Vec<&'static dyn AnyFactor> {
+        factors::of_loads()
     }
 
     fn files(&self) -> &'static [(&'static str, &'static str)] {
@@ -94,15 +92,11 @@ impl Experiment for LoadExperiment {
     }
 
     fn needs<'a>(&self, study: &'a Study, _: &'a Servers) -> Needs<'a> {
-        let lacking = ability::lacking();
-        Box::new(move |cell| {
-            unsupported_policy(cell).or_else(|| ability::obstacle(study, cell, &lacking))
-        })
+        ability::needs(study)
     }
 
     fn prepare(&self, preparation: &Preparation<'_>) -> Result<Prepared, PrepareError> {
-        let mut notes = Vec::new();
-        let sites = site::load(preparation, &mut notes)?;
+        let (sites, notes) = Sites::write(preparation)?;
         Ok(Prepared {
             replicates: Box::new(Trials { sites }),
             notes,
@@ -110,91 +104,31 @@ impl Experiment for LoadExperiment {
     }
 }
 
-/// Why the load engine does not support a policy of the cell; `None`: it does.
-fn unsupported_policy(cell: &Cell) -> Option<String> {
-    let policies = [
-        Some(cell.level("policy")),
-        cell.beside().map(|(policy, _)| policy),
-    ];
-    policies.into_iter().flatten().find_map(|policy| {
-        let why = policy.parse().ok().and_then(fathometer_load::cannot)?;
-        Some(format!("policy {policy}: {why}"))
-    })
-}
-
 /// The replicates of a load study, with the workloads of all its cells.
 struct Trials {
-    sites: BTreeMap<String, LoadSite>,
+    sites: Sites,
 }
 
 impl Replicates for Trials {
     fn run(&self, shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, ReplicateError> {
-        let site = self
-            .sites
-            .get(setup.cell.level("workload"))
-            .expect("the workloads of all cells were made");
-        run(shared, setup, site)
+        let replicate = Replicate::start(shared, setup, &self.sites)?;
+        let levels = &replicate.levels;
+        let trial = Trial {
+            beside: levels.beside(setup, shared.study, replicate.seed)?,
+            ..replicate.trial()?
+        };
+        let mut measured = trial.run(&shared.building, shared.interrupted)?;
+        write_files(setup.folder, &measured)?;
+        let metrics = metrics::of(&mut measured, levels);
+        for result in [Some(&measured.result), measured.beside.as_ref()] {
+            let Some(result) = result else { continue };
+            metrics::judge(result, &levels.load, &mut measured.validity);
+        }
+        Ok(Finished {
+            figures: replicate.figures(metrics, measured.certificate, measured.validity),
+            applied: measured.applied,
+        })
     }
-}
-
-fn run(
-    shared: &Shared<'_>,
-    setup: &Setup<'_>,
-    site: &LoadSite,
-) -> Result<Finished, ReplicateError> {
-    let levels = Levels::of(shared, setup, site)?;
-    let clock = Clock::start();
-    let started = clock.realtime_of(Instant::ZERO).as_secs_f64();
-    // Common random numbers: the users' requests depend only on the workload and the repetition.
-    let seed = shared
-        .seed
-        .stream(setup.cell.level("workload"))
-        .child(u64::from(setup.replicate));
-    let mut measured = Trial {
-        definition: setup.definition,
-        installed: setup.installed,
-        folder: &levels.site.folder,
-        profile: setup.profile,
-        era: setup.era,
-        initial_window: levels.initial_window,
-        limits: levels.limits.clone(),
-        throttle: levels.throttle,
-        wire_limits: shared
-            .study
-            .limits
-            .get(setup.cell.level("path"))
-            .map(wire_limits),
-        seed,
-        clock,
-        warm_cache: levels
-            .warm
-            .then(|| levels.every_page_once(setup, shared.study, seed))
-            .transpose()?,
-        load: levels.options(setup, shared.study, seed)?,
-        beside: levels.beside(setup, shared.study, seed)?,
-    }
-    .run(&shared.building, shared.interrupted)?;
-    write_files(setup.folder, &measured)?;
-    let metrics = metrics::of(&mut measured, &levels);
-    for result in [Some(&measured.result), measured.beside.as_ref()] {
-        let Some(result) = result else { continue };
-        metrics::judge(result, &levels.load, &mut measured.validity);
-    }
-    Ok(Finished {
-        record: ReplicateRecord {
-            block: setup.cell.block.clone(),
-            cell: setup.cell.key.clone(),
-            replicate: setup.replicate,
-            seed: seed.0,
-            order: setup.order,
-            started,
-            metrics,
-            path: measured.certificate,
-            validity: measured.validity,
-            folder: setup.folder_name.clone(),
-        },
-        applied: measured.applied,
-    })
 }
 
 /// The histogram of congestion windows.

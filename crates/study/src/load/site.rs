@@ -7,6 +7,7 @@ use std::sync::Arc;
 use fathometer_workload::plan::Plan;
 
 use crate::experiment::{Preparation, PrepareError};
+use crate::spec::Cell;
 use fathometer_files::site_folder;
 
 /// A workload of a load study.
@@ -17,27 +18,37 @@ pub(super) struct LoadSite {
     pub(super) folder: PathBuf,
 }
 
-/// The workloads that cells name, each with its files in a folder below the temporary one. Adds what a reader
-/// of the run should know about them to `notes`.
-pub(super) fn load(
-    preparation: &Preparation<'_>,
-    notes: &mut Vec<String>,
-) -> Result<BTreeMap<String, LoadSite>, PrepareError> {
-    let seed = preparation.seed;
-    let cells = preparation.cells.iter();
-    let names: BTreeSet<&str> = cells.map(|cell| cell.level("workload")).collect();
-    let mut sites = BTreeMap::new();
-    for name in names {
-        let loaded = preparation.workload(name)?;
-        let folder = preparation.scratch.join(name.replace(['/', ':'], "-"));
-        site_folder::write_for_servers(&loaded.site(seed), &folder)?;
-        let of_workload = loaded.notes();
-        notes.extend(of_workload.iter().map(|note| format!("{name}: {note}")));
-        let site = LoadSite {
-            plan: Arc::new(loaded.into_plan()),
-            folder,
-        };
-        sites.insert(name.to_owned(), site);
+/// The workloads of all cells, by name.
+pub(super) struct Sites(BTreeMap<String, LoadSite>);
+
+impl Sites {
+    /// The workloads that cells name, each with its files in a folder below the temporary one, and what a reader of the
+    /// run should know about them.
+    pub(super) fn write(
+        preparation: &Preparation<'_>,
+    ) -> Result<(Sites, Vec<String>), PrepareError> {
+        let seed = preparation.seed;
+        let cells = preparation.cells.iter();
+        let names: BTreeSet<&str> = cells.map(|cell| cell.level("workload")).collect();
+        let (mut sites, mut notes) = (BTreeMap::new(), Vec::new());
+        for name in names {
+            let loaded = preparation.workload(name)?;
+            let folder = preparation.scratch.join(name.replace(['/', ':'], "-"));
+            site_folder::write_for_servers(&loaded.site(seed), &folder)?;
+            let of_workload = loaded.notes();
+            notes.extend(of_workload.iter().map(|note| format!("{name}: {note}")));
+            let site = LoadSite {
+                plan: Arc::new(loaded.into_plan()),
+                folder,
+            };
+            sites.insert(name.to_owned(), site);
+        }
+        Ok((Sites(sites), notes))
     }
-    Ok(sites)
+
+    /// The workload of a cell, one of those that were prepared.
+    pub(super) fn of(&self, cell: &Cell) -> &LoadSite {
+        let site = self.0.get(cell.level("workload"));
+        site.expect("the workloads of all cells were made")
+    }
 }

@@ -57,8 +57,8 @@ impl Experiment for PageExperiment {
         "a replicate is one retrieval of a page, with every packet counted"
     }
 
-    fn factors(&self) -> &'static [&'static dyn AnyFactor] {
-        factors::FACTORS
+    fn factors(&self) -> Vec<&'static dyn AnyFactor> {
+        factors::FACTORS.to_vec()
     }
 
     fn files(&self) -> &'static [(&'static str, &'static str)] {

@@ -8,7 +8,7 @@ use fathometer_lab::hosts::{Lab, Side};
 use fathometer_lab::server::Access;
 use fathometer_lab::wire::WireOptions;
 use fathometer_load::client::{ClientSockets, LoopStatistics};
-use fathometer_model::{Bytes, Instant, ReplicateRecord, Seed, Validity};
+use fathometer_model::{Bytes, Instant, Seed, Validity};
 use fathometer_packets::Integrity;
 use fathometer_sys::era::{AppliedSettings, TcpSettings};
 use fathometer_sys::machine::CpuTimes;
@@ -24,7 +24,7 @@ use super::security::{client_tls, credentials};
 use super::serving::Serving;
 use super::site::PageSite;
 use super::{metrics, path, quic, storage};
-use crate::experiment::{Finished, ReplicateError, Setup, Shared, wire_limits};
+use crate::experiment::{Figures, Finished, ReplicateError, Setup, Shared, wire_limits};
 use crate::run_folder::{WriteError, write_lines};
 use crate::spec::Captures;
 
@@ -165,17 +165,12 @@ pub(super) fn run(
         metrics.insert("steal_pct".to_owned(), 100.0 * share);
     }
     Ok(Finished {
-        record: ReplicateRecord {
-            block: cell.block.clone(),
-            cell: cell.key.clone(),
-            replicate: setup.replicate,
-            seed: seed.0,
-            order: setup.order,
+        figures: Figures {
+            seed,
             started,
             metrics,
             path: certificate,
             validity,
-            folder: setup.folder_name.clone(),
         },
         applied,
     })

@@ -8,7 +8,6 @@ mod answer;
 mod exhausted;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,24 +15,23 @@ use std::path::{Path, PathBuf};
 use fathometer_analysis::load::LoadResult;
 use fathometer_capacity::{Search, TrialRecord};
 use fathometer_load::{Live, Options};
-use fathometer_model::{Instant, ReplicateRecord, Seed};
 use fathometer_sys::Clock;
 use fathometer_sys::probe::Samples;
 
 use self::answer::Answered;
 use self::exhausted::{Host, TrialWindow};
-use super::levels::Levels;
-use super::site::LoadSite;
-use super::{ability, factors, memory, metrics, site, unsupported_policy, write};
+use super::replicate::Replicate;
+use super::site::Sites;
+use super::{ability, factors, memory, metrics, write};
 use crate::capacity_search::{self, Ended, Step, Subject, Trials};
 use crate::experiment::{
     Experiment, Finished, Needs, Preparation, PrepareError, Prepared, ReplicateError, Replicates,
-    Servers, Setup, Shared, wire_limits,
+    Servers, Setup, Shared,
 };
 use crate::factor::AnyFactor;
 use crate::run_folder::{WriteError, write_lines};
 use crate::spec::{Capacity, LoadUnit, Study};
-use fathometer_lab::trial::{ServerAccess, Trial};
+use fathometer_lab::trial::ServerAccess;
 
 /// The experiment of capacity studies.
 pub static CAPACITY: CapacityExperiment = CapacityExperiment;
@@ -53,8 +51,8 @@ impl Experiment for CapacityExperiment {
         "a replicate is a search for the highest load at which SLOs hold"
     }
 
-    fn factors(&self) -> &'static [&'static dyn AnyFactor] {
-        factors::OF_SEARCHES
+    fn factors(&self) -> Vec<&'static dyn AnyFactor> {
+        factors::of_searches()
     }
 
     fn files(&self) -> &'static [(&'static str, &'static str)] {
@@ -87,15 +85,11 @@ impl Experiment for CapacityExperiment {
     }
 
     fn needs<'a>(&self, study: &'a Study, _: &'a Servers) -> Needs<'a> {
-        let lacking = ability::lacking();
-        Box::new(move |cell| {
-            unsupported_policy(cell).or_else(|| ability::obstacle(study, cell, &lacking))
-        })
+        ability::needs(study)
     }
 
     fn prepare(&self, preparation: &Preparation<'_>) -> Result<Prepared, PrepareError> {
-        let mut notes = Vec::new();
-        let sites = site::load(preparation, &mut notes)?;
+        let (sites, notes) = Sites::write(preparation)?;
         Ok(Prepared {
             replicates: Box::new(Searches { sites }),
             notes,
@@ -105,114 +99,51 @@ impl Experiment for CapacityExperiment {
 
 /// The replicates of a capacity study, with the workloads of all its cells.
 struct Searches {
-    sites: BTreeMap<String, LoadSite>,
+    sites: Sites,
 }
 
 impl Replicates for Searches {
     fn run(&self, shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, ReplicateError> {
-        let site = self
-            .sites
-            .get(setup.cell.level("workload"))
-            .expect("the workloads of all cells were made");
         let capacity = shared.study.capacity.as_ref();
-        run(
-            shared,
-            setup,
-            site,
-            capacity.expect("a capacity study says what is searched"),
-        )
+        let replicate = Replicate::start(shared, setup, &self.sites)?;
+        let levels = &replicate.levels;
+        let log = TrialLog::create(setup.folder)?;
+        let job = Job {
+            replicate: &replicate,
+            capacity: capacity.expect("a capacity study says what is searched"),
+        };
+        let trial = replicate.trial()?;
+        let mut series = trial.run_series(&shared.building, shared.interrupted, |access| {
+            job.search(access, log)
+        })?;
+        let mut answered = series.value?;
+        answered.judge(&Host {
+            limits: levels.known_limits(),
+            profile: setup.profile,
+            samples: &series.samples,
+            packets: series.packets.as_ref(),
+        });
+        write(setup.folder.join("capacity.json"), &answered.to_json())?;
+        let probes = setup.folder.join("probes.ndjson");
+        write_lines(&probes, &series.samples.readings)?;
+        let mut metrics = answered.metrics();
+        if let Some(percent) = cpu_at_works(&answered, &series.samples, levels.quota()) {
+            metrics.insert("capacity_works_cpu_pct".to_owned(), percent);
+        }
+        for reason in answered.reasons() {
+            series.validity.invalidate(reason.clone());
+        }
+        if levels.limits.memory.is_some()
+            && let Some(whole) = series.samples.whole()
+            && let Some(reason) = memory::taken_by_others(&series.samples, &whole)
+        {
+            series.validity.invalidate(reason);
+        }
+        Ok(Finished {
+            figures: replicate.figures(metrics, series.certificate, series.validity),
+            applied: series.applied,
+        })
     }
-}
-
-fn run(
-    shared: &Shared<'_>,
-    setup: &Setup<'_>,
-    site: &LoadSite,
-    capacity: &Capacity,
-) -> Result<Finished, ReplicateError> {
-    let levels = Levels::of(shared, setup, site)?;
-    let clock = Clock::start();
-    let started = clock.realtime_of(Instant::ZERO).as_secs_f64();
-    // Common random numbers: the requests of a trial depend only on the workload, the repetition and the trial.
-    let seed = shared
-        .seed
-        .stream(setup.cell.level("workload"))
-        .child(u64::from(setup.replicate));
-    let log = TrialLog::create(setup.folder)?;
-    let job = Job {
-        shared,
-        setup,
-        capacity,
-        levels: &levels,
-        seed,
-        clock,
-    };
-    let mut series = Trial {
-        definition: setup.definition,
-        installed: setup.installed,
-        folder: &levels.site.folder,
-        profile: setup.profile,
-        era: setup.era,
-        initial_window: levels.initial_window,
-        limits: levels.limits.clone(),
-        throttle: levels.throttle,
-        wire_limits: shared
-            .study
-            .limits
-            .get(setup.cell.level("path"))
-            .map(wire_limits),
-        seed,
-        clock,
-        warm_cache: levels
-            .warm
-            .then(|| levels.every_page_once(setup, shared.study, seed))
-            .transpose()?,
-        load: levels.options(setup, shared.study, seed)?,
-        beside: None,
-    }
-    .run_series(&shared.building, shared.interrupted, |access| {
-        job.search(access, log)
-    })?;
-    let mut answered = series.value?;
-    answered.judge(&Host {
-        limits: levels.known_limits(),
-        profile: setup.profile,
-        samples: &series.samples,
-        packets: series.packets.as_ref(),
-    });
-    write(setup.folder.join("capacity.json"), &answered.to_json())?;
-    write_lines(
-        &setup.folder.join("probes.ndjson"),
-        &series.samples.readings,
-    )?;
-    let mut metrics = answered.metrics();
-    if let Some(percent) = cpu_at_works(&answered, &series.samples, levels.quota()) {
-        metrics.insert("capacity_works_cpu_pct".to_owned(), percent);
-    }
-    for reason in answered.reasons() {
-        series.validity.invalidate(reason.clone());
-    }
-    if levels.limits.memory.is_some()
-        && let Some(whole) = series.samples.whole()
-        && let Some(reason) = memory::taken_by_others(&series.samples, &whole)
-    {
-        series.validity.invalidate(reason);
-    }
-    Ok(Finished {
-        record: ReplicateRecord {
-            block: setup.cell.block.clone(),
-            cell: setup.cell.key.clone(),
-            replicate: setup.replicate,
-            seed: seed.0,
-            order: setup.order,
-            started,
-            metrics,
-            path: series.certificate,
-            validity: series.validity,
-            folder: setup.folder_name.clone(),
-        },
-        applied: series.applied,
-    })
 }
 
 /// CPU time of the host in the trial of the lower end, in percent of its quota.
@@ -224,28 +155,23 @@ fn cpu_at_works(answered: &Answered, samples: &Samples, quota: f64) -> Option<f6
     Some(100.0 * share / quota)
 }
 
-/// One replicate.
-#[derive(Clone, Copy)]
+/// One replicate's search.
 struct Job<'a> {
-    shared: &'a Shared<'a>,
-    setup: &'a Setup<'a>,
+    replicate: &'a Replicate<'a>,
     capacity: &'a Capacity,
-    levels: &'a Levels<'a>,
-    seed: Seed,
-    clock: Clock,
 }
 
 impl Job<'_> {
     /// The search, on the client's host.
     fn search(&self, access: &ServerAccess, mut log: TrialLog) -> Result<Answered, ReplicateError> {
-        let levels = self.levels;
+        let Replicate { shared, levels, .. } = self.replicate;
         let promises = self.capacity.promises();
         let goal = self
             .capacity
-            .goal(self.shared.mode, levels.warm_up, levels.duration);
+            .goal(shared.mode, levels.warm_up, levels.duration);
         let window = Cell::new(None);
         let server = ServerOfCell {
-            job: self,
+            replicate: self.replicate,
             access,
             window: &window,
         };
@@ -253,9 +179,9 @@ impl Job<'_> {
             server,
             self.capacity.demand(),
             &promises,
-            self.seed,
-            self.clock,
-            self.shared.interrupted,
+            self.replicate.seed,
+            self.replicate.clock,
+            shared.interrupted,
         );
         let mut search = Search::new(goal, promises).jointly();
         if trials.first_test()?.is_none() {
@@ -276,7 +202,7 @@ impl Job<'_> {
 
 /// The server of a cell, in its host.
 struct ServerOfCell<'a> {
-    job: &'a Job<'a>,
+    replicate: &'a Replicate<'a>,
     access: &'a ServerAccess,
     /// The measured window of the last trial.
     window: &'a Cell<Option<TrialWindow>>,
@@ -286,14 +212,7 @@ impl Subject for ServerOfCell<'_> {
     type Error = ReplicateError;
 
     fn options(&self) -> Result<Options, ReplicateError> {
-        let Job {
-            shared,
-            setup,
-            levels,
-            seed,
-            ..
-        } = *self.job;
-        let mut options = levels.options(setup, shared.study, seed)?;
+        let mut options = self.replicate.options()?;
         self.access.apply_to(&mut options);
         Ok(options)
     }
@@ -307,7 +226,7 @@ impl Subject for ServerOfCell<'_> {
     ) -> Result<LoadResult, ReplicateError> {
         let mut result = fathometer_load::run(options, clock, stop, live)?;
         let mut validity = result.validity.clone();
-        metrics::judge(&result, &self.job.levels.load, &mut validity);
+        metrics::judge(&result, &self.replicate.levels.load, &mut validity);
         result.validity = validity;
         self.window.set(Some(TrialWindow::of(&result, clock)));
         Ok(result)
