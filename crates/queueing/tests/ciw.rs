@@ -1,18 +1,21 @@
 //! The simulation agrees with Ciw (Palmer, Knight, Harper, Hawa, Journal of Simulation 13, 2019), a simulator of queueing networks
 //! in Python that was written independently: exponential networks with limits, and one that has no formula.
-#![expect(
+
+#[expect(
     clippy::disallowed_types,
     clippy::disallowed_methods,
     reason = "the test runs another program"
 )]
-
-use std::process::Command;
+#[path = "../../fathometer/tests/support/python.rs"]
+mod python;
 
 use fathometer_model::Seed;
 use fathometer_queueing::simulation::{
     Admission, Discipline, Distribution, Measured, Overflow, SimulatedStation, Simulation, Source,
 };
 use fathometer_queueing::{PerSecond, Seconds};
+
+use self::python::python;
 
 /// Prints three figures of each network, each with half the width of its 95 % interval by the means of 20 batches: exchanges
 /// per second that completed, the share that found no place, and the mean time of the exchanges that completed.
@@ -76,24 +79,7 @@ show(ciw.create_network(
 
 /// Ciw's figures, one list a network; `None` when it is not installed.
 fn figures() -> Option<Vec<Vec<f64>>> {
-    let python = std::env::var_os("FATHOMETER_PYTHON").unwrap_or("python3".into());
-    let output = Command::new(python).args(["-c", SCRIPT]).output();
-    let text = match output {
-        Ok(output) if output.status.success() => String::from_utf8(output.stdout).unwrap(),
-        other => {
-            let why = other.map_or_else(
-                |error| error.to_string(),
-                |output| String::from_utf8_lossy(&output.stderr).into_owned(),
-            );
-            let why = why.lines().last().unwrap_or_default().to_owned();
-            assert!(
-                std::env::var_os("FATHOMETER_REQUIRE_CIW").is_none(),
-                "no Ciw to compare with: {why}"
-            );
-            eprintln!("SKIPPED: no Ciw to compare with ({why}): pip install ciw");
-            return None;
-        }
-    };
+    let text = python("ciw", SCRIPT, &[])?;
     let line = |line: &str| {
         let words = line.split_whitespace();
         words.map(|word| word.parse().unwrap()).collect()

@@ -11,6 +11,9 @@ mod load;
 mod machines;
 mod pages;
 mod published;
+#[expect(clippy::disallowed_types, reason = "SciPy runs in a process")]
+#[path = "../../../fathometer/tests/support/python.rs"]
+mod python;
 mod real_pages;
 mod report;
 mod retrieval_trace;

@@ -1,12 +1,9 @@
-//! Intervals compared with SciPy's, if SciPy is installed (`FATHOMETER_PYTHON`, else `python3`). Set `FATHOMETER_REQUIRE_SCIPY` to fail rather than skip
-//! without it.
-
-#![expect(clippy::disallowed_types, reason = "SciPy runs in a process")]
-
-use std::process::Command;
+//! Intervals compared with SciPy's, if it is installed.
 
 use fathometer_analysis::statistics::{Inference, Intervals, Resolution, Sides};
 use fathometer_model::Seed;
+
+use crate::python::python;
 
 const SCRIPT: &str = r"
 import json, sys
@@ -50,28 +47,11 @@ fn samples() -> Vec<(Vec<f64>, Vec<f64>)> {
 fn intervals_are_scipys() {
     let samples = samples();
     let argument = serde_json::to_string(&samples).unwrap();
-    let output = Command::new(std::env::var_os("FATHOMETER_PYTHON").unwrap_or("python3".into()))
-        .args(["-c", SCRIPT, &argument])
-        .output();
-    let answer = match output {
-        Ok(output) if output.status.success() => output.stdout,
-        other => {
-            let why = other.map_or_else(
-                |error| error.to_string(),
-                |output| String::from_utf8_lossy(&output.stderr).into_owned(),
-            );
-            let why = why.lines().last().unwrap_or_default().to_owned();
-            assert!(
-                std::env::var_os("FATHOMETER_REQUIRE_SCIPY").is_none(),
-                "no SciPy to compare with: {why}"
-            );
-            eprintln!("SKIPPED: no SciPy to compare with ({why}): pip install scipy");
-            return;
-        }
+    let Some(answer) = python("scipy", SCRIPT, &[&argument]) else {
+        return;
     };
-    let mut answers: std::vec::IntoIter<[f64; 2]> = serde_json::from_slice::<Vec<_>>(&answer)
-        .unwrap()
-        .into_iter();
+    let mut answers: std::vec::IntoIter<[f64; 2]> =
+        serde_json::from_str::<Vec<_>>(&answer).unwrap().into_iter();
     for (left, right) in &samples {
         let pairings: &[Sides] = match left.len() == right.len() {
             true => &[Sides::Independent, Sides::Paired],

@@ -37,6 +37,7 @@ mod support {
     pub mod laboratory;
     pub mod ports;
     pub mod programs;
+    pub mod python;
     pub mod quiet;
     #[expect(dead_code, reason = "the engine's tests need more of it")]
     pub mod scripted_server;

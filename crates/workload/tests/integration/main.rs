@@ -1,4 +1,11 @@
 //! Laws and workloads through the public interface, compared with the papers and with SciPy.
 
 mod laws;
+#[expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "SciPy runs in a process"
+)]
+#[path = "../../../fathometer/tests/support/python.rs"]
+mod python;
 mod surge;

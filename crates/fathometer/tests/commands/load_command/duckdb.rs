@@ -5,43 +5,23 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 
 use fathometer_analysis::run::Run;
 use serde_json::{Value, json};
 
 use super::support::{Origin, load, valid_if_possible};
+use crate::support::python::python;
 
 /// Answers the queries of its first argument.
 const SCRIPT: &str = "
-import json, sys
-try:
-    import duckdb
-except ModuleNotFoundError:
-    sys.exit(77)
+import duckdb, json, sys
 print(json.dumps([duckdb.execute(query).fetchall() for query in json.loads(sys.argv[1])]))
 ";
 
 /// The rows that DuckDB gives for each query; `None` without DuckDB.
 fn duckdb(queries: &[String]) -> Option<Vec<Value>> {
-    let python = std::env::var_os("FATHOMETER_PYTHON").unwrap_or("python3".into());
-    let output = Command::new(python)
-        .args(["-c", SCRIPT, &json!(queries).to_string()])
-        .output();
-    match output {
-        Ok(output) if output.status.success() => {
-            Some(serde_json::from_slice(&output.stdout).unwrap())
-        }
-        Ok(output) if output.status.code() != Some(77) => {
-            panic!("{}", String::from_utf8_lossy(&output.stderr))
-        }
-        _ => {
-            let required = std::env::var_os("FATHOMETER_REQUIRE_DUCKDB").is_some_and(|v| v == "1");
-            assert!(!required, "DuckDB is required and not installed");
-            eprintln!("SKIPPED: DuckDB is not installed: run ./test, or pip install duckdb");
-            None
-        }
-    }
+    let rows = python("duckdb", SCRIPT, &[&json!(queries).to_string()])?;
+    Some(serde_json::from_str(&rows).unwrap())
 }
 
 #[test]

@@ -1,19 +1,10 @@
-//! Laws and draws compared with SciPy, if it is installed (`FATHOMETER_PYTHON`, else `python3`). Set `FATHOMETER_REQUIRE_SCIPY` to fail instead of
-//! skipping when it is not.
-
-#![expect(
-    clippy::disallowed_types,
-    clippy::disallowed_methods,
-    reason = "SciPy runs in a process"
-)]
-
-use std::io::Write;
-use std::process::{Command, Stdio};
+//! Laws and draws compared with SciPy, if it is installed.
 
 use fathometer_model::Seed;
 use fathometer_workload::distribution::Law;
 
 use super::LAWS;
+use crate::python::python;
 
 /// Prints, for each law: its mean, its quantiles and probabilities at given points, and draws computed from
 /// the formulas alone.
@@ -60,7 +51,9 @@ const PROBABILITIES: [f64; 8] = [1e-9, 1e-3, 0.05, 0.3, 0.5, 0.8, 0.99, 0.9999];
 
 #[test]
 fn laws_are_scipys() {
-    let Some(answer) = python(SCRIPT) else { return };
+    let Some(answer) = python("scipy", SCRIPT, &[]) else {
+        return;
+    };
     let mut lines = answer.lines();
     // SciPy has no law with a cap.
     let shared = LAWS
@@ -93,35 +86,4 @@ fn laws_are_scipys() {
             }
         }
     }
-}
-
-/// The output of Python; `None`, with a message on standard error, if it has no SciPy.
-fn python(script: &str) -> Option<String> {
-    let run = || {
-        let mut child =
-            Command::new(std::env::var_os("FATHOMETER_PYTHON").unwrap_or("python3".into()))
-                .arg("-")
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()?;
-        let mut stdin = child.stdin.take().expect("stdin is piped");
-        stdin.write_all(script.as_bytes())?;
-        drop(stdin);
-        child.wait_with_output()
-    };
-    let why = match run() {
-        Ok(output) if output.status.success() => {
-            return Some(String::from_utf8(output.stdout).expect("Python prints UTF-8"));
-        }
-        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
-        Err(error) => error.to_string(),
-    };
-    let why = why.lines().last().unwrap_or_default();
-    assert!(
-        std::env::var_os("FATHOMETER_REQUIRE_SCIPY").is_none(),
-        "no SciPy to compare with: {why}"
-    );
-    eprintln!("SKIPPED: no SciPy to compare with ({why}): pip install scipy");
-    None
 }
