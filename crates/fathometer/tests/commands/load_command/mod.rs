@@ -14,6 +14,7 @@ mod http3;
 mod hydra;
 mod idle;
 mod mpi;
+mod mpi_job;
 mod outputs;
 mod predict;
 mod printing;

@@ -1,74 +1,33 @@
 //! The ranks of a load test as processes of Open MPI's `mpirun`.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 
-use super::support::{Ended, Origin, fathometer, load};
+use super::mpi_job::Job;
+use super::support::{Origin, fathometer, load, merged};
 use crate::support::ports::free_address;
-use crate::support::programs::{FATHOMETER, tool};
 use crate::support::waiting::wait_until;
 
-/// A folder for the files of one job.
-struct Job {
-    folder: TempDir,
+const LAUNCHER: &str = "mpirun";
+
+/// `mpirun`, with this number of processes of `fathometer load`.
+fn processes(job: &Job, number: u32, url: &str, arguments: &[&str]) -> Command {
+    let mut launcher = vec![LAUNCHER, "--oversubscribe"];
+    launcher.extend(["--mca", "oob_tcp_if_include", "lo"]);
+    if rustix::process::geteuid().is_root() {
+        launcher.push("--allow-run-as-root");
+    }
+    job.command(&launcher, number, url, arguments)
 }
 
-impl Job {
-    /// `None`, and a message on stderr, where Open MPI is not installed.
-    fn new() -> Option<Job> {
-        tool("mpirun")?;
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("secret"), "a secret of these tests\n").unwrap();
-        Some(Job { folder })
-    }
-
-    fn spools(&self) -> PathBuf {
-        self.folder.path().join("spool")
-    }
-
-    /// `mpirun`, with this number of processes of `fathometer load`.
-    fn command(&self, processes: u32, url: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new("mpirun");
-        if rustix::process::geteuid().is_root() {
-            command.arg("--allow-run-as-root");
-        }
-        command
-            .args(["--oversubscribe", "--mca", "oob_tcp_if_include", "lo"])
-            .args(["-n", &processes.to_string()])
-            .args([FATHOMETER, "load", "--quiet", "--json", "--threads", "1"])
-            .arg(url)
-            .args(arguments)
-            .arg("--secret-file")
-            .arg(self.folder.path().join("secret"))
-            .env("TMPDIR", self.folder.path())
-            .stdin(Stdio::null());
-        for of_slurm in ["SLURM_PROCID", "SLURM_NTASKS", "FATHOMETER_RANKS"] {
-            command.env_remove(of_slurm);
-        }
-        command
-    }
-
-    /// The same with a place to meet, and spools.
-    fn ranks(&self, ranks: u32, url: &str, arguments: &[&str]) -> Command {
-        let mut command = self.command(ranks, url, arguments);
-        command.args(["--rendezvous", &free_address().to_string()]);
-        command.arg("--spool").arg(self.spools());
-        command
-    }
-
-    fn merged(&self) -> Ended {
-        let mut command = Command::new(FATHOMETER);
-        fathometer(command.arg("merge").arg(self.spools()).arg("--json"))
-    }
-}
-
-fn sorted(mut requests: Vec<String>) -> Vec<String> {
-    requests.sort_unstable();
-    requests
+/// The same with a place to meet, and spools.
+fn ranks_of(job: &Job, ranks: u32, url: &str, arguments: &[&str]) -> Command {
+    let mut command = processes(job, ranks, url, arguments);
+    command.args(["--rendezvous", &free_address().to_string()]);
+    command.arg("--spool").arg(job.spools());
+    command
 }
 
 #[test]
@@ -90,13 +49,13 @@ fn two_and_three_processes_of_mpirun_send_what_one_process_sends() {
     ];
     let origin = Origin::of("almeida-a", 4);
     let solo = load(&origin.url(), &[&plan[..], &["--json"]].concat()).summary();
-    let requests = sorted(origin.end());
+    let requests = origin.end_sorted();
     for ranks in [2, 3] {
-        let Some(job) = Job::new() else {
+        let Some(job) = Job::of(LAUNCHER) else {
             return;
         };
         let origin = Origin::of("almeida-a", 4);
-        let ended = fathometer(&job.ranks(ranks, &origin.url(), &plan));
+        let ended = fathometer(&ranks_of(&job, ranks, &origin.url(), &plan));
         let whole = ended.ended_with(0);
         assert_eq!(whole.measured.counts.planned, 200);
         assert_eq!(whole.measured.counts.completed, 200);
@@ -109,14 +68,14 @@ fn two_and_three_processes_of_mpirun_send_what_one_process_sends() {
                 .iter()
                 .all(|&planned| planned.abs_diff(200 / u64::from(ranks)) <= 1)
         );
-        assert_eq!(sorted(origin.end()), requests);
-        assert_eq!(job.merged().out, ended.out);
+        assert_eq!(origin.end_sorted(), requests);
+        assert_eq!(merged(&job.spools()).out, ended.out);
     }
 }
 
 #[test]
 fn processes_of_mpirun_that_are_no_ranks_of_one_test_are_refused() {
-    let Some(job) = Job::new() else {
+    let Some(job) = Job::of(LAUNCHER) else {
         return;
     };
     let origin = Origin::of("almeida-a", 1);
@@ -132,18 +91,18 @@ fn processes_of_mpirun_that_are_no_ranks_of_one_test_are_refused() {
         assert!(ended.err.contains(why), "{}", ended.err);
     };
     // Without a place to meet these would be two tests at the same time.
-    let mut solo = job.command(2, &url, &short);
+    let mut solo = processes(&job, 2, &url, &short);
     refused(
         &mut solo,
         "of 2 (OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE), and no place to meet is known",
     );
     let other_size = [&short[..], &["--ranks", "3", "--rendezvous", &meeting]].concat();
     refused(
-        &mut job.command(2, &url, &other_size),
+        &mut processes(&job, 2, &url, &other_size),
         "--ranks is 3 and OMPI_COMM_WORLD_SIZE is 2",
     );
     // In a batch job of Slurm, below which all processes of this node have rank 0.
-    let mut in_slurm = job.ranks(2, &url, &short);
+    let mut in_slurm = ranks_of(&job, 2, &url, &short);
     in_slurm.env("SLURM_PROCID", "0").env("SLURM_NTASKS", "2");
     refused(
         &mut in_slurm,
@@ -155,12 +114,12 @@ fn processes_of_mpirun_that_are_no_ranks_of_one_test_are_refused() {
 /// `mpirun` ends all processes when one is killed, whatever its options; `srun` need not.
 #[test]
 fn a_rank_that_is_killed_ends_the_job_of_mpirun_and_the_spools_can_be_merged() {
-    let Some(job) = Job::new() else {
+    let Some(job) = Job::of(LAUNCHER) else {
         return;
     };
     let origin = Origin::of("almeida-a", 1);
     let arguments = ["-d", "60s", "-c", "4", "--warmup", "0s"];
-    let mut command = job.ranks(2, &origin.url(), &arguments);
+    let mut command = ranks_of(&job, 2, &origin.url(), &arguments);
     let mpirun = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -177,7 +136,7 @@ fn a_rank_that_is_killed_ends_the_job_of_mpirun_and_the_spools_can_be_merged() {
     let output = mpirun.wait_with_output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(128 + 9), "{err}");
-    let merged = job.merged();
+    let merged = merged(&job.spools());
     assert_eq!(merged.code, Some(3), "{}", merged.err);
     let merged = merged.summary();
     assert!(merged.ranks[1].lost.is_some());

@@ -11,7 +11,7 @@ use fathometer_analysis::load::Summary;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::support::{Ended, Origin, fathometer, load};
+use super::support::{Ended, Origin, fathometer, load, merged};
 use crate::support::ports::free_address;
 use crate::support::programs::FATHOMETER;
 use crate::support::waiting::wait_until;
@@ -96,23 +96,10 @@ impl Ranks {
     /// Waits for all ranks.
     fn end(&mut self) -> Vec<Ended> {
         let children = std::mem::take(&mut self.children);
-        let ended = children.into_iter().map(|child| {
-            let output = child.wait_with_output().unwrap();
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            Ended {
-                code: output.status.code(),
-                out: text(&output.stdout),
-                err: text(&output.stderr),
-            }
-        });
+        let ended = children
+            .into_iter()
+            .map(|child| Ended::from(child.wait_with_output().unwrap()));
         ended.collect()
-    }
-
-    /// What `fathometer merge` makes of the spools.
-    fn merged(&self) -> Ended {
-        let mut command = Command::new(FATHOMETER);
-        command.arg("merge").arg(self.spools()).arg("--json");
-        fathometer(&command)
     }
 }
 
@@ -123,11 +110,6 @@ impl Drop for Ranks {
             let _ = child.wait();
         }
     }
-}
-
-fn sorted(mut requests: Vec<String>) -> Vec<String> {
-    requests.sort_unstable();
-    requests
 }
 
 #[test]
@@ -148,7 +130,7 @@ fn two_and_three_ranks_send_what_one_sends_and_merge_gives_the_same_result() {
     let origin = Origin::of("almeida-a", 1);
     let solo = [&arguments[..], &["--json", "--seed", "1"]].concat();
     let solo = load(&origin.url(), &solo).summary();
-    let requests = sorted(origin.end());
+    let requests = origin.end_sorted();
     for count in [2, 3] {
         let origin = Origin::of("almeida-a", 1);
         let started: Vec<u32> = (0..count).collect();
@@ -173,8 +155,8 @@ fn two_and_three_ranks_send_what_one_sends_and_merge_gives_the_same_result() {
                 .all(|&planned| planned.abs_diff(301 / u64::from(count)) <= 1)
         );
         // Every file was requested as often as by one process.
-        assert_eq!(sorted(origin.end()), requests);
-        let merged = ranks.merged();
+        assert_eq!(origin.end_sorted(), requests);
+        let merged = merged(&ranks.spools());
         assert_eq!(merged.out, ended[0].out);
         assert_eq!(merged.code, ended[0].code);
     }
@@ -243,7 +225,7 @@ fn without_rank_0_the_others_end_with_an_error_and_their_spools_can_be_merged() 
         error.contains("rank 0 is lost") && error.contains("fathometer merge"),
         "{error}"
     );
-    let merged = ranks.merged();
+    let merged = merged(&ranks.spools());
     assert_eq!(merged.code, Some(3), "{}", merged.err);
     let merged = merged.summary();
     assert!(

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::BufReader;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use fathometer_analysis::load::Summary;
 use rustix::process::{Pid, Signal, kill_process};
@@ -37,6 +37,17 @@ impl Ended {
     }
 }
 
+impl From<Output> for Ended {
+    fn from(output: Output) -> Ended {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ended {
+            code: output.status.code(),
+            out: text(&output.stdout),
+            err: text(&output.stderr),
+        }
+    }
+}
+
 /// Runs `fathometer load` to its end.
 pub fn load(url: &str, arguments: &[&str]) -> Ended {
     let mut command = Command::new(FATHOMETER);
@@ -48,13 +59,13 @@ pub fn load(url: &str, arguments: &[&str]) -> Ended {
 
 /// Runs the program to its end.
 pub fn fathometer(command: &Command) -> Ended {
-    let output = run(command);
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ended {
-        code: output.status.code(),
-        out: text(&output.stdout),
-        err: text(&output.stderr),
-    }
+    run(command).into()
+}
+
+/// What `fathometer merge` makes of the spools in a folder.
+pub fn merged(spools: &Path) -> Ended {
+    let mut command = Command::new(FATHOMETER);
+    fathometer(command.arg("merge").arg(spools).arg("--json"))
 }
 
 /// The first valid result of up to five attempts, or the last one. On a shared machine the generator is
@@ -125,6 +136,13 @@ impl Origin {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         assert!(self.child.wait().unwrap().success());
         logged(&self.log)
+    }
+
+    /// The same, sorted: several clients send their requests in no common order.
+    pub fn end_sorted(self) -> Vec<String> {
+        let mut requests = self.end();
+        requests.sort_unstable();
+        requests
     }
 }
 
