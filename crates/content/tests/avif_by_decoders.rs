@@ -5,8 +5,6 @@
     reason = "the tests run other programs on files"
 )]
 
-#[path = "support/avif_sources.rs"]
-mod avif_sources;
 #[path = "support/imagemagick.rs"]
 mod imagemagick;
 
@@ -17,8 +15,7 @@ use std::process::Command;
 
 use fathometer_content::image::{Format, Frame, Image, ImageError, ImageTreatment, Picture, ssim};
 
-use self::avif_sources::SOURCES;
-use self::imagemagick::{LIMITS, is_installed, make};
+use self::imagemagick::{LIMITS, SOURCES, is_installed, make};
 
 const TO_AVIF: ImageTreatment = ImageTreatment::ToAvif;
 /// Decoders turn the same samples into pixels with constants and roundings of their own.
@@ -96,9 +93,7 @@ fn different(picture: &Picture, pixels: &[[u8; 4]], has_colours: u8) -> Option<(
 /// The sources as AVIF.
 fn treated_sources(folder: &Path) -> Vec<Treated> {
     let treated = SOURCES.iter().map(|(name, arguments)| {
-        // ImageMagick states gamma and chromaticities, which AVIF states in another way.
-        let plain = ["-seed", "7", "-define", "png:exclude-chunks=all"];
-        let source = make(&[&plain, *arguments].concat(), &folder.join(name));
+        let source = make(arguments, &folder.join(name));
         Treated::of(name, &source)
     });
     treated.collect()
