@@ -83,12 +83,6 @@ impl Bandwidth {
     pub const fn as_bits_per_second(self) -> u64 {
         self.0
     }
-
-    /// The time to serialise `bytes`, rounded up to a nanosecond.
-    pub fn serialisation(self, bytes: Bytes) -> Duration {
-        let bits = u128::from(bytes.0) * 8 * 1_000_000_000;
-        Duration::from_nanos(bits.div_ceil(u128::from(self.0)) as u64)
-    }
 }
 
 /// The bytes that a link of this rate serialises in a time, rounded down.
@@ -210,17 +204,8 @@ mod tests {
     }
 
     #[test]
-    fn serialisation_is_exact_and_rounds_up() {
-        let modem: Bandwidth = "28.8kbit/s".parse().unwrap();
-        assert_eq!(
-            modem.serialisation(Bytes(1500)),
-            Duration::from_nanos(416_666_667)
-        );
+    fn a_link_serialises_bytes_in_a_time() {
         let ethernet: Bandwidth = "10Mbit/s".parse().unwrap();
-        assert_eq!(
-            ethernet.serialisation(Bytes(1500)),
-            Duration::from_micros(1200)
-        );
         assert_eq!(ethernet * Duration::from_millis(12), Bytes(15_000));
     }
 

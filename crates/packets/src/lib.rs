@@ -40,9 +40,7 @@ mod sequence;
 mod service;
 mod store;
 
-use std::fs::File;
 use std::io::Read;
-use std::path::Path;
 use std::time::Duration;
 
 use fathometer_model::Bytes;
@@ -145,15 +143,6 @@ pub fn account_each(
         capture.integrity().clone(),
         capture.interfaces(),
     ))
-}
-
-/// Counts the packets of a capture file.
-///
-/// # Errors
-/// As [`account`], and when the file cannot be opened.
-pub fn account_file(path: &Path, options: &Options) -> Result<Accounting, CaptureError> {
-    let file = File::open(path).map_err(|source| CaptureError::Io { offset: 0, source })?;
-    account(file, options)
 }
 
 #[cfg(test)]

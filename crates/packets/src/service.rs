@@ -74,7 +74,7 @@ pub fn service_period(
 /// As [`service_period`], for a file.
 ///
 /// # Errors
-/// As [`account_file`](super::account_file).
+/// As [`service_period`], and when the file cannot be opened.
 pub fn service_period_of_file(
     path: &Path,
     since: u64,

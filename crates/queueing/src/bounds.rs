@@ -1,7 +1,6 @@
 //! Bounds that hold for every closed network with these demands.
 //!
-//! Source: Lazowska, Zahorjan, Graham, Sevcik: "Quantitative System Performance" (1984), chapter 5; balanced-job
-//! bounds after Zahorjan, Sevcik, Eager, Galler, CACM 25 (1982).
+//! Source: Lazowska, Zahorjan, Graham, Sevcik: "Quantitative System Performance" (1984), chapter 5.
 
 use crate::closed::{Network, Servers};
 use crate::{PerSecond, Seconds};
@@ -77,37 +76,13 @@ pub fn crossing(network: &Network) -> f64 {
     (needs.total + needs.think) / needs.largest
 }
 
-/// The balanced-job bounds, table 5.2, of a network of single servers; `None` when a station has several servers. Delays
-/// count as thinking.
-pub fn balanced(network: &Network, users: u32) -> Option<Bounds> {
-    let mut think = network.think.0;
-    let mut demands = Vec::new();
-    for station in &network.stations {
-        match station.servers {
-            Servers::Count(1) => demands.push(station.demand.0),
-            Servers::Count(_) => return None,
-            Servers::Unlimited => think += station.demand.0,
-        }
-    }
-    let n = f64::from(users);
-    let total: f64 = demands.iter().sum();
-    let largest = demands.iter().copied().fold(0.0, f64::max);
-    if total <= 0.0 {
-        return None;
-    }
-    let average = total / demands.len() as f64;
-    let most = n / (think + total + (n - 1.0) * average / (1.0 + think / total));
-    let least = n / (think + total + (n - 1.0) * largest / (1.0 + think / (n * total)));
-    Some(needs(network, users).bounds(least, most.min(1.0 / largest)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::closed::Station;
 
     #[test]
-    fn the_exact_solution_lies_within_all_bounds_and_balanced_ones_are_tighter() {
+    fn the_exact_solution_lies_within_the_bounds() {
         for think in [0.0, 0.1, 5.0] {
             let network = Network {
                 think: Seconds(think),
@@ -119,23 +94,18 @@ mod tests {
             };
             for users in [1, 2, 5, 17, 90, 400] {
                 let exact = network.solve(users).unwrap();
-                let wide = asymptotic(&network, users);
-                let tight = balanced(&network, users).unwrap();
-                for bounds in [wide, tight] {
-                    let x = exact.throughput.0;
-                    assert!(
-                        bounds.least.0 <= x * (1.0 + 1e-12),
-                        "{users}: {bounds:?} {x}"
-                    );
-                    assert!(
-                        bounds.most.0 >= x * (1.0 - 1e-12),
-                        "{users}: {bounds:?} {x}"
-                    );
-                    assert!(bounds.fastest.0 <= exact.response.0 * (1.0 + 1e-9));
-                    assert!(bounds.slowest.0 >= exact.response.0 * (1.0 - 1e-9));
-                }
-                assert!(tight.most.0 <= wide.most.0 * (1.0 + 1e-12));
-                assert!(tight.least.0 >= wide.least.0 * (1.0 - 1e-12));
+                let bounds = asymptotic(&network, users);
+                let x = exact.throughput.0;
+                assert!(
+                    bounds.least.0 <= x * (1.0 + 1e-12),
+                    "{users}: {bounds:?} {x}"
+                );
+                assert!(
+                    bounds.most.0 >= x * (1.0 - 1e-12),
+                    "{users}: {bounds:?} {x}"
+                );
+                assert!(bounds.fastest.0 <= exact.response.0 * (1.0 + 1e-9));
+                assert!(bounds.slowest.0 >= exact.response.0 * (1.0 - 1e-9));
             }
         }
     }
@@ -148,6 +118,5 @@ mod tests {
         };
         assert_eq!(asymptotic(&network, 100).most, PerSecond(200.0));
         assert_eq!(crossing(&network), 4.0);
-        assert_eq!(balanced(&network, 100), None);
     }
 }

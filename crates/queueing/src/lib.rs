@@ -2,7 +2,7 @@
 //!
 //! | module | what | source |
 //! |---|---|---|
-//! | [`bounds`] | asymptotic and balanced-job bounds | Lazowska, Zahorjan, Graham, Sevcik: "Quantitative System Performance" (1984), chapter 5 |
+//! | [`bounds`] | asymptotic bounds | Lazowska, Zahorjan, Graham, Sevcik: "Quantitative System Performance" (1984), chapter 5 |
 //! | [`scalability`] | the Universal Scalability Law, fitted | Gunther: "Guerrilla Capacity Planning" (2007), chapters 4 to 6 |
 //! | [`closed`] | closed networks of one class: queueing, delay and multiserver stations | Reiser and Lavenberg, JACM 27 (1980); Buzen, CACM 16 (1973) |
 //! | [`limited`] | the same with workers | Lazowska and others (1984), 9.3: flow-equivalent servers |

@@ -45,7 +45,6 @@ P = [0 0.3 0.5; 1 0 0; 1 0 0]; V = qnosvisits(P, [150 0 0]);
 [U R Q X] = qnos(150, [0.005 0.03 0.027], V, [8 30 40]/2); show(X, Q, U, R);
 % 9 Bounds.
 [Xl Xu Rl Ru] = qncsaba(20, [0.005 0.03 0.027], [1 1 1], [1 1 1], 0.5); show(Xl, Xu, Rl, Ru);
-[Xl Xu Rl Ru] = qncsbsb(20, [0.005 0.03 0.027], [1 1 1], [1 1 1], 0.5); show(Xl, Xu, Rl, Ru);
 % 11 Erlang.
 show(erlangb(5, 10), erlangc(5, 10), erlangb(80, 90), erlangc(80, 90));
 % 12 Four workers, as a flow-equivalent server: two processors, a disk and a delay inside of it.
@@ -216,7 +215,6 @@ fn textbook_networks_have_the_solutions_of_octave() {
         two_classes(),
         open_network(),
         bound(bounds::asymptotic(&bounded, 20)),
-        bound(bounds::balanced(&bounded, 20).unwrap()),
         vec![
             erlang::blocking(5.0, 10),
             erlang::waiting(5.0, 10),

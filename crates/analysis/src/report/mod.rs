@@ -35,22 +35,11 @@ use crate::digest::Digest;
 use crate::{page, summary, sweep};
 
 /// Writes `report.html`, `summary.json` and, if the study has curves, `curves.csv` into the folder of a digest's
-/// run. `write` writes a file completely or not at all. Returns the path of the report.
+/// run. `captures` reads from the captures of replicates: time-sequence graphs, and for waterfalls why a sender paused.
+/// `write` writes a file completely or not at all. Returns the path of the report.
 ///
 /// # Errors
-/// When a plot cannot be read, or a file cannot be written.
-pub fn write_digest_by(
-    digest: &Digest<'_>,
-    write: &dyn Fn(&Path, &str) -> io::Result<()>,
-) -> Result<PathBuf, Error> {
-    write_digest_with(digest, &|_| None, write)
-}
-
-/// The same, with what `captures` reads from the captures of replicates: time-sequence graphs, and in waterfalls why a
-/// sender paused.
-///
-/// # Errors
-/// As for [`write_digest_by`], and when the records of a replicate cannot be read.
+/// When a plot or the records of a replicate cannot be read, or a file cannot be written.
 pub fn write_digest_with(
     digest: &Digest<'_>,
     captures: Captures<'_>,

@@ -3,6 +3,7 @@
 //! Needs TUN devices and the right to create network namespaces. Without them, the test prints a message and
 //! passes, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use fathometer_lab::hosts::{Lab, Side};
 use fathometer_lab::wire::WireOptions;
 use fathometer_lab::wire::counts::Course;
 use fathometer_model::{Bytes, Seed};
-use fathometer_packets::{Accounting, Class, Options, TapChoice, account_file};
+use fathometer_packets::{Accounting, Class, Options, TapChoice, account};
 use fathometer_path::Profile;
 use fathometer_sys::era::TcpSettings;
 
@@ -109,7 +110,7 @@ fn counts_are_those_of_a_capture() {
             taps: TapChoice::Interface(tap.to_owned()),
             ..Options::default()
         };
-        let captured = account_file(&file, &options).unwrap();
+        let captured = account(File::open(&file).unwrap(), &options).unwrap();
         agree(course, &captured, captured.payload_bytes(), tap);
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fathometer_analysis::report::write_digest_by;
+use fathometer_analysis::report::write_digest_with;
 use fathometer_analysis::run::{
     EraInfo, Mode, PathInfo, Plot, RunInfo, ServerInfo, Setting, SettingState,
 };
@@ -125,7 +125,7 @@ pub fn run_info(mode: Mode) -> RunInfo {
 /// Writes the report of a run's folder, and returns its path.
 pub fn write_report(folder: &Path, study: &StudyData) -> PathBuf {
     let digest = Digest::of(folder, study).unwrap();
-    write_digest_by(&digest, &|path, text| fs::write(path, text)).unwrap()
+    write_digest_with(&digest, &|_| None, &|path, text| fs::write(path, text)).unwrap()
 }
 
 /// The text that a study prints for a run; checks that it fits a terminal.
