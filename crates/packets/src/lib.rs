@@ -123,9 +123,18 @@ pub fn account_with_sequences(
 /// # Errors
 /// As [`account`].
 pub fn account_each(
-    reader: impl Read,
+    mut reader: impl Read,
     options: &Options,
     mut each: impl FnMut(&Record<'_>),
+) -> Result<(Accounting, Vec<TimeSequence>), CaptureError> {
+    observe(&mut reader, options, &mut each)
+}
+
+// Not generic: its loop is compiled once, and with the optimisation of this crate.
+fn observe(
+    reader: &mut dyn Read,
+    options: &Options,
+    each: &mut dyn FnMut(&Record<'_>),
 ) -> Result<(Accounting, Vec<TimeSequence>), CaptureError> {
     let mut capture = Capture::open(reader)?;
     let mut accountant = Accountant::new(options);
