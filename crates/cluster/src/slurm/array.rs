@@ -6,12 +6,11 @@
 
 use std::ffi::OsString;
 use std::num::NonZeroU32;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use super::files::SCRIPT;
+use super::lines::Lines;
 use super::options::{BatchOption, Partition, TimeLimit};
-use crate::shell::{CARRIAGE_RETURN, quote};
 
 /// What the batch script is made of.
 #[derive(Debug, Clone)]
@@ -47,17 +46,6 @@ exit "$code"
 impl ArrayScript<'_> {
     /// The script's bytes. Only the folder and the command can contain other than ASCII.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut script = Vec::new();
-        let mut line = |words: &[&[u8]]| {
-            for word in words {
-                script.extend_from_slice(word);
-            }
-            script.push(b'\n');
-        };
-        line(&[b"#!/bin/sh"]);
-        for option in self.directives() {
-            line(&[b"#SBATCH ", option.as_bytes()]);
-        }
         let text = format!(
             "\n# A study over {} machines, by `fathometer cluster slurm`. To submit it by hand:\n\
              #     mkdir FOLDER && sbatch {SCRIPT}\n\
@@ -67,20 +55,10 @@ impl ArrayScript<'_> {
              # rank (run-N), what it prints (rank-N.out, rank-N.err) and its exit code (rank-N.code).",
             self.ranks
         );
-        line(&[text.as_bytes()]);
-        line(&[CARRIAGE_RETURN.as_bytes(), br"=$(printf '\r')"]);
-        line(&[b"folder=", &quote(self.folder.as_os_str().as_bytes())]);
-        // The command becomes the script's own arguments, the one list that a POSIX shell has.
-        line(&[b"set -- \\"]);
-        for (place, word) in self.command.iter().enumerate() {
-            let more: &[u8] = match place + 1 < self.command.len() {
-                true => b" \\",
-                false => b"",
-            };
-            line(&[b"    ", &quote(word.as_bytes()), more]);
-        }
-        script.extend_from_slice(TASK.as_bytes());
-        script
+        let mut script = Lines::begin(&self.directives(), &text, self.folder);
+        script.line(&[b"set -- \\"]);
+        script.command(self.command);
+        script.end(TASK)
     }
 
     /// The options that `sbatch` reads.

@@ -3,6 +3,7 @@
 pub mod array;
 pub mod files;
 pub mod job;
+mod lines;
 pub mod options;
 pub mod script;
 pub mod watch;

@@ -15,8 +15,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use super::files::{EXIT_CODE, LOG, SCRIPT, SECRET};
+use super::lines::Lines;
 use super::options::{BatchOption, Partition, TimeLimit};
-use crate::shell::{CARRIAGE_RETURN, quote};
+use crate::shell::quote;
 
 /// What the batch script is made of.
 #[derive(Debug, Clone)]
@@ -111,53 +112,31 @@ exit "$code"
 impl BatchScript<'_> {
     /// The script's bytes. Only the folder, the secret's file and the command can contain other than ASCII.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut script = Vec::new();
-        let mut line = |words: &[&[u8]]| {
-            for word in words {
-                script.extend_from_slice(word);
-            }
-            script.push(b'\n');
-        };
-        line(&[b"#!/bin/sh"]);
-        for option in self.directives() {
-            line(&[b"#SBATCH ", option.as_bytes()]);
-        }
         let text = format!(
             "\n# A load test, by `fathometer cluster slurm`. To submit it by hand:\n\
              #     mkdir FOLDER && sbatch {SCRIPT}\n\
              # FOLDER is the folder below. It must be on a file system that all nodes share. It receives what each\n\
              # rank prints (rank-N.out, rank-N.err), {LOG}, and the test's exit code ({EXIT_CODE})."
         );
-        line(&[text.as_bytes()]);
-        line(&[CARRIAGE_RETURN.as_bytes(), br"=$(printf '\r')"]);
-        line(&[b"folder=", &quote(self.folder.as_os_str().as_bytes())]);
+        let mut script = Lines::begin(&self.directives(), &text, self.folder);
         match self.secret_file {
-            Some(file) => line(&[b"secret=", &quote(file.as_os_str().as_bytes())]),
-            None => line(&[b"secret=$folder/", SECRET.as_bytes()]),
+            Some(file) => script.line(&[b"secret=", &quote(file.as_os_str().as_bytes())]),
+            None => script.line(&[b"secret=$folder/", SECRET.as_bytes()]),
         }
-        line(&[b"grace=", self.grace_s.to_string().as_bytes()]);
-        line(&[b"rank='", RANK.as_bytes(), b"'"]);
-        // The command becomes the script's own arguments, the one list that a POSIX shell has.
-        line(&[b"set -- \\"]);
+        script.line(&[b"grace=", self.grace_s.to_string().as_bytes()]);
+        script.line(&[b"rank='", RANK.as_bytes(), b"'"]);
+        script.line(&[b"set -- \\"]);
         for option in self.step_options() {
-            line(&[b"    ", option.as_bytes(), b" \\"]);
+            script.line(&[b"    ", option.as_bytes(), b" \\"]);
         }
-        line(&[br#"    sh -c "$rank" rank "$folder" "$secret" \"#]);
-        for (place, word) in self.command.iter().enumerate() {
-            let more: &[u8] = if place + 1 < self.command.len() {
-                b" \\"
-            } else {
-                b""
-            };
-            line(&[b"    ", &quote(word.as_bytes()), more]);
-        }
-        line(&[b""]);
-        script.extend_from_slice(LOGGING.as_bytes());
-        if self.secret_file.is_none() {
-            script.extend_from_slice(NEW_SECRET.as_bytes());
-        }
-        script.extend_from_slice(SUPERVISOR.as_bytes());
-        script
+        script.line(&[br#"    sh -c "$rank" rank "$folder" "$secret" \"#]);
+        script.command(self.command);
+        script.line(&[b""]);
+        let secret = match self.secret_file {
+            Some(_) => "",
+            None => NEW_SECRET,
+        };
+        script.end(&[LOGGING, secret, SUPERVISOR].concat())
     }
 
     /// The options that `sbatch` reads. The script redirects its own output: a path in these lines would need quotes of
