@@ -1,6 +1,5 @@
 //! `fathometer compare`: two saved results.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use fathometer_model::Seed;
 use fathometer_sys::Clock;
 
 use super::arguments::some_time;
+use super::saved::{summaries, summary};
 use super::{Failure, usage};
 
 mod self_test;
@@ -210,31 +210,14 @@ fn side(path: &Path) -> Result<Side, Failure> {
     if path.join("run.json").exists() {
         return Ok(of_run(&name, &Run::load(path)?));
     }
-    let mut files: Vec<PathBuf> = fs::read_dir(path)
-        .map_err(|error| format!("cannot read {name}: {error}"))?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|file| file.extension().is_some_and(|ending| ending == "json"))
-        .collect();
-    files.sort();
-    if files.is_empty() {
+    let results = summaries(path)?;
+    if results.is_empty() {
         return Err(usage(format!(
             "{name} is no run and has no .json of load --save: name a result"
         )));
     }
-    let summaries: Vec<Summary> = files
-        .iter()
-        .map(|file| summary(file))
-        .collect::<Result<_, _>>()?;
-    Ok(of_loads(&name, &summaries))
-}
-
-fn summary(path: &Path) -> Result<Summary, Failure> {
-    let name = path.display();
-    let text = fs::read_to_string(path).map_err(|error| format!("cannot read {name}: {error}"))?;
-    serde_json::from_str(&text).map_err(|error| {
-        format!("{name} is no result of a load test: {error}; write one with load --save FILE.json")
-            .into()
-    })
+    let results: Vec<Summary> = results.into_iter().map(|(_, summary)| summary).collect();
+    Ok(of_loads(&name, &results))
 }
 
 /// A margin in percent.

@@ -37,6 +37,7 @@ pub mod pack;
 pub mod path;
 pub mod predict;
 pub mod report;
+mod saved;
 pub mod schemas;
 pub mod serve;
 pub mod site;

@@ -1,13 +1,11 @@
 //! `fathometer predict`: loads that were not measured, from a model fitted to those that were.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use fathometer_analysis::load::Summary;
 use fathometer_analysis::run::Run;
 use fathometer_lab::server::Capability;
 use fathometer_lab::server::definition::Definition;
@@ -20,6 +18,7 @@ use fathometer_sys::stderr::say;
 use serde::Serialize;
 
 use super::arguments::some_time;
+use super::saved::summaries;
 use super::{Failure, usage};
 
 /// Arguments of `predict`.
@@ -201,32 +200,13 @@ fn series(arguments: &PredictArguments) -> Result<Vec<Series>, Failure> {
             "--where selects cells of a study's run, and this is none",
         ));
     }
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)
-        .map_err(|error| format!("cannot read {name}: {error}; name the folder of a run"))?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|file| file.extension().is_some_and(|ending| ending == "json"))
-        .collect();
-    files.sort();
-    if files.is_empty() {
+    let results = summaries(folder)?;
+    if results.is_empty() {
         return Err(usage(format!(
             "{name} is no run and has no .json of load --save: measure a few light loads with load -c N --probe PID --save FILE.json"
         )));
     }
-    let results: Result<Vec<(String, Summary)>, Failure> =
-        files.iter().map(|file| summary(file)).collect();
-    Ok(vec![of_loads::series(&name, &results?, arguments.cores)?])
-}
-
-fn summary(path: &Path) -> Result<(String, Summary), Failure> {
-    let name = path.display().to_string();
-    let text = fs::read_to_string(path).map_err(|error| format!("cannot read {name}: {error}"))?;
-    match serde_json::from_str(&text) {
-        Ok(summary) => Ok((name, summary)),
-        Err(error) => Err(format!(
-            "{name} is no result of a load test: {error}; write one with load --save FILE.json"
-        )
-        .into()),
-    }
+    Ok(vec![of_loads::series(&name, &results, arguments.cores)?])
 }
 
 fn level(text: &str) -> Result<(String, String), String> {

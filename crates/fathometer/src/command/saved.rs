@@ -1,0 +1,33 @@
+//! Results of `load --save FILE.json`, read again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fathometer_analysis::load::Summary;
+
+use super::Failure;
+
+/// The result in a file.
+pub fn summary(path: &Path) -> Result<Summary, Failure> {
+    let name = path.display();
+    let text = fs::read_to_string(path).map_err(|error| format!("cannot read {name}: {error}"))?;
+    serde_json::from_str(&text).map_err(|error| {
+        format!("{name} is no result of a load test: {error}; write one with load --save FILE.json")
+            .into()
+    })
+}
+
+/// The results in a folder, each with the name of its file, in the order of the names; empty if there are none.
+pub fn summaries(folder: &Path) -> Result<Vec<(String, Summary)>, Failure> {
+    let name = folder.display();
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .map_err(|error| format!("cannot read {name}: {error}; name the folder of a run"))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|file| file.extension().is_some_and(|ending| ending == "json"))
+        .collect();
+    files.sort();
+    let files = files.iter();
+    files
+        .map(|file| Ok((file.display().to_string(), summary(file)?)))
+        .collect()
+}
