@@ -37,7 +37,8 @@ fn lenient() -> String {
     }
     if std::env::var_os("FATHOMETER_TEST_ALL").is_none_or(|value| value != "1") {
         let blocks = study["block"].as_array_mut().unwrap();
-        blocks.retain(|block| block["name"].as_str() != Some("content"));
+        // The cells of the block a-a are in the block main, too.
+        blocks.retain(|block| !matches!(block["name"].as_str(), Some("content" | "a-a")));
         for block in blocks {
             let servers = block["factors"].get_mut("server");
             if let Some(servers) = servers.and_then(toml::Value::as_array_mut)
