@@ -1,6 +1,6 @@
 //! Extracts the signals of a trial for the verdict, from the readings of the probes, the path and the clients.
 //!
-//! Those of the host are [`host_signals`]. Figures that were not measured are absent.
+//! Those of the host are in `host_signals`. Figures that were not measured are absent.
 
 use std::time::Duration;
 
