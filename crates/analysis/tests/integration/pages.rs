@@ -13,12 +13,14 @@ use fathometer_analysis::statistics::simulation::CoverageTable;
 use fathometer_analysis::study::{StudyData, StudySources};
 use fathometer_model::Seed;
 
-const PAPERS: [&str; 5] = [
+/// The studies in `papers`.
+const STUDIES: [&str; 6] = [
     "almeida96",
     "barford98",
     "fujinoki03",
     "leucht15",
     "nielsen97",
+    "protocols-today",
 ];
 
 fn root() -> PathBuf {
@@ -28,24 +30,21 @@ fn root() -> PathBuf {
 fn papers() -> Vec<(String, StudyData)> {
     let paper = |name: &str| {
         let file = |file: &str| fs::read_to_string(root().join("papers").join(name).join(file));
-        let [tables, claims, figures, published] = [
-            "tables.toml",
-            "claims.toml",
-            "figures.csv",
-            "claims-published.csv",
-        ]
-        .map(|name| file(name).unwrap());
+        let [tables, claims, figures] =
+            ["tables.toml", "claims.toml", "figures.csv"].map(|name| file(name).unwrap());
         let data = StudyData::parse(StudySources {
             tables: &tables,
             claims: &claims,
             figures: &figures,
         });
-        (
-            name.to_owned(),
-            data.unwrap().with_published_claims(&published).unwrap(),
-        )
+        // A study of our own publishes no claims.
+        let study = match file("claims-published.csv") {
+            Ok(published) => data.unwrap().with_published_claims(&published).unwrap(),
+            Err(_) => data.unwrap(),
+        };
+        (name.to_owned(), study)
     };
-    PAPERS.map(paper).into()
+    STUDIES.map(paper).into()
 }
 
 fn ledger(folders: &[PathBuf]) -> Ledger {
