@@ -192,6 +192,19 @@ pub enum Mode {
     Quick,
     /// The study's own repetitions.
     Full,
+    /// The run that the study's file says is published.
+    Published,
+}
+
+impl Mode {
+    /// Its name: `quick`, `full` or `published`, as in records and in a study's file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Quick => "quick",
+            Mode::Full => "full",
+            Mode::Published => "published",
+        }
+    }
 }
 
 /// A TCP profile as it was applied.

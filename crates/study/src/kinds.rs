@@ -142,7 +142,7 @@ mod tests {
             let text = data::embedded(&format!("papers/{name}/study.toml")).unwrap();
             let study = Study::parse(text).unwrap();
             check(&study).unwrap();
-            for mode in [Mode::Quick, Mode::Full] {
+            for mode in [Mode::Quick, Mode::Full, Mode::Published] {
                 assert!(!study.cells(mode).unwrap().is_empty(), "{name}");
             }
         }

@@ -134,10 +134,7 @@ pub fn check(earlier: &Run, now: &RunInfo) -> Result<(), Mismatch> {
     let then = &earlier.info;
     let mut differences = Vec::new();
     let what = |info: &RunInfo| {
-        let mode = match info.mode {
-            Mode::Quick => "quick",
-            Mode::Full => "full",
-        };
+        let mode = info.mode.name();
         format!("{}, {mode}, seed {}", info.study, info.seed)
     };
     if what(then) != what(now) {

@@ -119,6 +119,7 @@ fn study() -> Value {
     let block = &mut schema["$defs"]["Block"]["properties"];
     describe(&mut block["factors"], &levels);
     describe(&mut block["quick"], &levels);
+    describe(&mut block["published"], &levels);
     for exclusions in ["exclude", "exclude_quick"] {
         block[exclusions]["items"] = pattern.clone();
     }

@@ -50,6 +50,7 @@ fn when(digest: &Digest<'_>) -> Markup {
     let mode = match info.mode {
         Mode::Quick => "Quick run",
         Mode::Full => "Full run",
+        Mode::Published => "Published run",
     };
     html! {
         (mode) " of " time { (civil::utc(info.started)) } ", "

@@ -383,7 +383,7 @@ mod tests {
     fn every_level_is_declared(study: &StudyData, design: &str) {
         let design: toml::Table = toml::from_str(design).unwrap();
         for block in design["block"].as_array().unwrap() {
-            for part in ["factors", "quick"] {
+            for part in ["factors", "quick", "published"] {
                 let factors = block.get(part).and_then(toml::Value::as_table);
                 for (factor, levels) in factors.into_iter().flatten() {
                     for level in levels.as_array().unwrap() {

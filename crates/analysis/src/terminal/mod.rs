@@ -94,10 +94,7 @@ pub fn equal_cells(digest: &Digest<'_>) -> String {
 
 fn heading(digest: &Digest<'_>) -> String {
     let info = &digest.run.info;
-    let mode = match info.mode {
-        Mode::Quick => "quick",
-        Mode::Full => "full",
-    };
+    let mode = info.mode.name();
     let ended = match info.finished {
         Some(end) => format!("in {}", civil::duration(end - info.started)),
         None => "not finished".to_owned(),

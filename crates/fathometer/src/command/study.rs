@@ -140,7 +140,7 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
         _ => None,
     };
     let mode = match &published {
-        Some(published) => published.mode(),
+        Some(_) => Mode::Published,
         None if arguments.full => Mode::Full,
         None => Mode::Quick,
     };
@@ -238,10 +238,7 @@ fn default_folder(study: &str, mode: Mode, rank: &str) -> PathBuf {
     let now = Clock::start().realtime_of(Instant::ZERO).as_secs();
     let (year, month, day) = calendar::date(now / 86_400);
     let second = now % 86_400;
-    let mode = match mode {
-        Mode::Quick => "quick",
-        Mode::Full => "full",
-    };
+    let mode = mode.name();
     PathBuf::from(format!(
         "runs/{year:04}{month:02}{day:02}-{:02}{:02}{:02}-{study}-{mode}{rank}",
         second / 3600,

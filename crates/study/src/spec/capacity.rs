@@ -146,7 +146,7 @@ impl Capacity {
             return wrong("slo has no SLO: write one, as in slo = [\"p99<100ms\"]");
         }
         let inside = |percent: Percent| percent.value() > 0.0 && percent.value() < 100.0;
-        let widths = [Mode::Quick, Mode::Full].map(|mode| self.width_pct.of(mode));
+        let widths = [Mode::Quick, Mode::Full, Mode::Published].map(|mode| self.width_pct.of(mode));
         if !widths.into_iter().all(inside) {
             return wrong("width_pct must be above 0 and below 100");
         }

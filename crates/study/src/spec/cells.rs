@@ -79,12 +79,14 @@ pub fn folder_of(block: &str, key: &CellKey) -> String {
 impl Study {
     /// All cells of a mode, in the order of the file.
     pub fn cells(&self, mode: Mode) -> Result<Vec<Cell>, SpecError> {
-        let name = name_of(mode);
+        let base = self.base(mode);
         let mut cells = Vec::new();
         for block in &self.blocks {
             let mut factors = block.factors.clone();
             let mut exclude = block.exclude.clone();
-            if mode == Mode::Quick {
+            if mode == Mode::Published && !block.published.is_empty() {
+                factors.extend(block.published.clone());
+            } else if base == Mode::Quick {
                 factors.extend(block.quick.clone());
                 exclude.extend(block.exclude_quick.clone());
             }
@@ -95,9 +97,9 @@ impl Study {
                     continue;
                 }
                 let path = &levels["path"];
-                let replicates = match block.replicates.get(name) {
+                let replicates = match block.replicates.get(base.name()) {
                     Some(&n) => n,
-                    None => self.replicates_on(path, name)?,
+                    None => self.replicates_on(path, base.name())?,
                 };
                 let key = levels
                     .iter()
@@ -123,14 +125,6 @@ impl Study {
             )));
         }
         Ok(cells)
-    }
-}
-
-/// The name of a mode in a study's file.
-fn name_of(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Quick => "quick",
-        Mode::Full => "full",
     }
 }
 

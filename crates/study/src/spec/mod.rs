@@ -175,15 +175,24 @@ pub struct ByMode<T> {
     quick: T,
     /// In full mode.
     full: T,
+    /// In the published run; default: that of the mode on which `[published]` is based.
+    published: Option<T>,
 }
 
-impl<T> ByMode<T> {
-    /// The value in a mode.
+impl<T: Copy> ByMode<T> {
+    /// The value in a mode. In the published run: that of full mode, unless the file has another or
+    /// [`ByMode::complete`] has set it.
     pub fn of(self, mode: Mode) -> T {
         match mode {
             Mode::Quick => self.quick,
             Mode::Full => self.full,
+            Mode::Published => self.published.unwrap_or(self.full),
         }
+    }
+
+    /// Sets the value of the published run to that of `base`, if the file has none.
+    fn complete(&mut self, base: Mode) {
+        self.published = Some(self.published.unwrap_or_else(|| self.of(base)));
     }
 }
 
@@ -244,6 +253,10 @@ pub struct Block {
     /// The levels of factors that have fewer of them in quick mode.
     #[serde(default)]
     pub quick: BTreeMap<String, Vec<String>>,
+    /// The levels of factors that have other ones in the published run. If there are any, `quick` and `exclude_quick` do
+    /// not apply to that run.
+    #[serde(default)]
+    pub published: BTreeMap<String, Vec<String>>,
     /// How its load is measured, if different from the study's.
     pub load: Option<LoadOfBlock>,
     /// Excluded cells: each entry is a set of levels (alternatives are separated by `|`), all of which a cell
@@ -329,10 +342,13 @@ impl Study {
                     )));
                 }
             }
-            for factor in block.quick.keys() {
+            let quick = block.quick.keys().map(|factor| (factor, "quick mode"));
+            let published = block.published.keys();
+            let published = published.map(|factor| (factor, "the published run"));
+            for (factor, place) in quick.chain(published) {
                 if !block.factors.contains_key(factor) {
                     return Err(nonsense(format!(
-                        "block {:?} has {factor:?} in quick mode, which it does not vary",
+                        "block {:?} has {factor:?} in {place}, which it does not vary",
                         block.name
                     )));
                 }
@@ -381,7 +397,43 @@ impl Study {
                 "{width} cells side by side: the maximum is {MOST_SIDE_BY_SIDE}"
             )));
         }
+        study.complete();
         Ok(study)
+    }
+
+    /// The mode whose levels, windows and replicates a mode has where the file gives none for it.
+    pub(crate) fn base(&self, mode: Mode) -> Mode {
+        match mode {
+            Mode::Published => self.published.as_ref().map_or(Mode::Full, Published::base),
+            Mode::Quick | Mode::Full => mode,
+        }
+    }
+
+    /// Gives each value by mode its value in the published run.
+    fn complete(&mut self) {
+        let base = self.base(Mode::Published);
+        if let Some(load) = &mut self.load {
+            load.duration_s.complete(base);
+            load.warm_up_s.complete(base);
+            load.round_trips.complete(base);
+            load.warm_up_round_trips.complete(base);
+        }
+        if let Some(capacity) = &mut self.capacity {
+            capacity.width_pct.complete(base);
+            capacity.budget_s.complete(base);
+        }
+        for load in self
+            .blocks
+            .iter_mut()
+            .filter_map(|block| block.load.as_mut())
+        {
+            load.duration_s
+                .iter_mut()
+                .for_each(|value| value.complete(base));
+            load.warm_up_s
+                .iter_mut()
+                .for_each(|value| value.complete(base));
+        }
     }
 
     /// `; did you mean "policy"?` for a misspelt factor, or nothing.

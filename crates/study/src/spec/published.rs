@@ -10,7 +10,8 @@ use super::MOST_REPLICATES;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// Whether levels and windows are those of the full mode; default: those of the quick mode.
+    /// Whether levels, windows and replicates are those of the full mode; default: those of the quick mode. A block's
+    /// `published` replaces its levels, and the entry `published` of a value by mode replaces that value.
     #[serde(default)]
     pub full: bool,
     /// Number of replicates of each cell; default: those of the mode.
@@ -23,8 +24,8 @@ pub struct Published {
 }
 
 impl Published {
-    /// The mode whose cells it measures.
-    pub fn mode(&self) -> Mode {
+    /// The mode whose values it has where the file gives none for it.
+    pub fn base(&self) -> Mode {
         match self.full {
             true => Mode::Full,
             false => Mode::Quick,
@@ -70,11 +71,61 @@ mod tests {
     fn the_published_run_names_its_mode_cells_and_replicates() {
         let text = with("full = true\nreplicates = 5\nonly = [\"path=lan\", \"block=main\"]");
         let published = Study::parse(&text).unwrap().published.unwrap();
-        assert_eq!(published.mode(), Mode::Full);
+        assert_eq!(published.base(), Mode::Full);
         assert_eq!(published.replicates, Some(5));
         let only = published.only();
         assert_eq!(only[0], ("path".to_owned(), "lan".to_owned()));
         assert_eq!(only[1], ("block".to_owned(), "main".to_owned()));
+    }
+
+    #[test]
+    fn levels_for_the_published_run_replace_those_of_quick_mode_and_its_exclusions() {
+        let quick = with("replicates = 5");
+        let own = quick.replace(
+            "exclude_quick = [{ nodelay = \"on\" }]",
+            "exclude_quick = [{ nodelay = \"on\" }]\nquick = { nodelay = [\"on\"] }\npublished = { nodelay = [\"on\", \"off\"] }",
+        );
+        assert_ne!(own, quick);
+        let cells = |text: &str, mode| {
+            let cells = Study::parse(text).unwrap().cells(mode).unwrap();
+            let nagle = cells.into_iter().filter(|cell| cell.block == "nagle");
+            nagle
+                .map(|cell| cell.level("nodelay").to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(cells(&own, Mode::Quick), [""; 0]);
+        assert_eq!(cells(&own, Mode::Published), ["on", "off"]);
+        assert_eq!(cells(&quick, Mode::Published), ["off"]);
+    }
+
+    #[test]
+    fn a_level_for_the_published_run_of_a_factor_that_does_not_vary_is_refused() {
+        let text = STUDY.replace(
+            "replicates = { quick = 3, full = 5 }",
+            "published = { path = [\"wan\"] }",
+        );
+        let error = Study::parse(&text).unwrap_err().to_string();
+        assert!(error.contains("\"path\" in the published run"), "{error}");
+    }
+
+    #[test]
+    fn windows_of_the_published_run_are_its_own_or_those_of_its_base() {
+        let of = |full: bool, window: &str| {
+            let load = format!(
+                "[load]\nduration_s = {window}\nwarm_up_s = {{ quick = 0, full = 1 }}\ntimeout_s = 1\ncpu_quota = 0\n\
+                 shed_at = 1\ngenerator_busy_pct = 85\nsend_lag_p99_us = 1000\n[published]\nfull = {full}\n"
+            );
+            let text = STUDY.replace(
+                "[[block]]\n        name = \"main\"",
+                &format!("{load}[[block]]\nname = \"main\""),
+            );
+            let study = Study::parse(&text).unwrap();
+            let load = study.load_of("main").unwrap();
+            std::time::Duration::from(load.duration_s.of(Mode::Published)).as_secs()
+        };
+        assert_eq!(of(false, "{ quick = 2, full = 20 }"), 2);
+        assert_eq!(of(true, "{ quick = 2, full = 20 }"), 20);
+        assert_eq!(of(true, "{ quick = 2, full = 20, published = 5 }"), 5);
     }
 
     #[test]
