@@ -3,10 +3,11 @@
 //! The answers come first, then all treatments with the largest saving first, then images before and after. Images
 //! are `data:` URLs: they are untrusted files, which the browser decodes as it does those of the site.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use fathometer_model::digits::grouped;
 use maud::{Markup, PreEscaped, html};
 
-use crate::base64::base64;
 use crate::page;
 
 /// Nothing is loaded: styles and images are in the page.
@@ -332,7 +333,11 @@ fn kind(file: &ImageFile) -> String {
 }
 
 fn picture(file: &ImageFile, alt: &str) -> Markup {
-    let source = format!("data:{};base64,{}", file.media_type, base64(&file.content));
+    let source = format!(
+        "data:{};base64,{}",
+        file.media_type,
+        BASE64_STANDARD.encode(&file.content)
+    );
     html! {
         div.sheet { img src=(source) alt=(alt); }
     }

@@ -6,7 +6,6 @@
 //!
 //! - [`load`]: the results of a load test; [`load_page`]: its HTML page
 //! - [`bottleneck`]: which resource limited it; [`capacity_page`]: the HTML page of a capacity search
-//! - [`base64`]: bytes as text, in `data:` URLs
 //! - [`content_page`]: the HTML page of what treatments of a site's files save
 //! - [`compare`]: two results, compared
 //! - [`run`]: a run's folder, as read
@@ -23,7 +22,6 @@
 //! - [`waterfall`]: where the time of a page went, by cause
 //! - [`digest`]: all of these at once, for [`terminal`], [`report`] and [`summary`]
 
-pub mod base64;
 pub mod bottleneck;
 pub mod capacity_page;
 mod civil;

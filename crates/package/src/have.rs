@@ -5,6 +5,9 @@
 
 use std::fmt;
 
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use ring::digest;
 
 /// The length of a key in bytes.
@@ -66,7 +69,7 @@ impl Keys {
         if text.len() / 4 * 3 > MOST_KEYS * LENGTH + 3 {
             return Err(HaveError::TooMany);
         }
-        let bytes = decode(text).ok_or(HaveError::NotBytes)?;
+        let bytes = BASE64.decode(text).map_err(|_| HaveError::NotBytes)?;
         let (whole, part) = bytes.as_chunks::<LENGTH>();
         if !part.is_empty() {
             return Err(HaveError::PartOfKey);
@@ -113,61 +116,18 @@ impl FromIterator<Key> for Keys {
 impl fmt::Display for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes: Vec<u8> = self.keys.iter().flat_map(|key| key.0).collect();
-        write!(f, ":{}:", encode(&bytes))
+        write!(f, ":{}:", BASE64.encode(bytes))
     }
 }
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-/// Base64 (RFC 4648 section 4), padded.
-fn encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let bits = (0..3).fold(0, |bits, place| {
-            bits << 8 | u32::from(group.get(place).copied().unwrap_or_default())
-        });
-        for place in 0..4 {
-            text.push(if place <= group.len() {
-                char::from(ALPHABET[(bits >> (18 - 6 * place)) as usize & 63])
-            } else {
-                '='
-            });
-        }
-    }
-    text
-}
-
-/// Decodes base64. As RFC 9651 section 4.2.7 requires of parsers, padding may be missing and the bits after the
-/// last byte may have any value.
-fn decode(text: &[u8]) -> Option<Vec<u8>> {
-    let padding = text.iter().rev().take_while(|&&byte| byte == b'=').count();
-    let digits = &text[..text.len() - padding];
-    if padding > 2 || padding > 0 && !text.len().is_multiple_of(4) || digits.len() % 4 == 1 {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 2);
-    for group in digits.chunks(4) {
-        let mut bits = 0;
-        for &digit in group {
-            bits = bits << 6 | value(digit)?;
-        }
-        bits <<= 6 * (4 - group.len());
-        bytes.extend_from_slice(&bits.to_be_bytes()[1..group.len()]);
-    }
-    Some(bytes)
-}
-
-fn value(digit: u8) -> Option<u32> {
-    let value = match digit {
-        b'A'..=b'Z' => digit - b'A',
-        b'a'..=b'z' => digit - b'a' + 26,
-        b'0'..=b'9' => digit - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    };
-    Some(u32::from(value))
-}
+/// Base64 (RFC 4648 section 4). It is written with padding. As RFC 9651 section 4.2.7 requires of parsers, padding may
+/// be missing and the bits after the last byte may have any value.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 #[cfg(test)]
 mod tests {

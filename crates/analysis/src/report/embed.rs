@@ -2,10 +2,11 @@
 
 use std::fs;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use maud::{Markup, html};
 
 use crate::Error;
-use crate::base64::base64;
 use crate::run::Run;
 
 /// Every plot as a separate image, so that its identifiers and styles do not affect the page.
@@ -14,7 +15,10 @@ pub(super) fn plots(run: &Run) -> Result<Markup, Error> {
     for plot in &run.plots {
         let path = run.folder.join(&plot.file);
         let svg = fs::read(&path).map_err(|source| Error::Read { path, source })?;
-        figures.push((plot, format!("data:image/svg+xml;base64,{}", base64(&svg))));
+        figures.push((
+            plot,
+            format!("data:image/svg+xml;base64,{}", BASE64_STANDARD.encode(svg)),
+        ));
     }
     Ok(html! {
         @for (plot, source) in figures {

@@ -2,12 +2,13 @@
 //!
 //! The script enhances the page: without it every figure keeps its static SVG.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use maud::{Markup, PreEscaped, html};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use super::evidence::{self, LineCells};
-use crate::base64::base64;
 use crate::digest::Digest;
 use crate::statistics::Estimate;
 use crate::sweep::{CurveResult, Line, PanelResult};
@@ -57,7 +58,7 @@ impl Script {
         format!(
             "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'unsafe-inline'; img-src data:; \
              script-src 'sha256-{}'",
-            base64(hash.as_ref())
+            BASE64_STANDARD.encode(hash.as_ref())
         )
     }
 

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::value::RawValue;
 
 use super::json::{Node, Text};
@@ -119,9 +121,9 @@ fn body(content: &Node<'_>) -> Result<Body, Fault> {
     };
     let (bytes, left_out) = match content.optional("encoding") {
         None => (text.as_bytes().to_vec(), BYTE_ORDER_MARK),
-        Some(encoding) if encoding.text()? == "base64" => match decode_base64(text) {
-            Some(bytes) => (bytes, 0),
-            None => return Ok(Body::Missing("its content is not base64".to_owned())),
+        Some(encoding) if encoding.text()? == "base64" => match BASE64_STANDARD.decode(text) {
+            Ok(bytes) => (bytes, 0),
+            Err(_) => return Ok(Body::Missing("its content is not base64".to_owned())),
         },
         Some(encoding) => {
             let encoding = found(encoding.text()?);
@@ -139,40 +141,6 @@ fn body(content: &Node<'_>) -> Result<Body, Fault> {
         )));
     }
     Ok(Body::Whole(bytes))
-}
-
-/// RFC 4648 section 4, with padding. `None` for any other text.
-fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    let text = text.as_bytes();
-    if !text.len().is_multiple_of(4) {
-        return None;
-    }
-    let padding = text
-        .iter()
-        .rev()
-        .take(2)
-        .take_while(|&&byte| byte == b'=')
-        .count();
-    let digits = &text[..text.len() - padding];
-    let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 2);
-    for group in digits.chunks(4) {
-        let mut word = 0_u32;
-        for &digit in group {
-            let value = match digit {
-                b'A'..=b'Z' => digit - b'A',
-                b'a'..=b'z' => digit - b'a' + 26,
-                b'0'..=b'9' => digit - b'0' + 52,
-                b'+' => 62,
-                b'/' => 63,
-                _ => return None,
-            };
-            word = word << 6 | u32::from(value);
-        }
-        word <<= 6 * (4 - group.len());
-        let [_, decoded @ ..] = word.to_be_bytes();
-        bytes.extend_from_slice(&decoded[..group.len() - 1]);
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

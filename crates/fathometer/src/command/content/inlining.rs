@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use fathometer_analysis::base64::base64;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use fathometer_content::{Unchanged, image_tags, rewrite_html};
 
 use super::table::Inlined;
@@ -153,7 +154,11 @@ impl Inlining {
 
 impl Small {
     fn url(&self) -> String {
-        format!("data:{};base64,{}", self.media_type, base64(&self.content))
+        format!(
+            "data:{};base64,{}",
+            self.media_type,
+            BASE64_STANDARD.encode(&self.content)
+        )
     }
 }
 

@@ -6,6 +6,9 @@
 //! answered in HTTP/1.1, as the specification allows, and so is a request behind others that are not answered
 //! yet.
 
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+
 use super::request::{BodyFraming, RequestHead};
 use super::{Connection, Reading};
 
@@ -57,29 +60,7 @@ impl Connection {
 /// Decodes base64url without padding (RFC 4648 section 5); `None` for any other text, and when the last setting
 /// is incomplete.
 fn decode_base64url(text: &[u8]) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
-    for group in text.chunks(4) {
-        let mut bits = 0_u32;
-        for &digit in group {
-            let value = match digit {
-                b'A'..=b'Z' => digit - b'A',
-                b'a'..=b'z' => digit - b'a' + 26,
-                b'0'..=b'9' => digit - b'0' + 52,
-                b'-' => 62,
-                b'_' => 63,
-                _ => return None,
-            };
-            bits = bits << 6 | u32::from(value);
-        }
-        bits <<= 6 * (4 - group.len());
-        let whole = match group.len() {
-            4 => 3,
-            3 => 2,
-            2 => 1,
-            _ => return None,
-        };
-        bytes.extend_from_slice(&bits.to_be_bytes()[1..=whole]);
-    }
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
     // Each setting takes six bytes.
     bytes.len().is_multiple_of(6).then_some(bytes)
 }
