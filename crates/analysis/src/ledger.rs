@@ -6,6 +6,7 @@
 //! claim may follow from another. (Hochberg's step-up procedure needs a positive dependence that nothing here
 //! ensures.)
 
+mod repeats;
 mod text;
 
 use serde::Serialize;
@@ -15,6 +16,8 @@ use crate::equal_cells::{EqualCells, EqualCellsCount};
 use crate::run::Run;
 use crate::statistics::{Interval, adjusted};
 use crate::study::StudyData;
+
+pub use repeats::{Agreement, Disagreement, Repeat};
 
 /// The expected share of wrong verdicts among those that stand.
 pub const FALSE_DISCOVERIES: f64 = 0.05;
@@ -162,6 +165,9 @@ pub struct Ledger {
     /// The A/A tests of the runs that have equal cells.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub equal_cells: Vec<EqualCellsOfRun>,
+    /// Pairs of runs of one study, and whether they agree.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub repeats: Vec<Repeat>,
 }
 
 impl Ledger {
@@ -224,6 +230,7 @@ impl Ledger {
         let tested = runs.iter().filter_map(EqualCellsOfRun::of);
         Ledger {
             equal_cells: tested.collect(),
+            repeats: repeats::of(runs),
             ..Ledger::judged(rows)
         }
     }
@@ -249,6 +256,7 @@ impl Ledger {
             expected_wrong: standing as f64 * FALSE_DISCOVERIES,
             not_standing: decided - standing,
             equal_cells: Vec::new(),
+            repeats: Vec::new(),
             rows,
         }
     }

@@ -65,6 +65,20 @@ impl Ledger {
                 let _ = writeln!(text, "- [{run}]({runs}/{run}/README.md): {sentence}");
             }
         }
+        if !self.repeats.is_empty() {
+            text.push_str(
+                "\n## Studies measured twice\n\n\
+                 Whether two runs of one study reach the same verdicts, where both decide. Claims are compared if they \
+                 were tested in the same places.\n\n",
+            );
+            for repeat in &self.repeats {
+                let links = repeat
+                    .runs
+                    .each_ref()
+                    .map(|run| format!("[{run}]({runs}/{run}/README.md)"));
+                let _ = writeln!(text, "- {}: {}", links.join(" and "), repeat.sentence());
+            }
+        }
         text.push_str(
             "\n## Commands\n\nEach run was made by one command, in the time in parentheses:\n\n",
         );
@@ -107,6 +121,12 @@ impl Ledger {
         }
         for equal in &self.equal_cells {
             let _ = writeln!(text, "{}: {}", equal.run, equal.count.sentence());
+        }
+        if !self.repeats.is_empty() {
+            text.push_str("\nStudies measured twice\n");
+        }
+        for repeat in &self.repeats {
+            let _ = writeln!(text, "{}: {}", repeat.runs.join(" and "), repeat.sentence());
         }
         text
     }

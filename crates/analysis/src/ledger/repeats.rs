@@ -1,0 +1,214 @@
+//! Studies that were measured twice: whether their runs reach the same verdicts.
+//!
+//! Two runs of one study are compared where both decide: claim by claim in each era, if the claim was tested in the
+//! same places in both, and place by place. Only runs that share a test are a pair.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::JudgedRun;
+use crate::claims::{EraVerdict, Part, Verdict};
+
+/// Two runs of one study.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Repeat {
+    /// The study, as in `nielsen97`.
+    pub study: String,
+    /// The names of the two runs.
+    pub runs: [String; 2],
+    /// Claims, by era, that both runs test in the same places.
+    pub claims: Agreement,
+    /// Tests in one place that both runs have.
+    pub tests: Agreement,
+}
+
+/// How many verdicts are the same.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Agreement {
+    /// Number that both runs decide.
+    pub decided: usize,
+    /// Of these, the number with the same verdict.
+    pub same: usize,
+    /// Number that only one of the runs decides.
+    pub by_one: usize,
+    /// Number that neither decides.
+    pub undecided: usize,
+    /// Those with different verdicts.
+    pub differences: Vec<Disagreement>,
+}
+
+/// A verdict that two runs do not share.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Disagreement {
+    /// What was judged, as in `N04, era today`.
+    pub what: String,
+    /// The verdicts of the two runs.
+    pub verdicts: [Verdict; 2],
+}
+
+impl Agreement {
+    fn add(&mut self, what: impl FnOnce() -> String, verdicts: [Verdict; 2]) {
+        match verdicts.map(Verdict::is_decided) {
+            [true, true] if verdicts[0] == verdicts[1] => {
+                self.decided += 1;
+                self.same += 1;
+            }
+            [true, true] => {
+                self.decided += 1;
+                self.differences.push(Disagreement {
+                    what: what(),
+                    verdicts,
+                });
+            }
+            [false, false] => self.undecided += 1,
+            _ => self.by_one += 1,
+        }
+    }
+}
+
+/// Every pair of runs that share a test.
+pub(super) fn of(runs: &[JudgedRun<'_>]) -> Vec<Repeat> {
+    let mut repeats = Vec::new();
+    for (place, later) in runs.iter().enumerate() {
+        for earlier in &runs[..place] {
+            if earlier.study == later.study {
+                repeats.extend(Repeat::of(earlier, later));
+            }
+        }
+    }
+    repeats
+}
+
+impl Repeat {
+    /// `None` if the runs share no test.
+    fn of(earlier: &JudgedRun<'_>, later: &JudgedRun<'_>) -> Option<Repeat> {
+        let mut claims = Agreement::default();
+        let mut tests = Agreement::default();
+        let mut any = false;
+        for claim in &earlier.claims {
+            let Some(again) = later.claims.iter().find(|again| again.id == claim.id) else {
+                continue;
+            };
+            for era in &claim.eras {
+                let Some(again) = again.eras.iter().find(|again| again.era == era.era) else {
+                    continue;
+                };
+                let what = || format!("{}, era {}", claim.id, era.era);
+                if places(era) == places(again) && !places(era).is_empty() {
+                    claims.add(what, [era.verdict, again.verdict]);
+                }
+                for (part, again) in shared(era, again) {
+                    any = true;
+                    let what = || format!("{}: {} {}", what(), part.label, part.environment_text());
+                    tests.add(what, [part.verdict, again.verdict]);
+                }
+            }
+        }
+        any.then(|| Repeat {
+            study: earlier.study.clone(),
+            runs: [earlier.name.clone(), later.name.clone()],
+            claims,
+            tests,
+        })
+    }
+
+    /// The answer in one sentence, and the differences.
+    pub fn sentence(&self) -> String {
+        let of = |agreement: &Agreement, what: &str| {
+            format!(
+                "{} of {} {what} that both decide have the same verdict ({} decided by one alone, {} by neither)",
+                agreement.same, agreement.decided, agreement.by_one, agreement.undecided
+            )
+        };
+        let mut text = format!(
+            "{}; {}.",
+            of(&self.claims, "claims"),
+            of(&self.tests, "tests in one place")
+        );
+        let differences = self
+            .claims
+            .differences
+            .iter()
+            .chain(&self.tests.differences);
+        for (number, difference) in differences.enumerate() {
+            let [first, second] = difference.verdicts;
+            let before = if number == 0 { " Different: " } else { "; " };
+            text += &format!(
+                "{before}{} ({first}, then {second})",
+                difference.what.trim_end()
+            );
+        }
+        if !self.claims.differences.is_empty() || !self.tests.differences.is_empty() {
+            text.push('.');
+        }
+        text
+    }
+}
+
+/// The tests of an era that were measured and count.
+fn measured(era: &EraVerdict) -> impl Iterator<Item = &Part> {
+    era.parts.iter().filter(|part| part.counts && part.n > 0)
+}
+
+fn places(era: &EraVerdict) -> BTreeSet<(&str, &[(String, String)])> {
+    measured(era)
+        .map(|part| (part.label.as_str(), part.environment.as_slice()))
+        .collect()
+}
+
+/// Tests that both have.
+fn shared<'a>(era: &'a EraVerdict, again: &'a EraVerdict) -> Vec<(&'a Part, &'a Part)> {
+    measured(era)
+        .filter_map(|part| {
+            let same =
+                |other: &&Part| other.label == part.label && other.environment == part.environment;
+            Some((part, measured(again).find(same)?))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_are_compared_where_both_runs_decide() {
+        let mut agreement = Agreement::default();
+        for verdicts in [
+            [Verdict::Holds, Verdict::Holds],
+            [Verdict::Holds, Verdict::HoldsWeaker],
+            [Verdict::Holds, Verdict::Undecided],
+            [Verdict::Undecided, Verdict::Undecided],
+        ] {
+            agreement.add(|| "N01, era today".to_owned(), verdicts);
+        }
+        assert_eq!((agreement.decided, agreement.same), (2, 1));
+        assert_eq!((agreement.by_one, agreement.undecided), (1, 1));
+        assert_eq!(
+            agreement.differences[0].verdicts,
+            [Verdict::Holds, Verdict::HoldsWeaker]
+        );
+    }
+
+    #[test]
+    fn the_sentence_names_each_difference() {
+        let mut tests = Agreement::default();
+        tests.add(
+            || "N04, era today: time lan".to_owned(),
+            [Verdict::Holds, Verdict::Reversed],
+        );
+        let repeat = Repeat {
+            study: "nielsen97".to_owned(),
+            runs: ["monday".to_owned(), "tuesday".to_owned()],
+            claims: Agreement::default(),
+            tests,
+        };
+        assert_eq!(
+            repeat.sentence(),
+            "0 of 0 claims that both decide have the same verdict (0 decided by one alone, 0 by neither); \
+             0 of 1 tests in one place that both decide have the same verdict (0 decided by one alone, 0 by neither). \
+             Different: N04, era today: time lan (holds, then reversed)."
+        );
+    }
+}
