@@ -173,8 +173,9 @@ pub struct Options {
     pub drain: Duration,
     /// The number of event loops, one thread each; at most the number of users or connections.
     pub threads: usize,
-    /// Whether each thread is pinned to a processor of its own.
-    pub pin: bool,
+    /// Pins each thread to a processor of its own, the first thread to this one of those that the process may use
+    /// (counted from 0, modulo their number).
+    pub pin: Option<usize>,
     /// Whether the loops of an open loop run before other programs of this host (niceness -20) where the system
     /// allows it: a request is late by as long as another program keeps its processor. Closed loops ignore it,
     /// because their users wait for the server anyway.
@@ -246,7 +247,7 @@ impl Options {
             limit: Limit::Time(Duration::from_secs(10)),
             drain: Duration::from_secs(5),
             threads: 1,
-            pin: false,
+            pin: None,
             before_others: true,
             send_lag: health::LAG,
             spin: Duration::ZERO,

@@ -67,10 +67,14 @@ pub fn run(
     if needed > limit {
         return Err(LoadError::Descriptors { needed, limit });
     }
-    let processors = if options.pin {
-        sched::processors()?
-    } else {
-        Vec::new()
+    let processors = match options.pin {
+        Some(first) => {
+            let mut processors = sched::processors()?;
+            let first = first % processors.len().max(1);
+            processors.rotate_left(first);
+            processors
+        }
+        None => Vec::new(),
     };
     let before = CpuTimes::read();
     let (rows, waiting_rows) = recorder::channel();

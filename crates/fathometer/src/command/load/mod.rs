@@ -200,7 +200,7 @@ impl Ready {
             },
             drain: arguments.drain,
             threads: arguments.threads.unwrap_or_else(threads),
-            pin: arguments.pin,
+            pin: arguments.pin.then_some(0),
             spin: arguments.spin,
             coalescing: arguments.rest,
             seed: Seed(arguments.seed),

@@ -9,6 +9,9 @@
 //! that both sides share. Each slice opens its own connections. Connections that are kept through the test stay on
 //! the event loop and processor that the server's kernel chose once, and the difference between two sets of
 //! connections, more than 1 % of the CPU time per exchange, would count as one of the servers.
+//!
+//! Each round pins the generator's threads to the next processors. Otherwise the kernel may leave one server beside the
+//! generator, and the other away from it, for the whole test, which no order of slices cancels.
 
 mod block;
 mod neighbours;
@@ -131,7 +134,7 @@ impl Test<'_> {
                 break;
             }
             let is_mirrored = orders.draw(number) % 2 == 1;
-            match self.round(sides, lengths, is_mirrored, &mut rounds.kind)? {
+            match self.round(sides, lengths, number, is_mirrored, &mut rounds.kind)? {
                 Some(Ok(mut round)) => {
                     round.set_length(self.clock.now().since(began));
                     Block::add(&mut rounds.blocks, round, block);
@@ -150,6 +153,7 @@ impl Test<'_> {
         &self,
         sides: &[Ready; 2],
         lengths: Lengths,
+        number: u64,
         is_mirrored: bool,
         kind: &mut Option<LoopKind>,
     ) -> Result<Option<Result<Block, String>>, Failure> {
@@ -157,7 +161,8 @@ impl Test<'_> {
         let mut fault = None;
         for is_baseline in ORDER.map(|is_baseline| is_baseline != is_mirrored) {
             let side = usize::from(!is_baseline);
-            let options = lengths.of(self.options(&sides[side]));
+            let mut options = lengths.of(self.options(&sides[side]));
+            options.pin = Some(number as usize);
             match measure(options, self.clock, &self.programs, &self.interrupt)? {
                 Ok(slice) => {
                     round.add_slice(side, &slice);
