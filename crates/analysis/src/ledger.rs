@@ -33,6 +33,8 @@ pub struct JudgedRun<'a> {
     pub command: String,
     /// How long it took, in minutes; `None` for a run that did not end.
     pub minutes: Option<f64>,
+    /// When it began, in seconds since 1970.
+    started: f64,
     claims: Vec<ClaimResult>,
     equal_cells: Option<EqualCellsCount>,
     data: &'a StudyData,
@@ -49,6 +51,7 @@ impl<'a> JudgedRun<'a> {
                 .info
                 .finished
                 .map(|finished| (finished - run.info.started) / 60.0),
+            started: run.info.started,
             claims: data.claim_results(run, run.info.intervals()),
             equal_cells: EqualCells::of(run, run.info.intervals()).map(|equal| equal.count),
             data,
@@ -171,8 +174,13 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Every published claim of the papers, with the verdicts of the runs.
+    /// Every published claim of the papers, with the verdicts of the runs. A run that was repeated has no rows, if the
+    /// later run has all of its tests and at least as many replicates; the two are compared.
     pub fn of(papers: &[(String, &StudyData)], runs: &[JudgedRun<'_>]) -> Ledger {
+        let counted: Vec<&JudgedRun<'_>> = runs
+            .iter()
+            .filter(|run| !repeats::is_repeated(run, runs))
+            .collect();
         let mut rows = Vec::new();
         for (paper, data) in papers {
             for published in &data.published_claims.rows {
@@ -206,7 +214,7 @@ impl Ledger {
                     not_tested: None,
                     variants: Vec::new(),
                 };
-                let of_paper = || runs.iter().filter(|run| run.study == *paper);
+                let of_paper = || counted.iter().filter(|run| run.study == *paper);
                 let tested: Vec<Row> = of_paper()
                     .flat_map(|run| rows_of(run, &claim.id, &blank))
                     .collect();
@@ -227,7 +235,7 @@ impl Ledger {
                 }
             }
         }
-        let tested = runs.iter().filter_map(EqualCellsOfRun::of);
+        let tested = counted.iter().filter_map(|run| EqualCellsOfRun::of(run));
         Ledger {
             equal_cells: tested.collect(),
             repeats: repeats::of(runs),

@@ -67,6 +67,53 @@ impl Agreement {
     }
 }
 
+/// Whether a later run of the study has all tests of this one, and at least as many replicates in them.
+pub(super) fn is_repeated(run: &JudgedRun<'_>, runs: &[JudgedRun<'_>]) -> bool {
+    let replicates = |tests: &[(&Part, &Part)], later: bool| -> usize {
+        let of = tests
+            .iter()
+            .map(|(own, again)| if later { again } else { own });
+        of.map(|part| part.n).sum()
+    };
+    runs.iter().any(|later| {
+        later.study == run.study && later.started > run.started && {
+            let tests = shared_tests(run, later);
+            tests.len() == all_tests(run)
+                && !tests.is_empty()
+                && replicates(&tests, true) >= replicates(&tests, false)
+        }
+    })
+}
+
+/// The number of tests of a run.
+fn all_tests(run: &JudgedRun<'_>) -> usize {
+    let eras = run.claims.iter().flat_map(|claim| &claim.eras);
+    eras.map(|era| measured(era).count()).sum()
+}
+
+/// The tests that two runs share.
+fn shared_tests<'a>(run: &'a JudgedRun<'_>, other: &'a JudgedRun<'_>) -> Vec<(&'a Part, &'a Part)> {
+    let pairs = shared_eras(run, other);
+    pairs
+        .flat_map(|(_, era, again)| shared(era, again))
+        .collect()
+}
+
+/// The claims in eras that two runs share, with the claim's identifier.
+fn shared_eras<'a>(
+    run: &'a JudgedRun<'_>,
+    other: &'a JudgedRun<'_>,
+) -> impl Iterator<Item = (&'a str, &'a EraVerdict, &'a EraVerdict)> {
+    run.claims.iter().flat_map(|claim| {
+        let again = other.claims.iter().find(|again| again.id == claim.id);
+        let eras = again.map_or(&[][..], |again| again.eras.as_slice());
+        claim.eras.iter().filter_map(|era| {
+            let again = eras.iter().find(|again| again.era == era.era)?;
+            Some((claim.id.as_str(), era, again))
+        })
+    })
+}
+
 /// Every pair of runs that share a test.
 pub(super) fn of(runs: &[JudgedRun<'_>]) -> Vec<Repeat> {
     let mut repeats = Vec::new();
@@ -86,23 +133,15 @@ impl Repeat {
         let mut claims = Agreement::default();
         let mut tests = Agreement::default();
         let mut any = false;
-        for claim in &earlier.claims {
-            let Some(again) = later.claims.iter().find(|again| again.id == claim.id) else {
-                continue;
-            };
-            for era in &claim.eras {
-                let Some(again) = again.eras.iter().find(|again| again.era == era.era) else {
-                    continue;
-                };
-                let what = || format!("{}, era {}", claim.id, era.era);
-                if places(era) == places(again) && !places(era).is_empty() {
-                    claims.add(what, [era.verdict, again.verdict]);
-                }
-                for (part, again) in shared(era, again) {
-                    any = true;
-                    let what = || format!("{}: {} {}", what(), part.label, part.environment_text());
-                    tests.add(what, [part.verdict, again.verdict]);
-                }
+        for (claim, era, again) in shared_eras(earlier, later) {
+            let what = || format!("{claim}, era {}", era.era);
+            if places(era) == places(again) && !places(era).is_empty() {
+                claims.add(what, [era.verdict, again.verdict]);
+            }
+            for (part, again) in shared(era, again) {
+                any = true;
+                let what = || format!("{}: {} {}", what(), part.label, part.environment_text());
+                tests.add(what, [part.verdict, again.verdict]);
             }
         }
         any.then(|| Repeat {

@@ -105,27 +105,20 @@ fn every_softened_bound_stands_beside_the_published_one() {
     }
 }
 
-#[test]
-fn a_figure_that_is_changed_in_a_copied_run_changes_the_verdict() {
-    let name = "2026-11-22-2-core-vm-fujinoki03";
-    let place = tempfile::tempdir().unwrap();
-    let copy = place.path().join(name);
-    fs::create_dir(&copy).unwrap();
-    let original = root().join("runs/published").join(name);
+/// A published run with enough decided claims.
+const RUN: &str = "2026-11-22-2-core-vm-fujinoki03";
+
+/// Copies the records of [`RUN`].
+fn copy_to(copy: &Path) {
+    fs::create_dir(copy).unwrap();
     for file in ["run.json", "replicates.ndjson"] {
-        fs::copy(original.join(file), copy.join(file)).unwrap();
+        let original = root().join("runs/published").join(RUN).join(file);
+        fs::copy(original, copy.join(file)).unwrap();
     }
-    let verdict = || -> (Verdict, Option<Verdict>) {
-        let ledger = ledger(std::slice::from_ref(&copy));
-        let row = ledger
-            .rows
-            .into_iter()
-            .find(|row| row.claim == "F01")
-            .unwrap();
-        (row.verdict, row.leaning)
-    };
-    let before = verdict();
-    // Packages become twenty times as slow.
+}
+
+/// Makes packages twenty times as slow in the records of a copy.
+fn slow_packages_down(copy: &Path) {
     let path = copy.join("replicates.ndjson");
     let text = fs::read_to_string(&path).unwrap();
     let lines = text.lines().map(|line| {
@@ -138,7 +131,51 @@ fn a_figure_that_is_changed_in_a_copied_run_changes_the_verdict() {
         record.to_string() + "\n"
     });
     fs::write(&path, lines.collect::<String>()).unwrap();
+}
+
+#[test]
+fn a_figure_that_is_changed_in_a_copied_run_changes_the_verdict() {
+    let place = tempfile::tempdir().unwrap();
+    let copy = place.path().join(RUN);
+    copy_to(&copy);
+    let verdict = || -> (Verdict, Option<Verdict>) {
+        let ledger = ledger(std::slice::from_ref(&copy));
+        let row = ledger
+            .rows
+            .into_iter()
+            .find(|row| row.claim == "F01")
+            .unwrap();
+        (row.verdict, row.leaning)
+    };
+    let before = verdict();
+    slow_packages_down(&copy);
     assert_ne!(before, verdict());
+}
+
+#[test]
+fn a_run_that_was_repeated_is_compared_with_the_later_one_and_has_no_rows() {
+    let place = tempfile::tempdir().unwrap();
+    let later = place.path().join("later");
+    copy_to(&later);
+    slow_packages_down(&later);
+    let path = later.join("run.json");
+    let mut info: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    for edge in ["started", "finished"] {
+        info[edge] = serde_json::json!(info[edge].as_f64().unwrap() + 86_400.0);
+    }
+    fs::write(&path, info.to_string()).unwrap();
+    let ledger = ledger(&[root().join("runs/published").join(RUN), later]);
+    let mut runs = ledger.rows.iter().map(|row| row.run.as_str());
+    assert!(runs.all(|run| run.is_empty() || run == "later"));
+    let [repeat] = &ledger.repeats[..] else {
+        panic!("{:?}", ledger.repeats);
+    };
+    assert_eq!(repeat.runs, [RUN, "later"]);
+    let tests = &repeat.tests;
+    assert!(tests.same > 10 && tests.decided == tests.same + tests.differences.len());
+    let mut differences = tests.differences.iter();
+    assert!(differences.any(|difference| difference.what.starts_with("F01, era today")));
 }
 
 #[test]
