@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fathometer_http::h2;
 use fathometer_model::Instant;
-use fathometer_sys::socket;
+use fathometer_sys::{socket, tcp_info};
 use fathometer_tls::{Session, TlsFailure};
 use mio::event::Event;
 use mio::net::TcpStream;
@@ -208,6 +208,15 @@ impl Open {
 
     /// Handles timeouts that are due at `now`. A turn follows.
     pub fn handle_timeout(&mut self, now: Instant) {
+        // A client that reads nothing acknowledges probes of its closed window, and a host that is gone acknowledges
+        // nothing: neither moves the transport.
+        if self.machine.is_sending()
+            && let Ok(info) = tcp_info(&self.stream)
+        {
+            let still = info.since_data_sent.max(info.since_acknowledged);
+            let moved = now.since(Instant::ZERO).saturating_sub(still);
+            self.machine.transport_moved(Instant::ZERO + moved);
+        }
         self.machine.handle_timeout(now);
     }
 

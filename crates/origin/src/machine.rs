@@ -179,6 +179,10 @@ impl Machine {
         either!(self, connection => connection.handle_timeout(now));
     }
 
+    pub fn transport_moved(&mut self, at: Instant) {
+        either!(self, connection => connection.transport_moved(at));
+    }
+
     pub fn announce_end(&mut self) {
         either!(self, connection => connection.announce_end());
     }

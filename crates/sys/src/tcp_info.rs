@@ -48,6 +48,8 @@ pub struct TcpInfo {
     pub since_data_sent: Duration,
     /// Time since a segment with payload was received, or since the connection was opened if none was.
     pub since_data_received: Duration,
+    /// Time since an acknowledgement was received, or since the connection was opened if none was.
+    pub since_acknowledged: Duration,
     /// Smoothed round-trip time; zero before the first sample.
     pub round_trip: Duration,
     /// Its mean deviation.
@@ -166,6 +168,7 @@ impl TcpInfo {
             retransmissions: word(100),
             since_data_sent: milliseconds(44),
             since_data_received: milliseconds(52),
+            since_acknowledged: milliseconds(56),
             pacing_rate: late64(104).filter(|&rate| rate != u64::MAX && rate != 0),
             bytes_acknowledged: late64(120).map(Bytes),
             bytes_received: late64(128).map(Bytes),

@@ -5,6 +5,7 @@ mod h2_client_peers;
 mod http3_peers;
 mod leucht15;
 mod load_engine;
+mod slow_links;
 #[path = "../support"]
 mod support {
     pub mod closed_port;

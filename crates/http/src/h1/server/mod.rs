@@ -414,6 +414,12 @@ impl Connection {
         self.settle(now);
     }
 
+    /// The transport's own buffer was emptying until `at`. A slow link takes so long for a large buffer that it accepts
+    /// no byte meanwhile, although the client takes all that arrives.
+    pub fn transport_moved(&mut self, at: Instant) {
+        self.last_output = self.last_output.max(at);
+    }
+
     /// Records the exchanges whose responses were completely handed over.
     fn note_handed_over(&mut self, now: Instant) {
         while let Some(first) = self.outstanding.front()

@@ -98,6 +98,12 @@ impl Connection {
         }
     }
 
+    /// The transport's own buffer was emptying until `at`, as
+    /// [`h1`'s](crate::h1::server::Connection::transport_moved).
+    pub fn transport_moved(&mut self, at: Instant) {
+        self.activity.last_output = self.activity.last_output.max(at);
+    }
+
     /// Whether output waits for the transport, or content for the client's windows.
     pub fn is_sending(&self) -> bool {
         let is_stalled = self.responses.stalled_since().is_some();
