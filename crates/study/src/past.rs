@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
-use fathometer_analysis::run::{Mode, Run, RunInfo};
+use fathometer_analysis::run::{Run, RunInfo};
 use fathometer_model::ReplicateRecord;
 
 use super::schedule::{Job, MOST_ATTEMPTS};

@@ -33,7 +33,7 @@ pub fn run(mode: Mode, replicates: u32) -> Fixture {
     };
     let clients: &[&str] = match mode {
         Mode::Quick => &QUICK,
-        Mode::Full => &FULL,
+        Mode::Full | Mode::Published => &FULL,
     };
     let mut add = |block: &str, n: &str, levels: &[(&str, &str)]| {
         let mut cell = vec![
