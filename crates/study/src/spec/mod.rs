@@ -180,8 +180,8 @@ pub struct ByMode<T> {
 }
 
 impl<T: Copy> ByMode<T> {
-    /// The value in a mode. In the published run: that of full mode, unless the file has another or
-    /// [`ByMode::complete`] has set it.
+    /// The value in a mode. In the published run: the file's own or, in a parsed study, that of the mode on which
+    /// `[published]` is based.
     pub fn of(self, mode: Mode) -> T {
         match mode {
             Mode::Quick => self.quick,
