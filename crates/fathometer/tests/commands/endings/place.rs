@@ -122,9 +122,15 @@ impl Running {
         kill_process(pid, signal).unwrap();
     }
 
+    /// Whether it is still running. This asks the kernel for the child's state: the environment in `/proc` is
+    /// empty for a moment after the program was started.
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
     /// Asserts that it is still running.
     pub fn assert_alive(&mut self) {
-        assert!(self.child.try_wait().unwrap().is_none(), "ended early");
+        assert!(self.is_alive(), "ended early");
     }
 
     /// Waits for a program that was interrupted or cannot continue; it must exit soon.
