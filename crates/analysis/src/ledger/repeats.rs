@@ -114,11 +114,13 @@ fn shared_eras<'a>(
     })
 }
 
-/// Every pair of runs that share a test.
+/// Every pair of runs that share a test, the earlier run first.
 pub(super) fn of(runs: &[JudgedRun<'_>]) -> Vec<Repeat> {
+    let mut by_date: Vec<&JudgedRun<'_>> = runs.iter().collect();
+    by_date.sort_by(|run, other| run.started.total_cmp(&other.started));
     let mut repeats = Vec::new();
-    for (place, later) in runs.iter().enumerate() {
-        for earlier in &runs[..place] {
+    for (place, later) in by_date.iter().enumerate() {
+        for earlier in &by_date[..place] {
             if earlier.study == later.study {
                 repeats.extend(Repeat::of(earlier, later));
             }
