@@ -110,6 +110,8 @@ fn exclusions(study: &Study, block: &Block) -> Result<(), SpecError> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use fathometer_analysis::run::Mode;
     use fathometer_lab::data;
@@ -143,7 +145,10 @@ mod tests {
             let study = Study::parse(text).unwrap();
             check(&study).unwrap();
             for mode in [Mode::Quick, Mode::Full, Mode::Published] {
-                assert!(!study.cells(mode).unwrap().is_empty(), "{name}");
+                let cells = study.cells(mode).unwrap();
+                assert!(!cells.is_empty(), "{name}");
+                let lanes: BTreeSet<&str> = cells.iter().map(|cell| study.lane(cell)).collect();
+                assert_eq!(lanes.len() == 1, study.load.is_some(), "{name}: {lanes:?}");
             }
         }
     }

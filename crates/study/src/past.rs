@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(past.made(), (8, 6));
         assert_eq!(past.done(&cells), 3);
         assert_eq!(past.valid_cells().count(), 2);
-        let left = past.left(schedule::lanes(&cells, Seed(1)));
+        let left = past.left(schedule::lanes(&cells, Seed(1), |cell| cell.level("path")));
         let mut left: Vec<String> = left["lan"]
             .iter()
             .map(|job| {
@@ -296,7 +296,7 @@ mod tests {
         };
         // `b` has no records of its earlier attempts, as if they were killed.
         let past = Past::of(&[at("a", 0), at("a", 1), at("b", 2)]);
-        let left = past.left(schedule::lanes(&cells, Seed(1)));
+        let left = past.left(schedule::lanes(&cells, Seed(1), |cell| cell.level("path")));
         let mut left: Vec<(String, u32)> = left["lan"]
             .iter()
             .filter(|job| job.replicate == 0)
@@ -321,8 +321,8 @@ mod tests {
                 .collect()
         };
         assert_eq!(
-            names(past.left(schedule::lanes(&cells, Seed(1)))),
-            names(schedule::lanes(&cells, Seed(1)))
+            names(past.left(schedule::lanes(&cells, Seed(1), |cell| cell.level("path")))),
+            names(schedule::lanes(&cells, Seed(1), |cell| cell.level("path")))
         );
         assert_eq!((past.next_place(), past.done(&cells)), (0, 0));
     }

@@ -269,7 +269,9 @@ pub fn execute(
     let mut past = past;
     let mut result;
     loop {
-        let mut lanes = past.left(schedule::lanes(&cells, request.seed));
+        let mut lanes = past.left(schedule::lanes(&cells, request.seed, |cell| {
+            study.lane(cell)
+        }));
         share::keep(share.as_ref(), lanes.values_mut());
         let turns = schedule::turns(lanes, &study.alone);
         result = turns.into_iter().try_for_each(|lanes| {

@@ -1,10 +1,10 @@
 //! The order in which replicates run: interleaved in a seeded random order, with slow paths in parallel and
 //! invalid replicates repeated later.
 //!
-//! Every path has its own lane, and a lane runs as many replicates at once as the study allows on that path.
-//! Cells on a modem path are idle nearly all the time and do not disturb others; cells on a LAN run one after
-//! another. The lanes run in parallel, except those that a study runs alone on the machine: these run first,
-//! one after another ([`turns`]).
+//! In a study of pages every path has its own lane, and a lane runs as many replicates at once as the study allows on
+//! that path. Cells on a modem path are idle nearly all the time and do not disturb others; cells on a LAN run one
+//! after another. The lanes run in parallel, except those that a study runs alone on the machine: these run first,
+//! one after another ([`turns`]). Loads use the processors, so all their paths share one lane (`Study::lane`).
 //!
 //! A job that panics is reported to its lane as ended, so that the lane does not wait for it.
 //!
@@ -113,7 +113,11 @@ impl Queue {
 ///
 /// Repetition 0 of every cell comes before repetition 1 of any, so that an interrupted run has data of all
 /// cells.
-pub fn lanes(cells: &[Cell], seed: Seed) -> BTreeMap<String, VecDeque<Job>> {
+pub fn lanes<'c>(
+    cells: &'c [Cell],
+    seed: Seed,
+    lane_of: impl Fn(&'c Cell) -> &'c str,
+) -> BTreeMap<String, VecDeque<Job>> {
     let mut lanes: BTreeMap<String, Vec<(u32, u64, Job)>> = BTreeMap::new();
     let order = seed.stream("study.order");
     let mut counter = 0;
@@ -121,18 +125,15 @@ pub fn lanes(cells: &[Cell], seed: Seed) -> BTreeMap<String, VecDeque<Job>> {
         for replicate in 0..cell.replicates {
             let key = order.draw(counter);
             counter += 1;
-            lanes
-                .entry(cell.level("path").to_owned())
-                .or_default()
-                .push((
+            lanes.entry(lane_of(cell).to_owned()).or_default().push((
+                replicate,
+                key,
+                Job {
+                    cell: cell.clone(),
                     replicate,
-                    key,
-                    Job {
-                        cell: cell.clone(),
-                        replicate,
-                        attempt: 0,
-                    },
-                ));
+                    attempt: 0,
+                },
+            ));
         }
     }
     lanes
@@ -255,6 +256,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A lane for each path.
+    fn lanes_of(cells: &[Cell], seed: Seed) -> BTreeMap<String, VecDeque<Job>> {
+        lanes(cells, seed, |cell| cell.level("path"))
+    }
     use std::collections::BTreeSet;
 
     fn cells() -> Vec<Cell> {
@@ -281,7 +287,7 @@ mod tests {
     #[test]
     fn the_order_is_the_seeds_and_repetitions_come_in_rounds() {
         let order = |seed| -> Vec<String> {
-            lanes(&cells(), Seed(seed))["lan"]
+            lanes_of(&cells(), Seed(seed))["lan"]
                 .iter()
                 .map(|job| format!("{} {}", job.replicate, job.cell.level("policy")))
                 .collect()
@@ -348,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_lane_waits_for_replicates_that_may_be_repeated() {
-        let mut queue = Queue::new(lanes(&cells()[..1], Seed(1)).remove("lan").unwrap());
+        let mut queue = Queue::new(lanes_of(&cells()[..1], Seed(1)).remove("lan").unwrap());
         let mut handed_out = Vec::new();
         for _ in 0..3 {
             match queue.take() {
@@ -367,7 +373,7 @@ mod tests {
     fn who_is_to_be_alone_comes_first() {
         let names = |alone: &[&str]| -> Vec<Vec<String>> {
             let alone: Vec<String> = alone.iter().map(|lane| (*lane).to_owned()).collect();
-            let turns = turns(lanes(&cells(), Seed(1)), &alone);
+            let turns = turns(lanes_of(&cells(), Seed(1)), &alone);
             let names = turns.iter().map(|lanes| lanes.keys().cloned().collect());
             names.collect()
         };
@@ -380,7 +386,7 @@ mod tests {
         let done = Mutex::new(BTreeSet::new());
         let widths = [("ppp".to_owned(), 4)].into();
         execute::<()>(
-            lanes(&cells(), Seed(1)),
+            lanes_of(&cells(), Seed(1)),
             &widths,
             &|| false,
             &|job, place| {
@@ -392,7 +398,7 @@ mod tests {
         assert_eq!(lock(&done).len(), 18);
         let ran = AtomicU32::new(0);
         let result = execute(
-            lanes(&cells(), Seed(1)),
+            lanes_of(&cells(), Seed(1)),
             &BTreeMap::new(),
             &|| false,
             &|_, _| {
@@ -409,14 +415,19 @@ mod tests {
         let widths = [("lan".to_owned(), 2), ("ppp".to_owned(), 2)].into();
         let ran = AtomicU32::new(0);
         let ended = catch_unwind(AssertUnwindSafe(|| {
-            execute::<()>(lanes(&cells(), Seed(1)), &widths, &|| false, &|_, place| {
-                ran.fetch_add(1, Ordering::Relaxed);
-                match place {
-                    0 => panic!("as where a line cannot be printed"),
-                    // Always invalid: the lane waits for jobs that may have to be repeated.
-                    _ => Ok(false),
-                }
-            })
+            execute::<()>(
+                lanes_of(&cells(), Seed(1)),
+                &widths,
+                &|| false,
+                &|_, place| {
+                    ran.fetch_add(1, Ordering::Relaxed);
+                    match place {
+                        0 => panic!("as where a line cannot be printed"),
+                        // Always invalid: the lane waits for jobs that may have to be repeated.
+                        _ => Ok(false),
+                    }
+                },
+            )
         }));
         assert!(ended.is_err());
         assert!(ran.into_inner() < 18 * MOST_ATTEMPTS);

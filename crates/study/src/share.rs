@@ -149,7 +149,7 @@ mod tests {
 
     /// The jobs of a rank in their order, as cell and replicate.
     fn jobs(share: Option<&StudyShare>, replicates: u32) -> Vec<(String, u32)> {
-        let mut lanes = schedule::lanes(&cells(replicates), Seed(7));
+        let mut lanes = schedule::lanes(&cells(replicates), Seed(7), |cell| cell.level("path"));
         keep(share, lanes.values_mut());
         let jobs = lanes["lan"].iter();
         jobs.map(|job| (job.cell.folder(), job.replicate)).collect()

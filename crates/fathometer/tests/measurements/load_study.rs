@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 
 use fathometer_model::ReplicateRecord;
 use fathometer_sys::{Namespace, Tun, cgroup};
@@ -122,16 +122,34 @@ fn ground() -> bool {
     }
 }
 
-fn study(folder: &Path) -> Output {
+fn study(folder: &Path, text: &str, only: &[&str]) -> Output {
     let file = folder.join("small.toml");
-    fs::write(&file, STUDY).unwrap();
+    fs::write(&file, text).unwrap();
     Command::new(env!("CARGO_BIN_EXE_fathometer"))
         .arg("study")
         .arg(&file)
         .args(["--quick", "--quiet", "--output"])
         .arg(folder.join("run"))
+        .args(only.iter().flat_map(|level| ["--only", level]))
         .output()
         .unwrap()
+}
+
+/// A program that uses as much of a processor as it gets, until it is dropped.
+struct Busy(Child);
+
+impl Busy {
+    fn start() -> Busy {
+        let mut command = Command::new("sh");
+        Busy(command.args(["-c", "while :; do :; done"]).spawn().unwrap())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn records(run: &Path) -> Vec<ReplicateRecord> {
@@ -150,13 +168,41 @@ fn classes(metrics: &BTreeMap<String, f64>) -> f64 {
 }
 
 #[test]
+fn other_programs_make_a_replicate_invalid() {
+    let _alone = alone();
+    if !ground() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let limited = STUDY.replace(
+        "shed_at = 16",
+        "shed_at = 16\nothers_busy_pct = { quick = 20, full = 20 }",
+    );
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let others: Vec<Busy> = (0..processors).map(|_| Busy::start()).collect();
+    let output = study(folder.path(), &limited, &["block=main", "policy=h1.1"]);
+    drop(others);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let records = records(&folder.path().join("run"));
+    // Invalid replicates are repeated.
+    assert!(records.len() > 1, "{said}");
+    for record in &records {
+        let reasons = &record.validity.reasons;
+        let is_said = |reason: &String| reason.starts_with("other programs used");
+        assert!(reasons.iter().any(is_said), "{reasons:?}");
+        assert!(record.metrics["others_busy_pct"] > 20.0);
+    }
+}
+
+#[test]
 fn a_replicate_records_what_the_wire_the_host_and_the_clients_saw() {
     let _alone = alone();
     if !ground() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let output = study(folder.path());
+    let output = study(folder.path(), STUDY, &[]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let run = folder.path().join("run");
     // Noise may have made a replicate invalid (exit code 3); its figures exist all the same.

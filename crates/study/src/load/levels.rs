@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fathometer_http::driver::Policy;
 use fathometer_model::Seed;
-use fathometer_model::quantity::RoundTrips;
+use fathometer_model::quantity::{Percent, RoundTrips};
 use fathometer_sys::SocketOptions;
 use fathometer_sys::cgroup::{BlockDevice, CpuLimit, DiskLimit, Limits as GroupLimits};
 use fathometer_sys::sched::processors;
@@ -43,6 +43,8 @@ pub(super) struct Levels<'a> {
     policy: Policy,
     sessions: Sessions,
     pub(super) limits: GroupLimits,
+    /// Limit of the processor time of other programs.
+    pub(super) others_limit: Option<Percent>,
     pub(super) throttle: Throttle,
     pub(super) initial_window: Option<u32>,
     /// Whether clients connect by QUIC: the kernel's socket tables do not show such connections.
@@ -102,6 +104,7 @@ impl<'a> Levels<'a> {
                 counts_disk: BlockDevice::of_path(&site.folder).ok(),
                 ..GroupLimits::default()
             },
+            others_limit: load.others_busy_pct.map(|limit| limit.of(shared.mode)),
             throttle,
             initial_window: factors::INITIAL_WINDOW.of(cell)?,
             is_quic: policy.protocol.is_over_quic(),

@@ -19,7 +19,7 @@ use fathometer_sys::cgroup::Usage;
 use fathometer_sys::probe::{Network, ProcessTree, Sample, Step};
 
 use super::levels::Levels;
-use super::memory;
+use super::{memory, others};
 use crate::spec::Load;
 use fathometer_lab::trial::Measured;
 use fathometer_lab::wire::PacketCounts;
@@ -78,9 +78,16 @@ pub(super) fn of(measured: &mut Measured, levels: &Levels<'_>) -> BTreeMap<Strin
             let pace = Pace::of(measured);
             processor(&mut metrics, &step, levels.quota(), &pace);
             memory_of_host(&mut metrics, &step);
-            disk::put(&mut metrics, &step, levels.limits.counts_disk, &pace);
+            disk::put(&mut metrics, &step, &levels.limits, &pace);
             if levels.limits.memory.is_some()
                 && let Some(reason) = memory::taken_by_others(&measured.samples, &step)
+            {
+                measured.validity.invalidate(reason);
+            }
+            let others = others::busy_pct(&step);
+            metrics.put("others_busy_pct", others);
+            if let Some((busy, limit)) = others.zip(levels.others_limit)
+                && let Some(reason) = others::reason(busy, limit)
             {
                 measured.validity.invalidate(reason);
             }

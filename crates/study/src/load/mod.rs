@@ -12,6 +12,7 @@ mod factors;
 mod levels;
 mod memory;
 mod metrics;
+mod others;
 mod replicate;
 mod site;
 

@@ -165,6 +165,10 @@ pub struct Load {
     /// once.
     #[schemars(with = "quantities::TimeInMicroseconds")]
     pub send_lag_p99_us: Microseconds,
+    /// Limit of the processor time that other programs of this machine use, in percent of all processors; above it they
+    /// disturb what is measured. Default: no limit.
+    #[schemars(with = "Option<ByMode<quantities::PercentNumber>>")]
+    pub others_busy_pct: Option<ByMode<Percent>>,
 }
 
 /// A value that may be smaller in quick mode.
@@ -401,6 +405,19 @@ impl Study {
         Ok(study)
     }
 
+    /// The lane of a cell; replicates of different lanes may run at the same time. In a study of pages, each path has
+    /// its own. In one of loads, which use the processors, all paths have the same lane, except those that
+    /// `side_by_side` or `alone` names.
+    pub(crate) fn lane<'c>(&self, cell: &'c Cell) -> &'c str {
+        let path = cell.level("path");
+        let is_named =
+            self.side_by_side.contains_key(path) || self.alone.iter().any(|alone| alone == path);
+        match self.load.is_some() && !is_named {
+            true => "",
+            false => path,
+        }
+    }
+
     /// The mode whose levels, windows and replicates a mode has where the file gives none for it.
     pub(crate) fn base(&self, mode: Mode) -> Mode {
         match mode {
@@ -417,6 +434,9 @@ impl Study {
             load.warm_up_s.complete(base);
             load.round_trips.complete(base);
             load.warm_up_round_trips.complete(base);
+            load.others_busy_pct
+                .iter_mut()
+                .for_each(|value| value.complete(base));
         }
         if let Some(capacity) = &mut self.capacity {
             capacity.width_pct.complete(base);

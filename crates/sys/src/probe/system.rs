@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::kernel_file::{KernelFile, counted, text, value};
 use crate::awake;
+use crate::clock::process_cpu_time;
 use crate::error::Result;
 use crate::pressure::{OfWhom, Pressure};
 
@@ -111,6 +112,10 @@ pub struct System {
     /// available to all other threads.
     #[serde(default)]
     pub kept_awake: Duration,
+    /// Processor time of this program, all of its threads: [`kept_awake`](Self::kept_awake) is a part of it.
+    /// Zero in readings of older versions.
+    #[serde(default)]
+    pub own: Duration,
     /// Each online processor, by number.
     pub each_processor: BTreeMap<u32, ProcessorTimes>,
     /// Interrupts (`/proc/stat`, first number of `intr`).
@@ -226,6 +231,7 @@ impl SystemProbe {
     pub fn read(&mut self) -> System {
         let mut system = System {
             kept_awake: awake::spent(),
+            own: process_cpu_time(),
             ..System::default()
         };
         system.take_stat(self.stat.read().unwrap_or_default());
@@ -273,6 +279,7 @@ impl System {
                 .zip(earlier.processors)
                 .map(|(now, then)| now.since(&then)),
             kept_awake: self.kept_awake.saturating_sub(earlier.kept_awake),
+            own: self.own.saturating_sub(earlier.own),
             each_processor: self.each_processor.iter().filter_map(each).collect(),
             interrupts: counted(self.interrupts, earlier.interrupts),
             softirqs: self.softirqs.iter().filter_map(softirq).collect(),
@@ -300,6 +307,19 @@ impl System {
         let spare = times.idle + times.iowait + self.kept_awake;
         // One is counted in ticks of the clock, the other is not, so the sum may exceed 1.
         times.share(spare).map(|share| share.min(1.0))
+    }
+
+    /// The share of all processors' time that other programs used, 0 to 1. `hosts` is the processor time of the control
+    /// groups that this program measures. `softirq_apart`: see
+    /// [`Charging::softirq_apart`](super::Charging::softirq_apart). `None` when no time has passed, or no times are
+    /// known.
+    pub fn others(&self, hosts: Duration, softirq_apart: bool) -> Option<f64> {
+        let times = self.processors?;
+        let charged = match softirq_apart {
+            true => times.user + times.nice + times.system,
+            false => times.busy(),
+        };
+        times.share(charged.saturating_sub(self.own + hosts))
     }
 
     fn take_stat(&mut self, stat: &str) {
@@ -498,6 +518,26 @@ mod tests {
         assert_eq!(step.busy(), Duration::from_secs(1));
         assert_eq!(step.share(step.user), Some(1.0));
         assert_eq!(all.since(&all).share(Duration::ZERO), None);
+    }
+
+    #[test]
+    fn time_of_neither_this_program_nor_its_hosts_is_that_of_others() {
+        let seconds = Duration::from_secs;
+        let system = System {
+            processors: Some(ProcessorTimes {
+                user: seconds(10),
+                softirq: seconds(2),
+                idle: seconds(8),
+                ..ProcessorTimes::default()
+            }),
+            own: seconds(4),
+            ..System::default()
+        };
+        assert_eq!(system.others(seconds(3), false), Some(0.25));
+        assert_eq!(system.others(seconds(3), true), Some(0.15));
+        // Ticks and exact times differ a little.
+        assert_eq!(system.others(seconds(9), false), Some(0.0));
+        assert_eq!(System::default().others(seconds(1), false), None);
     }
 
     #[test]

@@ -8,13 +8,13 @@
 use std::time::Duration;
 
 use fathometer_model::Bytes;
-use fathometer_sys::cgroup::BlockDevice;
+use fathometer_sys::cgroup::{BlockDevice, DiskLimit, Limits};
 use fathometer_sys::probe::Step;
 
 use super::{Metrics, PAGE, Pace, group};
 
-/// The metrics of the window `step`. `device` has the site.
-pub(super) fn put(metrics: &mut Metrics, step: &Step, device: Option<BlockDevice>, pace: &Pace) {
+/// The metrics of the window `step`. `limits` are those of the host, and their `counts_disk` is the disk with the site.
+pub(super) fn put(metrics: &mut Metrics, step: &Step, limits: &Limits, pace: &Pace) {
     let tree = step.change.trees.first().and_then(Option::as_ref);
     let disk = group(&step.change).and_then(|group| group.disk.as_ref());
     let rate = |bytes: Bytes| step.per_second(bytes.0);
@@ -24,12 +24,13 @@ pub(super) fn put(metrics: &mut Metrics, step: &Step, device: Option<BlockDevice
     let each = |per_second: f64| per_second / pace.exchanges_per_s;
     metrics.put("disk_reads_per_s", operations);
     metrics.put("disk_reads_per_exchange", operations.map(each));
+    metrics.put("disk_busy_pct", busy_pct(operations, limits.disk.as_ref()));
     metrics.put("disk_read_kB_per_s", by_processes.map(|rate| rate / 1e3));
     metrics.put(
         "disk_read_kB_per_exchange",
         counted.or(by_processes).map(|rate| each(rate) / 1e3),
     );
-    let time = read_time(step, device);
+    let time = read_time(step, limits.counts_disk);
     metrics.put("disk_read_ms", time.map(|time| 1e3 * time.as_secs_f64()));
     metrics.put(
         "page_ins_per_s",
@@ -42,6 +43,14 @@ pub(super) fn put(metrics: &mut Metrics, step: &Step, device: Option<BlockDevice
         "page_outs_per_s",
         written.and_then(rate).map(|rate| rate / PAGE),
     );
+}
+
+/// How busy the disk of the host is, in percent, by the utilisation law: reads per second times the time of a read of a
+/// disk that completes the host's limit of reads per second. The machine's own disk is faster, and its time says nothing
+/// about the disk that the limit stands for.
+fn busy_pct(operations: Option<f64>, limit: Option<&DiskLimit>) -> Option<f64> {
+    let limit = limit?.read_ops_per_s?;
+    Some(100.0 * operations? / limit as f64)
 }
 
 /// The mean time of a read of this disk, whatever program of the machine requested it. The wait that a limit of the host

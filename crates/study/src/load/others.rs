@@ -1,0 +1,96 @@
+//! Checks whether other programs used the processors while a load was measured.
+//!
+//! They take caches and processor time from the server's host: an exchange then costs more, although neither the
+//! generator nor a packet is late.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use fathometer_model::quantity::Percent;
+use fathometer_sys::probe::{Step, charging};
+
+/// Whether softirq time of this kernel is in no process and no control group.
+static SOFTIRQ_APART: OnceLock<bool> = OnceLock::new();
+
+/// The processor time of other programs, in percent of all processors. `None` where the kernel has no account of it.
+pub(super) fn busy_pct(window: &Step) -> Option<f64> {
+    let apart = SOFTIRQ_APART.get_or_init(|| charging().is_ok_and(|found| found.softirq_apart()));
+    let groups = window.change.groups.iter();
+    let hosts: Option<Duration> = groups
+        .map(|group| Some(group.as_ref()?.cpu.as_ref()?.total))
+        .sum();
+    let share = window.change.system.as_ref()?.others(hosts?, *apart)?;
+    Some(100.0 * share)
+}
+
+/// The reason why a replicate with this much is invalid, if it is.
+pub(super) fn reason(busy_pct: f64, limit: Percent) -> Option<String> {
+    (busy_pct > limit.value()).then(|| {
+        format!(
+            "other programs used {busy_pct:.1} % of this machine's processors (limit {} %): end them and repeat the \
+             measurement",
+            limit.value()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use fathometer_model::Instant;
+    use fathometer_sys::cgroup::{CpuUsage, Usage};
+    use fathometer_sys::probe::{ProcessorTimes, Sample, System};
+
+    use super::*;
+
+    /// A window of 10 s of two processors, of which this program used 4 s and its host 2 s; `busy` of all programs.
+    fn window(busy: u64) -> Step {
+        let seconds = Duration::from_secs;
+        let host = Usage {
+            cpu: Some(CpuUsage {
+                total: seconds(2),
+                ..CpuUsage::default()
+            }),
+            ..Usage::default()
+        };
+        let system = System {
+            processors: Some(ProcessorTimes {
+                user: seconds(busy),
+                idle: seconds(20 - busy),
+                ..ProcessorTimes::default()
+            }),
+            own: seconds(4),
+            ..System::default()
+        };
+        Step {
+            from: Instant::ZERO,
+            to: Instant::ZERO + seconds(10),
+            change: Sample {
+                system: Some(system),
+                groups: vec![Some(host)],
+                ..Sample::default()
+            },
+        }
+    }
+
+    #[test]
+    fn what_neither_this_program_nor_the_host_used_is_that_of_others() {
+        assert_eq!(busy_pct(&window(6)), Some(0.0));
+        assert_eq!(busy_pct(&window(9)), Some(15.0));
+        // A host without an account could have used all of it.
+        let mut unknown = window(9);
+        unknown.change.groups[0] = None;
+        assert_eq!(busy_pct(&unknown), None);
+    }
+
+    #[test]
+    fn the_limit_is_in_the_reason() {
+        let limit = Percent::try_from(5.0).unwrap();
+        assert_eq!(reason(5.0, limit), None);
+        let reason = reason(15.0, limit).unwrap();
+        assert!(
+            reason.starts_with("other programs used 15.0 % of"),
+            "{reason}"
+        );
+        assert!(reason.contains("(limit 5 %)"), "{reason}");
+    }
+}
