@@ -352,6 +352,7 @@ mod tests {
                 "cpu_server_system_pct",
                 "cpu_server_user_pct",
                 "cpu_total_pct",
+                "disk_busy_pct",
                 "disk_read_kB_per_s",
                 "disk_reads_per_s",
                 "error_pct",

@@ -339,8 +339,8 @@ fn a_curve_of_what_is_not_declared_is_refused() {
         error.contains("curve \"F1\": no factor is called \"servers\""),
         "{error}"
     );
-    let error = broken("along = \"clients\"", "along = \"memory\"");
-    assert!(error.contains("memory is not numeric"), "{error}");
+    let error = broken("along = \"clients\"", "along = \"workload\"");
+    assert!(error.contains("workload is not numeric"), "{error}");
     let error = broken("metric = \"saturation_clients\"", "metric = \"saturation\"");
     assert!(
         error.contains("no published metric is called \"saturation\"; there are"),

@@ -84,6 +84,19 @@ pub fn run(mode: Mode, replicates: u32) -> Fixture {
             );
         }
     }
+    for n in ["15", "40", "60"] {
+        for workload in ["almeida-a", "almeida-b"] {
+            add(
+                "disk",
+                n,
+                &[
+                    ("workload", workload),
+                    ("memory", "14M"),
+                    ("disk", "100ops"),
+                ],
+            );
+        }
+    }
     for n in ["16", "64"] {
         for kind in ["webstone", "surge"] {
             add("users", n, &[("loop", kind)]);
@@ -187,6 +200,7 @@ fn metrics(block: &str, cell: &CellKey, seed: Seed) -> BTreeMap<String, f64> {
             errors = 30.0 * (n - 16.0);
         }
         "memory" if level("memory") == "16M" => read = 900.0 * n.sqrt() * noise("read", 0.1),
+        "disk" if is_b => read = 14.0 * n * noise("read", 0.1),
         "memory" => read = if noise("cold", 1.0) > 1.0 { 2.0 } else { 0.0 },
         "users" if level("loop") == "surge" => {
             rate = 0.9 * n * noise("rate", 0.1);
@@ -221,6 +235,7 @@ fn metrics(block: &str, cell: &CellKey, seed: Seed) -> BTreeMap<String, f64> {
         ("page_cache_kB", if is_b { 5120.0 } else { 298.0 }),
         ("disk_read_kB_per_s", read),
         ("disk_reads_per_s", read / 16.0),
+        ("disk_busy_pct", read / 16.0),
         ("major_faults_per_s", 0.0),
         ("listen_overflows_per_s", errors),
         ("generator_busy_pct", 20.0 * busy),
