@@ -256,12 +256,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     /// A lane for each path.
     fn lanes_of(cells: &[Cell], seed: Seed) -> BTreeMap<String, VecDeque<Job>> {
         lanes(cells, seed, |cell| cell.level("path"))
     }
-    use std::collections::BTreeSet;
 
     fn cells() -> Vec<Cell> {
         ["lan", "ppp"]
