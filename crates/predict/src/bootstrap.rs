@@ -12,7 +12,7 @@ use crate::PredictError;
 use crate::fit::Model;
 use crate::law::{LawKind, WAKE_UP_DEVIATION, WAKE_UP_SHARE, doubt};
 use crate::network::Fitted;
-use crate::series::{Load, Reading, Series};
+use crate::series::{FitData, Load, Reading, Series};
 
 /// A network fitted to resampled readings, and the standard normal deviate of its noise.
 pub(crate) struct Draw {
@@ -23,18 +23,21 @@ pub(crate) struct Draw {
 /// The bootstrap's networks.
 pub(crate) fn draws(
     model: &Model,
-    loads: &[Load],
+    data: &FitData,
     series: &Series,
     count: u32,
     seed: Seed,
 ) -> Result<Vec<Draw>, PredictError> {
     let seed = seed.stream("predict.bootstrap");
-    let doubt = doubt(loads);
+    let doubt = doubt(&data.all());
     let mut draws = Vec::new();
     for number in 0..count {
         let own = seed.child(u64::from(number));
         let share = (f64::from(number) + 0.5) / f64::from(count);
-        let resampled = resampled(loads, own, doubt);
+        let resampled = FitData {
+            loads: resampled(&data.loads, own.stream("loads"), doubt),
+            bursts: resampled(&data.bursts, own.stream("bursts"), doubt),
+        };
         // What is assumed is uncertain, too: it is drawn with its own deviation, as the readings are (randomised maximum
         // likelihood; Oliver, He and Reynolds, 1996).
         let assumed = WAKE_UP_SHARE + WAKE_UP_DEVIATION * normal_quantile(own.uniform(ASSUMED));

@@ -12,8 +12,8 @@ use crate::PredictError;
 use crate::law::{ACCEPTED, LawKind, WAKE_UP_SHARE, limit};
 use crate::network::{Fitted, demand};
 use crate::scenario::Scenario;
-use crate::series::{Load, Series};
-use crate::simulated::{Run, Shape};
+use crate::series::{FitData, Load, Series, pooled_deviation};
+use crate::simulated::{Run, SERVICE_VARIATIONS, Shape};
 
 /// What a fit may deviate and does, as shares.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -82,11 +82,11 @@ impl Model {
     ///
     /// # Errors
     /// When there is none.
-    pub fn choose(loads: &[Load], series: &Series, seed: Seed) -> Result<Model, PredictError> {
+    pub fn choose(data: &FitData, series: &Series, seed: Seed) -> Result<Model, PredictError> {
         let mut passing: Vec<Model> = Vec::new();
         let mut rejected = Vec::new();
-        for kind in LawKind::ALL {
-            match checked(kind, loads, series, seed)? {
+        for &kind in LawKind::tried(!data.bursts.is_empty()) {
+            match checked(kind, data, series, seed)? {
                 Ok(model) => passing.push(model),
                 Err(reason) => rejected.push(format!("{}: {reason}", kind.words())),
             }
@@ -96,7 +96,7 @@ impl Model {
             return Err(PredictError::NoModel(format!(
                 "{}; {}",
                 rejected.join("; "),
-                match loads.len() {
+                match data.loads.len() {
                     ..TREND_LOADS => "measure at least 3 different numbers of users below the knee",
                     _ => "the server's cost is not a smooth function of its load",
                 }
@@ -116,7 +116,7 @@ impl Model {
     }
 
     fn criterion(&self) -> f64 {
-        self.fitted.misfit + 2.0 * self.fitted.law.kind().parameters() as f64
+        self.fitted.misfit + 2.0 * self.fitted.law.parameters() as f64
     }
 
     /// The predicted figures for a number of users.
@@ -182,36 +182,68 @@ impl Model {
     }
 }
 
+/// What the squared deviations of the mean latencies may be more by noise alone: that of one standard error of a load, at least
+/// 0.5 % (the one-standard-error rule; Breiman and others, "Classification and Regression Trees", 1984, 3.4.3).
+fn noise_of_response(loads: &[Load]) -> f64 {
+    let readings: usize = loads.iter().map(|load| load.readings.len()).sum();
+    let each = (readings as f64 / loads.len() as f64).sqrt();
+    let error = pooled_deviation(loads, |reading| reading.response.0) / each;
+    error.max(0.005).powi(2)
+}
+
 /// The network with a law of this kind, or why it does not pass.
 fn checked(
     kind: LawKind,
-    loads: &[Load],
+    data: &FitData,
     series: &Series,
     seed: Seed,
 ) -> Result<Result<Model, String>, PredictError> {
-    let Some(exact) = Fitted::of(kind, loads, series, WAKE_UP_SHARE)? else {
+    let loads = &data.loads;
+    // A network without a load has no delay.
+    if loads.is_empty() {
+        return Ok(Err("no load in a steady state is left to fit".to_owned()));
+    }
+    let all = data.all();
+    let Some(exact) = Fitted::of(kind, data, series, WAKE_UP_SHARE)? else {
         return Ok(Err(format!(
             "{} loads do not determine it, or its parameters make no sense",
-            loads.len()
+            all.len()
         )));
     };
-    let Some(found) = exact.law.residual(loads, &exact.queues) else {
+    let Some(found) = exact.law.residual(&all, &exact.queues) else {
         return Ok(Err(format!(
             "{} loads do not suffice to check it",
-            loads.len()
+            all.len()
         )));
     };
-    let shape = Shape::of(loads, series);
-    let run = Run {
-        shape: &shape,
-        period: series.quota_period,
-        exchanges: FIT_EXCHANGES,
-        seed,
-    };
-    let fitted = match series.quota_period {
-        None => exact.clone(),
-        Some(_) => run.with_delay(exact.clone(), loads)?,
-    };
+    let mut shape = Shape::of(loads, series);
+    let mut fitted = exact.clone();
+    if let Some(period) = series.quota_period {
+        let mut tried = Vec::new();
+        for service_variation in SERVICE_VARIATIONS {
+            let varied = Shape {
+                service_variation,
+                ..shape.clone()
+            };
+            let run = Run {
+                shape: &varied,
+                period: Some(period),
+                exchanges: FIT_EXCHANGES,
+                seed,
+            };
+            let (found, misfit) = run.with_delay(exact.clone(), loads)?;
+            tried.push((misfit, found, varied));
+            // One load does not tell it from the delay.
+            if loads.len() == 1 {
+                break;
+            }
+        }
+        let least = tried.iter().map(|(misfit, ..)| *misfit);
+        let enough = least.fold(f64::INFINITY, f64::min) + noise_of_response(loads);
+        if let Some((_, found, varied)) = tried.into_iter().find(|(misfit, ..)| *misfit <= enough) {
+            (fitted, shape) = (found, varied);
+        }
+    }
     let residual = |found, limit| Residual { found, limit };
     let mut model = Model {
         fitted,
@@ -223,11 +255,11 @@ fn checked(
         rejected: Vec::new(),
         busy: residual(
             found,
-            match loads.len() {
+            match all.len() {
                 ..TREND_LOADS => ACCEPTED,
                 // A saturated processor is always as busy, and its replicates differ in the time per exchange alone.
-                _ => limit(loads, |reading| reading.busy)
-                    .max(limit(loads, |reading| reading.busy / reading.throughput.0)),
+                _ => limit(&all, |reading| reading.busy)
+                    .max(limit(&all, |reading| reading.busy / reading.throughput.0)),
             },
         ),
         throughput: residual(0.0, limit(loads, |reading| reading.throughput.0)),

@@ -21,7 +21,7 @@ use fathometer_queueing::{PerSecond, Seconds};
 use crate::series::{Load, Reading, pooled_deviation};
 
 /// A law with its parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "law")]
 pub enum Law {
     /// Each exchange needs the same.
@@ -38,6 +38,22 @@ pub enum Law {
         /// Cores that are busy without load: B.
         background_cores: f64,
     },
+    /// What was measured, with straight lines over the logarithm of 1 + Q between the loads, and constant beyond them: mean
+    /// value analysis with service demands that vary with the load (MVASD: Kattepur and Nambiar, "Performance modeling of
+    /// multi-tiered web applications with varying service demands", IPDPS workshops, 2015).
+    Interpolated {
+        /// The loads by ascending Q.
+        points: Vec<MeasuredDemand>,
+    },
+}
+
+/// The processor time of an exchange at a load.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct MeasuredDemand {
+    /// The mean number of exchanges at a core: Q.
+    pub queue: f64,
+    /// The processor time of an exchange.
+    pub demand_s: f64,
 }
 
 /// The kinds of laws.
@@ -47,6 +63,8 @@ pub enum LawKind {
     Constant,
     /// [`Law::WakeUps`].
     WakeUps,
+    /// [`Law::Interpolated`].
+    Interpolated,
 }
 
 /// What is assumed of the share w / (D + w) before any load is seen: light loads alone hardly determine it, and it
@@ -61,7 +79,7 @@ const LARGEST_SHARE: f64 = 0.95;
 const STEPS: u32 = 95;
 
 /// A law and what speaks against it.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct LawFit {
     /// The law.
     pub law: Law,
@@ -70,14 +88,20 @@ pub struct LawFit {
 }
 
 impl LawKind {
-    /// All of them, the simplest first.
-    pub const ALL: [LawKind; 2] = [LawKind::Constant, LawKind::WakeUps];
+    /// Those that are tried, the simplest first. Only bursts cover the queues of a saturated server, so that without them
+    /// nothing is interpolated.
+    pub fn tried(has_bursts: bool) -> &'static [LawKind] {
+        match has_bursts {
+            false => &[LawKind::Constant, LawKind::WakeUps],
+            true => &[LawKind::Constant, LawKind::WakeUps, LawKind::Interpolated],
+        }
+    }
 
-    /// The number of parameters that the loads determine; the assumed share is one observation more.
-    pub fn parameters(self) -> usize {
+    /// The least number of loads that determine it; the assumed share is one observation more.
+    fn least_loads(self) -> usize {
         match self {
             LawKind::Constant => 1,
-            LawKind::WakeUps => 2,
+            LawKind::WakeUps | LawKind::Interpolated => 2,
         }
     }
 
@@ -86,6 +110,7 @@ impl LawKind {
         match self {
             LawKind::Constant => "constant processor time per exchange",
             LawKind::WakeUps => "processor time with wake-ups that exchanges share",
+            LawKind::Interpolated => "processor time interpolated between the loads",
         }
     }
 
@@ -93,7 +118,7 @@ impl LawKind {
     /// parameters make no sense. `queues` has each load's mean number of exchanges at a core; `share` is assumed of the
     /// wake-ups, as [`WAKE_UP_SHARE`].
     pub fn fit(self, loads: &[Load], queues: &[f64], share: f64) -> Option<LawFit> {
-        if loads.len() < self.parameters() {
+        if loads.len() < self.least_loads() {
             return None;
         }
         let deviation = deviation(loads);
@@ -106,7 +131,7 @@ impl LawKind {
                 busy: load.mean(|reading| reading.busy),
             })
             .collect();
-        let misfit = |law: Law| -> f64 {
+        let misfit = |law: &Law| -> f64 {
             let squares = points.iter().map(|point| {
                 let relative = law.busy(point.rate, point.queue) / point.busy - 1.0;
                 (relative / deviation).powi(2)
@@ -121,8 +146,8 @@ impl LawKind {
                     demand_s: ratios().sum::<f64>() / squares,
                 };
                 Some(LawFit {
+                    misfit: misfit(&law),
                     law,
-                    misfit: misfit(law),
                 })
             }
             LawKind::WakeUps => {
@@ -131,11 +156,23 @@ impl LawKind {
                     let law = with_share(found, &points)?;
                     let assumed = ((found - share) / WAKE_UP_DEVIATION).powi(2);
                     Some(LawFit {
+                        misfit: misfit(&law) + assumed,
                         law,
-                        misfit: misfit(law) + assumed,
                     })
                 });
                 candidates.min_by(|left, right| left.misfit.total_cmp(&right.misfit))
+            }
+            LawKind::Interpolated => {
+                let mut points: Vec<MeasuredDemand> = points
+                    .iter()
+                    .map(|point| MeasuredDemand {
+                        queue: point.queue,
+                        demand_s: point.busy / point.rate.0,
+                    })
+                    .collect();
+                points.sort_by(|left, right| left.queue.total_cmp(&right.queue));
+                let law = Law::Interpolated { points };
+                Some(LawFit { law, misfit: 0.0 })
             }
         }
     }
@@ -151,6 +188,19 @@ struct Point {
 /// The share of a wake-up that an exchange pays with this many at its core.
 fn alone(queue: f64) -> f64 {
     1.0 / (1.0 + queue)
+}
+
+/// The processor time between the loads, of which there is at least one.
+fn interpolated(points: &[MeasuredDemand], queue: f64) -> f64 {
+    let scale = |queue: f64| queue.ln_1p();
+    let after = points.partition_point(|point| point.queue <= queue);
+    let (Some(low), Some(high)) = (after.checked_sub(1).map(|n| points[n]), points.get(after))
+    else {
+        let nearest = points.get(after).or(points.last());
+        return nearest.map_or(f64::NAN, |point| point.demand_s);
+    };
+    let way = (scale(queue) - scale(low.queue)) / (scale(high.queue) - scale(low.queue));
+    low.demand_s + way * (high.demand_s - low.demand_s)
 }
 
 /// The law of wake-ups with a given share w / (D + w): least squares of the relative deviations over the background and
@@ -206,25 +256,51 @@ impl Law {
         match self {
             Law::Constant { .. } => LawKind::Constant,
             Law::WakeUps { .. } => LawKind::WakeUps,
+            Law::Interpolated { .. } => LawKind::Interpolated,
+        }
+    }
+
+    /// The number of its parameters that the loads determine.
+    pub fn parameters(&self) -> usize {
+        match self {
+            Law::Constant { .. } => 1,
+            Law::WakeUps { .. } => 2,
+            Law::Interpolated { points } => points.len(),
         }
     }
 
     /// Busy cores at a throughput with a mean number of exchanges at a core.
     pub fn busy(&self, rate: PerSecond, queue: f64) -> f64 {
-        match *self {
+        match self {
             Law::Constant { demand_s } => rate.0 * demand_s,
             Law::WakeUps {
                 demand_s,
                 wake_up_s,
                 background_cores,
             } => rate.0 * demand_s + (rate.0 * wake_up_s + background_cores) * alone(queue),
+            Law::Interpolated { points } => rate.0 * interpolated(points, queue),
         }
     }
 
-    /// The processor time of an exchange among infinitely many.
+    /// The least processor time of an exchange: that among infinitely many, or the least that was measured.
     pub fn least(&self) -> Seconds {
-        match *self {
-            Law::Constant { demand_s } | Law::WakeUps { demand_s, .. } => Seconds(demand_s),
+        match self {
+            Law::Constant { demand_s } | Law::WakeUps { demand_s, .. } => Seconds(*demand_s),
+            Law::Interpolated { points } => {
+                let demands = points.iter().map(|point| point.demand_s);
+                Seconds(demands.fold(f64::INFINITY, f64::min))
+            }
+        }
+    }
+
+    /// The largest processor time of an exchange, at the lowest throughput that was measured or above.
+    pub(crate) fn most(&self, lowest: PerSecond) -> Seconds {
+        match self {
+            Law::Constant { .. } | Law::WakeUps { .. } => self.demand(lowest, 0.0),
+            Law::Interpolated { points } => {
+                let demands = points.iter().map(|point| point.demand_s);
+                Seconds(demands.fold(0.0, f64::max))
+            }
         }
     }
 
@@ -234,9 +310,12 @@ impl Law {
     }
 
     /// The relative deviation of the loads from the law: root mean square of their means, over the degrees of freedom;
-    /// `None` when there are none.
+    /// `None` when there are none. An interpolation has the loads exactly.
     pub fn residual(&self, loads: &[Load], queues: &[f64]) -> Option<f64> {
-        let freedom = loads.len().checked_sub(self.kind().parameters())?;
+        if self.kind() == LawKind::Interpolated {
+            return Some(0.0);
+        }
+        let freedom = loads.len().checked_sub(self.parameters())?;
         let squares: f64 = loads
             .iter()
             .zip(queues)

@@ -44,7 +44,11 @@ fn line(text: &mut String, series: &str, row: &Row) {
     let Some(rate) = row.throughput_compared else {
         return;
     };
-    let mark = if row.fitted { " (fitted)" } else { "" };
+    let mark = match (row.fitted, row.burst) {
+        (true, _) => " (fitted)",
+        (_, true) => " (burst)",
+        _ => "",
+    };
     let _ = write!(text, "| {series} | {}{mark} |", row.users);
     let cells = [
         (row.throughput_per_s, Some(rate)),

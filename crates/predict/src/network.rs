@@ -16,7 +16,7 @@ use fathometer_queueing::{PerSecond, Seconds};
 use crate::PredictError;
 use crate::law::{Law, LawFit, LawKind};
 use crate::scenario::Scenario;
-use crate::series::{Admission, Limits, Load, Series, disk_use};
+use crate::series::{Admission, FitData, Limits, Load, Series, disk_use};
 
 /// The name of the processor's station.
 pub const PROCESSOR: &str = "processor";
@@ -32,7 +32,7 @@ pub struct Fitted {
     pub law: Law,
     /// What speaks against that law ([`LawFit::misfit`]).
     pub misfit: f64,
-    /// The mean number of exchanges at a core at each fitted load.
+    /// The mean number of exchanges at a core at each fitted load, and in each burst.
     pub queues: Vec<f64>,
     /// The time of an exchange outside of the processor and the link.
     pub delay: Seconds,
@@ -60,10 +60,11 @@ impl Fitted {
     /// When the network has no solution.
     pub fn of(
         kind: LawKind,
-        loads: &[Load],
+        data: &FitData,
         series: &Series,
         share: f64,
     ) -> Result<Option<Fitted>, PredictError> {
+        let loads = &data.loads;
         let count = loads.len() as f64;
         let bytes: Option<Vec<f64>> = loads
             .iter()
@@ -87,7 +88,7 @@ impl Fitted {
             queues: Vec::new(),
             delay: Seconds(0.0),
             think: Seconds(think.max(0.0)),
-            cores: series.cores,
+            cores: usable_cores(series.cores, &data.bursts),
             link_time: Seconds(link_time),
             link: series.link,
             disk: disk_use(loads).time,
@@ -95,8 +96,13 @@ impl Fitted {
             lowest: PerSecond(rates.fold(f64::INFINITY, f64::min)),
         };
         fitted.fit_delay(loads)?;
+        for burst in &data.bursts {
+            let solution = fitted.solution(&Scenario::default(), burst.users, demand(burst))?;
+            let queue = fitted.queue(&Scenario::default(), &solution);
+            fitted.queues.push(queue);
+        }
         Ok(kind
-            .fit(loads, &fitted.queues, share)
+            .fit(&data.all(), &fitted.queues, share)
             .map(|LawFit { law, misfit }| Fitted {
                 law,
                 misfit,
@@ -244,7 +250,7 @@ impl Fitted {
         // A longer processor time means a lower throughput and a longer queue. Where the background is small, that makes the
         // processor time of the law shorter, so that there is one solution.
         let mut low = self.law.least().0;
-        let mut high = self.law.demand(self.lowest, 0.0).0;
+        let mut high = self.law.most(self.lowest).0;
         let mut demand = low;
         for _ in 0..MOST_STEPS {
             demand = (low * high).sqrt();
@@ -272,6 +278,20 @@ impl Fitted {
             .sum()
     }
 }
+
+/// The cores that a server can use: with a quota it does not use up the last few percent of each period. A burst that keeps the
+/// processor busy shows how many.
+fn usable_cores(cores: f64, bursts: &[Load]) -> f64 {
+    let busy = bursts.iter().map(|load| load.mean(|reading| reading.busy));
+    let most = busy.fold(0.0, f64::max);
+    match most >= BUSY_BURST * cores {
+        true => most.min(cores),
+        false => cores,
+    }
+}
+
+/// From this part of the processor on a burst keeps it busy.
+const BUSY_BURST: f64 = 0.9;
 
 /// The measured processor time of an exchange.
 pub(crate) fn demand(load: &Load) -> Seconds {

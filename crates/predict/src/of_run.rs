@@ -1,6 +1,7 @@
-//! Series of a load study's run: cells that differ in the number of clients alone.
+//! Series of a load study's run: cells that differ in the number of clients alone. A cell of a sweep study is a series by
+//! itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fathometer_analysis::run::{Cell, Run};
 use fathometer_model::{Bandwidth, Bytes, CellKey, ReplicateRecord};
@@ -14,6 +15,61 @@ use crate::series::{Admission, Load, MOST_ERRORS, Reading, Series, before, is_co
 
 /// The factor whose levels are numbers of users.
 const USERS: &str = "clients";
+
+/// What the names of a sweep's throughputs begin and end with; between them is the number of users.
+const OF_USERS: (&str, &str) = ("exchanges_per_s_of_", "_users");
+
+/// Where a load stands in a run.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    users: u32,
+    cell: &'a Cell,
+    /// The cell has several numbers of users, which the names of its metrics state.
+    is_sweep: bool,
+}
+
+impl<'a> Place<'a> {
+    /// The loads of a cell.
+    fn of(cell: &'a Cell) -> Vec<Place<'a>> {
+        if let Some(level) = cell.key.level(USERS) {
+            let place = |users| Place {
+                users,
+                cell,
+                is_sweep: false,
+            };
+            return level.parse().ok().map(place).into_iter().collect();
+        }
+        let names: BTreeSet<&str> = cell
+            .valid()
+            .flat_map(|record| record.metrics.keys().map(String::as_str))
+            .collect();
+        let users = names.into_iter().filter_map(|name| {
+            let users = name.strip_prefix(OF_USERS.0)?.strip_suffix(OF_USERS.1)?;
+            users.parse().ok()
+        });
+        users
+            .map(|users| Place {
+                users,
+                cell,
+                is_sweep: true,
+            })
+            .collect()
+    }
+
+    /// The name of one of its metrics.
+    fn name(&self, metric: &str) -> String {
+        match self.is_sweep {
+            true => format!("{metric}_of_{}_users", self.users),
+            false => metric.to_owned(),
+        }
+    }
+
+    /// The mean of a metric over the replicates.
+    fn mean(&self, metric: &str) -> f64 {
+        let values = self.cell.values(&self.name(metric));
+        values.iter().map(|(_, value)| value).sum::<f64>() / values.len() as f64
+    }
+}
 
 /// The period of the quota of a laboratory's host (`CpuLimit::cores` of `crates/sys`).
 const QUOTA_PERIOD: Seconds = Seconds(0.01);
@@ -32,20 +88,20 @@ pub fn series(run: &Run, levels: &BTreeMap<String, String>) -> Result<Vec<Series
             _ => cell.key.level(factor) == Some(level),
         })
     };
-    let mut by_name: BTreeMap<String, Vec<(u32, &Cell)>> = BTreeMap::new();
+    let mut by_name: BTreeMap<String, Vec<Place<'_>>> = BTreeMap::new();
     for cell in run.cells.iter().filter(is_selected) {
-        let users = cell.key.level(USERS).and_then(|level| level.parse().ok());
-        if let Some(users) = users {
-            let mut rest = cell.key.clone();
-            rest.0.remove(USERS);
+        let mut rest = cell.key.clone();
+        rest.0.remove(USERS);
+        let places = Place::of(cell);
+        if !places.is_empty() {
             let name = format!("block={} {rest}", cell.block);
-            by_name.entry(name).or_default().push((users, cell));
+            by_name.entry(name).or_default().extend(places);
         }
     }
     if by_name.is_empty() {
         return Err(PredictError::Unusable(format!(
-            "{} has no such cell with the factor {USERS}: predictions take a run of a load study (as almeida96), or a \
-             folder of results of load --save",
+            "{} has no such cell with the factor {USERS} or with a sweep: predictions take a run of a load study (as \
+             almeida96) or of a sweep study, or a folder of results of load --save",
             run.folder.display()
         )));
     }
@@ -87,34 +143,29 @@ fn constant_levels<'a>(mut names: impl Iterator<Item = &'a String>) -> Vec<&'a s
 }
 
 /// One series; `None` when no cell has the figures.
-fn of_cells(run: &Run, name: String, cells: &[(u32, &Cell)]) -> Option<Series> {
+fn of_cells(run: &Run, name: String, places: &[Place<'_>]) -> Option<Series> {
     let mut notes = Vec::new();
     let mut loads = Vec::new();
     let mut failing = Vec::new();
     let mut quotas = Vec::new();
-    for (users, cell) in cells {
-        let mean = |metric: &str| {
-            let values = cell.values(metric);
-            values.iter().map(|(_, value)| value).sum::<f64>() / values.len() as f64
-        };
-        let readings: Vec<Reading> = cell.valid().filter_map(reading).collect();
-        let load = Load {
-            users: *users,
-            readings,
-        };
-        if mean("error_pct") > 100.0 * MOST_ERRORS {
+    for place in places {
+        let users = place.users;
+        let readings = |record| reading(record, *place);
+        let readings: Vec<Reading> = place.cell.valid().filter_map(readings).collect();
+        let load = Load { users, readings };
+        if place.mean("error_pct") > 100.0 * MOST_ERRORS {
             notes.push(format!(
                 "{users} users are not fitted: {:.1} % of their exchanges failed",
-                mean("error_pct")
+                place.mean("error_pct")
             ));
             failing.extend((!load.readings.is_empty()).then_some(load));
             continue;
         }
         let has_disk = load.readings.iter().all(|reading| reading.disk.is_some());
-        if !has_disk && mean("disk_read_kB_per_s") > DISK_KB_PER_S {
+        if !has_disk && place.mean("disk_read_kB_per_s") > DISK_KB_PER_S {
             notes.push(format!(
                 "{users} users read {:.0} kB/s from disk, which the model does not contain",
-                mean("disk_read_kB_per_s")
+                place.mean("disk_read_kB_per_s")
             ));
         }
         if load.readings.is_empty() {
@@ -123,13 +174,18 @@ fn of_cells(run: &Run, name: String, cells: &[(u32, &Cell)]) -> Option<Series> {
             ));
             continue;
         }
-        quotas.extend(cell.valid().filter_map(quota));
+        quotas.extend(
+            place
+                .cell
+                .valid()
+                .filter_map(|record| quota(record, *place)),
+        );
         loads.push(load);
     }
     loads.sort_by_key(|load| load.users);
     failing.sort_by_key(|load| load.users);
-    let (_, cell) = cells.first()?;
-    let page_cache = page_cache(cells);
+    let cell = places.first()?.cell;
+    let page_cache = page_cache(places);
     let profile = profile(run, cell);
     let trip = profile.as_ref().and_then(round_trip);
     (!loads.is_empty() && !quotas.is_empty()).then(|| Series {
@@ -163,8 +219,8 @@ fn admission(cell: &Cell, trip: Option<Seconds>) -> Admission {
 }
 
 /// The page cache of the server's host in these cells, or what is missing.
-fn page_cache(cells: &[(u32, &Cell)]) -> Result<PageCache, String> {
-    let (_, cell) = cells.first().ok_or("there is no cell")?;
+fn page_cache(places: &[Place<'_>]) -> Result<PageCache, String> {
+    let cell = places.first().ok_or("there is no cell")?.cell;
     let level = |factor: &str| cell.key.level(factor);
     let workload = level("workload").ok_or(
         "the run does not state its workload as a level, so that the popularity of its files is not known",
@@ -172,7 +228,8 @@ fn page_cache(cells: &[(u32, &Cell)]) -> Result<PageCache, String> {
     let files = page_cache::files(workload).ok_or_else(|| {
         format!("the popularity of the files of the workload {workload} is not known")
     })?;
-    let records: Vec<&ReplicateRecord> = cells.iter().flat_map(|(_, cell)| cell.valid()).collect();
+    let records: Vec<&ReplicateRecord> =
+        places.iter().flat_map(|place| place.cell.valid()).collect();
     let mean = |metric: &str| {
         let values: Option<Vec<f64>> = records
             .iter()
@@ -201,13 +258,10 @@ fn page_cache(cells: &[(u32, &Cell)]) -> Result<PageCache, String> {
 }
 
 /// A replicate's figures; `None` when one is missing.
-fn reading(record: &ReplicateRecord) -> Option<Reading> {
+fn reading(record: &ReplicateRecord, place: Place<'_>) -> Option<Reading> {
     let metric = |name: &str| {
-        record
-            .metrics
-            .get(name)
-            .copied()
-            .filter(|value| *value > 0.0)
+        let value = record.metrics.get(&place.name(name)).copied();
+        value.filter(|value| *value > 0.0)
     };
     let throughput = metric("exchanges_per_s")?;
     let percentiles = [50, 90, 95, 98, 99].into_iter().filter_map(|percent| {
@@ -254,9 +308,9 @@ fn read_limit(cell: &CellKey) -> Option<f64> {
 }
 
 /// The host's quota in cores: its processor time, over the same in percent of the quota.
-fn quota(record: &ReplicateRecord) -> Option<f64> {
-    let percent = *record.metrics.get("cpu_total_pct")?;
-    let quota = reading(record)?.busy / (percent / 100.0);
+fn quota(record: &ReplicateRecord, place: Place<'_>) -> Option<f64> {
+    let percent = *record.metrics.get(&place.name("cpu_total_pct"))?;
+    let quota = reading(record, place)?.busy / (percent / 100.0);
     (quota.is_finite() && quota > 0.0).then_some(quota)
 }
 

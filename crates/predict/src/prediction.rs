@@ -14,7 +14,8 @@ use crate::bootstrap::{Draw, draws};
 use crate::fit::{Model, Point};
 use crate::network::{DISK, Fitted, LINK, PROCESSOR};
 use crate::scenario::Scenario;
-use crate::series::{Load, Reading, Series, disk_use, pooled_deviation};
+use crate::series::{FitData, Load, Reading, Series, disk_use, pooled_deviation};
+use crate::simulated::Shape;
 
 pub use figures::{
     Compared, Effect, Figure, PageCacheModel, Prediction, Row, WorkersModel, WorkersRow,
@@ -31,6 +32,10 @@ const SATURATED: f64 = 0.95;
 pub struct Options {
     /// Fit loads whose throughput is at most this share of the highest measured one.
     pub fit_up_to: f64,
+    /// Of these, fit only loads with these numbers of users; empty: all.
+    pub fit: Vec<u32>,
+    /// The numbers of users of bursts, of which only the processor time of an exchange is used.
+    pub bursts: Vec<u32>,
     /// The numbers of users; empty: the measured ones, and twice the largest.
     pub users: Vec<u32>,
     /// The number of bootstrap draws.
@@ -53,21 +58,20 @@ pub fn predict(
     if let Some(reason) = series.admission.refusal(scenario) {
         return Err(PredictError::Scenario(format!("{scenario}: {reason}")));
     }
-    let loads = match options.fit_up_to >= 1.0 {
-        true => series.loads.clone(),
-        false => series.up_to(options.fit_up_to),
-    };
-    let (scenario, page_cache) = &with_page_cache(series, &loads, scenario)?;
-    let model = Model::choose(&loads, series, options.seed.stream("predict.fit"))?;
-    let draws = draws(&model, &loads, series, options.draws, options.seed)?;
+    let data = series.fit_data(options.fit_up_to, &options.fit, &options.bursts)?;
+    let loads = &data.loads;
+    let series = &with_further_round_trips(series, loads);
+    let (scenario, page_cache) = &with_page_cache(series, loads, scenario)?;
+    let model = Model::choose(&data, series, options.seed.stream("predict.fit"))?;
+    let draws = draws(&model, &data, series, options.draws, options.seed)?;
     let context = Context {
         series,
         scenario,
         options,
-        loads: &loads,
+        data: &data,
         model: &model,
         draws: &draws,
-        tail_noise: tail_noise(&model, &loads, series)?,
+        tail_noise: tail_noise(&model, loads, series)?,
     };
     let most = series.measured().map(|load| load.users).max().unwrap_or(1);
     let mut notes = series.notes.clone();
@@ -81,7 +85,7 @@ pub fn predict(
     Ok(Prediction {
         series: series.name.clone(),
         scenario: scenario.to_string(),
-        law: fitted.law,
+        law: fitted.law.clone(),
         other_laws: model.accepted.len() - 1,
         rejected: model.rejected.clone(),
         delay_ms: fitted.delay.ms(),
@@ -93,7 +97,8 @@ pub fn predict(
         residual_throughput: pair(model.throughput),
         residual_mean: pair(model.response),
         fitted_users: loads.iter().map(|load| load.users).collect(),
-        fitted_readings: loads.iter().map(|load| load.readings.len()).sum(),
+        burst_users: data.bursts.iter().map(|load| load.users).collect(),
+        fitted_readings: data.all().iter().map(|load| load.readings.len()).sum(),
         crossing_users: fitted.crossing(scenario, largest, demand),
         tail_percent: series.tail(),
         effect: match scenario.is_as_measured() {
@@ -103,6 +108,13 @@ pub fn predict(
         rows: rows?,
         notes,
     })
+}
+
+/// The series in which an exchange needs no worker during the further round trips of a large response.
+fn with_further_round_trips(series: &Series, loads: &[Load]) -> Series {
+    let mut series = series.clone();
+    series.admission.before.0 += Shape::of(loads, &series).mean_further().0;
+    series
 }
 
 /// The deviation of a load's tail latency from the network: of the fitted loads, and of one replicate.
@@ -126,7 +138,7 @@ struct Context<'a> {
     series: &'a Series,
     scenario: &'a Scenario,
     options: &'a Options,
-    loads: &'a [Load],
+    data: &'a FitData,
     model: &'a Model,
     draws: &'a [Draw],
     tail_noise: f64,
@@ -194,6 +206,18 @@ impl Context<'_> {
         })
     }
 
+    /// The tail latency, in ms, of a server that takes waiting exchanges in random order: light loads do not show the order, and
+    /// the simulation has that of arrival. Each exchange then waits as if it had just arrived, so that the waits are exponential
+    /// (about; Kingman, "On queues in which customers are served in random order", 1962), on top of the tail of the lightest load.
+    /// `None` when that was not measured.
+    fn tail_in_random_order(&self, point: &Point) -> Option<f64> {
+        let lightest = self.data.loads.first()?;
+        let unloaded = lightest.percentile(self.series.tail())?;
+        let wait = (point.response.0 - lightest.response().0).max(0.0);
+        let beyond = 1.0 - f64::from(self.series.tail()) / 100.0;
+        Some(Seconds(unloaded.0 - wait * beyond.ln()).ms())
+    }
+
     fn row(&self, users: u32) -> Result<Row, PredictError> {
         let fitted = &self.model.fitted;
         let seed = self.options.seed;
@@ -203,7 +227,7 @@ impl Context<'_> {
         let solution = &point.exact;
         // Replicates vary, and the network deviates.
         let noise = |residual: f64, figure: fn(&Reading) -> f64| {
-            residual.hypot(pooled_deviation(self.loads, figure))
+            residual.hypot(pooled_deviation(&self.data.loads, figure))
         };
         let rate_noise = noise(self.model.throughput.found, |reading| reading.throughput.0);
         let time_noise = noise(self.model.response.found, |reading| reading.response.0);
@@ -240,19 +264,30 @@ impl Context<'_> {
         let load = self.series.measured().find(|load| load.users == users);
         let load = load.filter(|_| self.scenario.is_as_measured());
         let throughput = interval(point.throughput.0, &rates);
-        let tail = percentile(f64::from(self.series.tail()) / 100.0, &tails);
+        let mut tail = percentile(f64::from(self.series.tail()) / 100.0, &tails);
+        tail.high = tail
+            .high
+            .max(self.tail_in_random_order(&point).unwrap_or(0.0));
         let most_rate = self
+            .data
             .loads
             .iter()
             .map(|load| load.throughput().0)
             .fold(0.0, f64::max);
-        let most_users = self.loads.iter().map(|load| load.users).max().unwrap_or(0);
+        let most_users = self
+            .data
+            .loads
+            .iter()
+            .map(|load| load.users)
+            .max()
+            .unwrap_or(0);
         let workers = self.workers_row(users, &point, load);
         let stations = [(PROCESSOR, processor), (LINK, link), (DISK, disk)];
         let (bottleneck, busiest) = bottleneck(stations, workers);
         Ok(Row {
             users,
-            fitted: load.is_some() && self.loads.iter().any(|load| load.users == users),
+            fitted: load.is_some() && self.data.loads.iter().any(|load| load.users == users),
+            burst: load.is_some() && self.data.bursts.iter().any(|load| load.users == users),
             extrapolated: users > most_users || throughput.value > 1.05 * most_rate,
             throughput_per_s: throughput,
             bound_per_s: fitted.bound(self.scenario, users, point.demand).0,
@@ -295,7 +330,7 @@ impl Context<'_> {
         let time = after.response.0 / before.response.0;
         let (exact_rate, exact_time) = exact(&self.model.exact)?;
         let noise = |figure: fn(&Reading) -> f64| {
-            std::f64::consts::SQRT_2 * pooled_deviation(self.loads, figure)
+            std::f64::consts::SQRT_2 * pooled_deviation(&self.data.loads, figure)
         };
         let rate_noise = noise(|reading| reading.throughput.0);
         let time_noise = noise(|reading| reading.response.0);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use fathometer_model::Bytes;
 use fathometer_queueing::limited::WORKERS;
 
-use crate::law::Law;
+use crate::law::{Law, MeasuredDemand};
 use crate::prediction::{Compared, Figure, Prediction, Row, WorkersModel};
 
 /// The text of a prediction.
@@ -49,8 +49,12 @@ fn write_all(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
     writeln!(text)?;
     writeln!(
         text,
-        "In parentheses: 90 % prediction intervals. f fitted, x extrapolated beyond the fitted loads; errors are \
-         predicted over measured minus 1, ! outside of the interval."
+        "In parentheses: 90 % prediction intervals. f fitted, {}x extrapolated beyond the fitted loads; errors are \
+         predicted over measured minus 1, ! outside of the interval.",
+        match prediction.burst_users.is_empty() {
+            true => "",
+            false => "b burst (only its processor time was used), ",
+        }
     )?;
     basis(text, prediction)
 }
@@ -152,10 +156,11 @@ fn table(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
             .extend(["measured/s", "error", "mean ms", "error", &tail, "error"].map(str::to_owned));
     }
     for row in &prediction.rows {
-        let mark = match (row.fitted, row.extrapolated) {
-            (true, _) => " f",
-            (false, true) => " x",
-            (false, false) => "  ",
+        let mark = match (row.fitted, row.burst, row.extrapolated) {
+            (true, _, _) => " f",
+            (_, true, _) => " b",
+            (_, _, true) => " x",
+            _ => "  ",
         };
         let mut line = vec![
             format!("{}{mark}", row.users),
@@ -243,7 +248,6 @@ fn worker_columns(row: &Row) -> [String; 2] {
 
 /// The model and its check.
 fn basis(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
-    let users: Vec<String> = prediction.fitted_users.iter().map(u32::to_string).collect();
     writeln!(
         text,
         "Model: closed network of a delay of {} ms, the link, and {:.2} cores; think time {} ms. {}",
@@ -277,9 +281,16 @@ fn basis(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
     }
     writeln!(
         text,
-        "Fitted to {} readings at {} users. Residuals (accepted): processor time {}, throughput {}, mean latency {}.",
+        "Fitted to {} readings at {} users{}. Residuals (accepted): processor time {}, throughput {}, mean latency {}.",
         prediction.fitted_readings,
-        users.join(", "),
+        users(&prediction.fitted_users),
+        match prediction.burst_users.as_slice() {
+            [] => String::new(),
+            bursts => format!(
+                ", and the processor time of bursts of {} users",
+                users(bursts)
+            ),
+        },
         residual(prediction.residual_busy),
         residual(prediction.residual_throughput),
         residual(prediction.residual_mean)
@@ -300,6 +311,11 @@ fn basis(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
     Ok(())
 }
 
+fn users(numbers: &[u32]) -> String {
+    let texts: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    texts.join(", ")
+}
+
 fn law(law: &Law) -> String {
     match law {
         Law::Constant { demand_s } => format!(
@@ -316,6 +332,20 @@ fn law(law: &Law) -> String {
             digits(1e6 * wake_up_s),
             background_cores
         ),
+        Law::Interpolated { points } => {
+            let at = |point: &MeasuredDemand| {
+                format!(
+                    "{} us at {}",
+                    digits(1e6 * point.demand_s),
+                    digits(point.queue)
+                )
+            };
+            let each: Vec<String> = points.iter().map(at).collect();
+            format!(
+                "Processor time per exchange, interpolated over the exchanges at a core: {}.",
+                each.join(", ")
+            )
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use fathometer_model::Bandwidth;
 use fathometer_queueing::{PerSecond, Seconds};
 
+use crate::PredictError;
 use crate::page_cache::{DiskUse, LEAST_READS, PageCache};
 use crate::scenario::{Change, Scenario};
 
@@ -61,6 +62,23 @@ impl Load {
             .collect();
         let values = values?;
         Some(Seconds(values.iter().sum::<f64>() / values.len() as f64))
+    }
+}
+
+/// What a network is fitted to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FitData {
+    /// Loads in a steady state.
+    pub loads: Vec<Load>,
+    /// Short bursts of many users. Only the processor time of their exchanges is used: what a server needs for an exchange
+    /// among many, which light loads hardly show.
+    pub bursts: Vec<Load>,
+}
+
+impl FitData {
+    /// The loads and the bursts: all that determines the processor time of an exchange.
+    pub fn all(&self) -> Vec<Load> {
+        self.loads.iter().chain(&self.bursts).cloned().collect()
     }
 }
 
@@ -220,14 +238,34 @@ impl Series {
         self.loads.iter().chain(failing)
     }
 
-    /// The loads whose throughput is at most this share of the highest one.
-    pub fn up_to(&self, share: f64) -> Vec<Load> {
+    /// The loads whose throughput is at most this share of the highest one and, if `fit` is not empty, whose number of users
+    /// it has; and those with the number of users of a burst.
+    ///
+    /// # Errors
+    /// When a number of users was not measured.
+    pub fn fit_data(
+        &self,
+        share: f64,
+        fit: &[u32],
+        bursts: &[u32],
+    ) -> Result<FitData, PredictError> {
+        let is_measured = |users: &u32| self.loads.iter().any(|load| load.users == *users);
+        if let Some(users) = fit.iter().chain(bursts).find(|users| !is_measured(users)) {
+            return Err(PredictError::Unusable(format!(
+                "no load of {users} users can be fitted: it was not measured, or is not valid"
+            )));
+        }
         let limit = share * self.highest().0;
-        let loads = self.loads.iter();
-        loads
-            .filter(|load| load.throughput().0 <= limit)
-            .cloned()
-            .collect()
+        let is_fitted = |load: &&Load| {
+            (share >= 1.0 || load.throughput().0 <= limit)
+                && (fit.is_empty() || fit.contains(&load.users))
+                && !bursts.contains(&load.users)
+        };
+        let is_burst = |load: &&Load| bursts.contains(&load.users);
+        Ok(FitData {
+            loads: self.loads.iter().filter(is_fitted).cloned().collect(),
+            bursts: self.loads.iter().filter(is_burst).cloned().collect(),
+        })
     }
 
     /// The percentile beyond the median that the readings have; 99 when they have none.

@@ -1,8 +1,10 @@
 //! The fitted network by simulation in virtual time: percentiles, and all figures of a server with a quota.
 //!
 //! An exchange is a number of rounds: one round trip on the path, and a visit of the link and of the processor. The
-//! connection is one round, the request another, and a response of more than an initial window takes more (RFC 5681, 3.1;
-//! RFC 6928). In saturation each round waits in the same queue, so that exchanges of many rounds take in proportion longer.
+//! connection is one round, and the request another. In saturation each of them waits in the same queue. A response of more than
+//! an initial window takes further round trips (RFC 5681, 3.1; RFC 6928): the server has written it into its socket by then, and
+//! acknowledgements alone make the kernel send the rest. So these are a delay. A tail that is longer than slow start explains is
+//! the server's own, and so many more rounds.
 //!
 //! A quota is not a slower processor: an exchange runs at full speed, and waits for the next period only when the quota of
 //! this one is used up. Mean value analysis has no such station.
@@ -31,18 +33,33 @@ const MOST_ROUNDS: usize = 64;
 pub struct Shape {
     /// The probabilities of one round, two, and so on.
     pub rounds: Vec<f64>,
+    /// The delay of further round trips, each with the same probability; empty: none.
+    pub further: Vec<Seconds>,
     /// The coefficient of variation of the delay of a round.
     pub variation: f64,
+    /// The coefficient of variation of the processor time of a round: 1 is exponential.
+    pub service_variation: f64,
 }
 
+/// The variations that are tried. Files of different sizes, and a processor that is not always at hand, make it larger than 1.
+pub(crate) const SERVICE_VARIATIONS: [f64; 7] = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0];
+
+/// The most round trips that slow start adds: ten segments, doubled as often, are 3.7 MB.
+const MOST_OF_SLOW_START: usize = 8;
+
+/// The number of delays of further round trips among which is drawn.
+const FURTHER: usize = 1_000;
+
 impl Shape {
-    /// Half of the exchanges or more take the rounds of the median latency. The others take up to as many more as the tail
-    /// percentile shows, each number equally often, so many that the mean is right. Without a known round trip time there
+    /// Exchanges have the rounds of the median latency. Some take further round trips, up to as many as the tail percentile
+    /// shows, each number equally often, so many that the mean is right. Without a known round trip time there
     /// is one round, and the delay is lognormal with the percentiles of the load.
     pub fn of(loads: &[Load], series: &Series) -> Shape {
         let plain = |variation| Shape {
             rounds: vec![1.0],
+            further: Vec::new(),
             variation,
+            service_variation: 1.0,
         };
         let tail = series.tail();
         let Some(lightest) = loads.first() else {
@@ -59,9 +76,18 @@ impl Shape {
                 let usual = ((median.0 / trip.0).floor() as usize).min(MOST_ROUNDS);
                 let more = ((high.0 - median.0) / trip.0).round() as usize;
                 let longer = (lightest.response().0 - median.0) / trip.0;
-                Shape {
-                    rounds: rounds(usual, more.min(MOST_ROUNDS), longer),
-                    variation: 0.0,
+                let more = more.min(MOST_ROUNDS);
+                match more <= MOST_OF_SLOW_START {
+                    true => Shape {
+                        rounds: rounds(usual, 0, 0.0),
+                        further: further(more, longer, trip),
+                        ..plain(0.0)
+                    },
+                    // The server itself takes longer.
+                    false => Shape {
+                        rounds: rounds(usual, more, longer),
+                        ..plain(0.0)
+                    },
                 }
             }
             _ => plain(variation),
@@ -72,6 +98,12 @@ impl Shape {
     pub fn mean_rounds(&self) -> f64 {
         let terms = self.rounds.iter().enumerate();
         terms.map(|(place, share)| (place + 1) as f64 * share).sum()
+    }
+
+    /// The mean delay of further round trips.
+    pub fn mean_further(&self) -> Seconds {
+        let sum: f64 = self.further.iter().map(|delay| delay.0).sum();
+        Seconds(sum / self.further.len().max(1) as f64)
     }
 }
 
@@ -88,6 +120,21 @@ fn rounds(usual: usize, more: usize, longer: f64) -> Vec<f64> {
         *probability = share / more as f64;
     }
     probabilities
+}
+
+/// The delays of further round trips: none, or with equal probability one to `most` of them, `longer` on average over all.
+fn further(most: usize, longer: f64, trip: Seconds) -> Vec<Seconds> {
+    if most == 0 {
+        return Vec::new();
+    }
+    let mean = (most as f64 + 1.0) / 2.0;
+    let share = (longer / mean).clamp(0.0, 0.5);
+    let each = (FURTHER as f64 * share / most as f64).round() as usize;
+    let mut delays = vec![Seconds(0.0); FURTHER - each * most];
+    for trips in 1..=most {
+        delays.extend(vec![Seconds(trips as f64 * trip.0); each]);
+    }
+    delays
 }
 
 /// What a simulation needs beside the fitted network.
@@ -117,12 +164,15 @@ impl Run<'_> {
     ) -> Result<SimulationResult, PredictError> {
         let rounds = self.shape.mean_rounds();
         let each = |time: Seconds| Seconds(time.0 / rounds);
+        let further = self.shape.mean_further();
+        let without_further = |delay: Seconds| Seconds((delay.0 - further.0).max(0.0));
         let (service, discipline) = self.processor(fitted, scenario, demand);
         let limits = fitted.admission.limits(scenario, users);
         let delays = match limits {
-            None => self.delays(&[each(fitted.delay)]),
+            None => self.delays(&[each(without_further(fitted.delay))]),
             Some(limits) => {
                 let (before, with_worker) = fitted.delays(limits.before);
+                let before = without_further(before);
                 let way = match limits.connects {
                     true => Seconds(0.5 * before.0),
                     false => before,
@@ -130,18 +180,19 @@ impl Run<'_> {
                 self.delays(&[way, each(with_worker)])
             }
         };
-        let once = delays.len() - 1;
-        let mut stations = delays;
+        let mut stations = Vec::new();
+        if further.0 > 0.0 {
+            let delays = Distribution::Empirical(self.shape.further.clone());
+            stations.push(station("delay", delays, Discipline::Delay));
+        }
+        stations.extend(delays);
+        let once = stations.len() - 1;
         stations.push(station(
             LINK,
             Distribution::Deterministic(each(fitted.on_link(scenario))),
             Discipline::InOrder(1),
         ));
-        stations.push(station(
-            PROCESSOR,
-            Distribution::Exponential(each(service)),
-            discipline,
-        ));
+        stations.push(station(PROCESSOR, self.service(each(service)), discipline));
         let disk = fitted.on_disk(scenario);
         if disk.0 > 0.0 {
             let service = Distribution::Exponential(each(disk));
@@ -168,6 +219,14 @@ impl Run<'_> {
             seed: self.seed.child(u64::from(users)),
         };
         Ok(simulation.run()?)
+    }
+
+    /// The processor time of a round.
+    fn service(&self, mean: Seconds) -> Distribution {
+        match self.shape.service_variation {
+            1.0 => Distribution::Exponential(mean),
+            variation => Distribution::Lognormal { mean, variation },
+        }
     }
 
     /// Exchanges before the measurement. Where the backlog overflows, users wait for retries, and it takes longer until
@@ -216,22 +275,31 @@ impl Run<'_> {
         each.collect()
     }
 
-    /// Fits the delay again, so that the mean of the relative deviations of the loads' mean latencies is zero.
+    /// Fits the delay again, so that the mean of the relative deviations of the loads' mean latencies is zero. Returns the sum
+    /// of their squares, too.
     ///
     /// # Errors
     /// Those of [`Run::at`].
-    pub fn with_delay(&self, mut fitted: Fitted, loads: &[Load]) -> Result<Fitted, PredictError> {
+    pub fn with_delay(
+        &self,
+        mut fitted: Fitted,
+        loads: &[Load],
+    ) -> Result<(Fitted, f64), PredictError> {
+        let mut squares = 0.0;
         for _ in 0..STEPS {
             let (mut deviation, mut weights) = (0.0, 0.0);
+            squares = 0.0;
             for load in loads {
                 let found = self.at(&fitted, &Scenario::default(), load.users, demand(load))?;
                 let measured = load.response().0;
-                deviation += (measured - found.completed.mean) / measured;
+                let relative = (measured - found.completed.mean) / measured;
+                squares += relative * relative;
+                deviation += relative;
                 weights += 1.0 / measured;
             }
             fitted.delay.0 = (fitted.delay.0 + deviation / weights).max(0.0);
         }
-        Ok(fitted)
+        Ok((fitted, squares))
     }
 }
 
@@ -257,17 +325,35 @@ mod tests {
     use super::*;
 
     #[test]
+    fn further_round_trips_have_the_mean_and_the_tail_of_the_lightest_load() {
+        // Up to three round trips more, 0.27 on average.
+        let shape = Shape {
+            rounds: rounds(2, 0, 0.0),
+            further: further(3, 0.27, Seconds(0.01)),
+            variation: 0.0,
+            service_variation: 1.0,
+        };
+        assert!((shape.mean_further().0 - 0.0027).abs() < 1e-4);
+        assert_eq!(shape.further.len(), FURTHER);
+        assert_eq!(shape.further.last(), Some(&Seconds(0.03)));
+        assert_eq!(shape.rounds, [0.0, 1.0]);
+        // No tail.
+        assert!(further(0, 0.2, Seconds(0.01)).is_empty());
+    }
+
+    #[test]
     fn rounds_have_the_median_the_mean_and_the_tail_of_the_lightest_load() {
         // Two round trips usually, up to three more, 0.27 more on average.
         let shape = Shape {
             rounds: rounds(2, 3, 0.27),
+            further: Vec::new(),
             variation: 0.0,
+            service_variation: 1.0,
         };
         assert!((shape.mean_rounds() - 2.27).abs() < 1e-12);
         assert!((shape.rounds.iter().sum::<f64>() - 1.0).abs() < 1e-12);
         assert_eq!(shape.rounds[0], 0.0);
         assert!(shape.rounds[1] > 0.5 && shape.rounds[4] > 0.02);
-        // No tail.
         assert_eq!(rounds(1, 0, 0.2), [1.0]);
     }
 }

@@ -108,6 +108,8 @@ fn of_loads(loads: Vec<Load>, cores: f64) -> Series {
 fn options() -> Options {
     Options {
         fit_up_to: 0.6,
+        fit: Vec::new(),
+        bursts: Vec::new(),
         users: Vec::new(),
         draws: 40,
         exchanges: 4_000,
@@ -185,6 +187,11 @@ fn with_quota(users: u32) -> Load {
         service,
         discipline,
     };
+    let further = [
+        vec![Seconds(0.0); 8],
+        vec![Seconds(0.004)],
+        vec![Seconds(0.008)],
+    ];
     let quota = Quota {
         servers: 1,
         share: 0.2,
@@ -196,6 +203,12 @@ fn with_quota(users: u32) -> Load {
             think: Distribution::Deterministic(Seconds(0.0)),
         },
         stations: vec![
+            // One or two further round trips for a fifth of the exchanges.
+            station(
+                "further",
+                Distribution::Empirical(further.into_iter().flatten().collect()),
+                Discipline::Delay,
+            ),
             station(
                 "path",
                 Distribution::Deterministic(Seconds(0.004)),
@@ -203,12 +216,12 @@ fn with_quota(users: u32) -> Load {
             ),
             station(
                 "processor",
-                Distribution::Exponential(Seconds(80e-6)),
+                Distribution::Exponential(Seconds(90e-6)),
                 Discipline::Quota(quota),
             ),
         ],
-        rounds: vec![0.0, 0.8, 0.1, 0.1],
-        rounds_from: 0,
+        rounds: vec![0.0, 1.0],
+        rounds_from: 1,
         admission: None,
         timeout: None,
         warm_up: 1_000,
@@ -221,7 +234,7 @@ fn with_quota(users: u32) -> Load {
         throughput: PerSecond(found.throughput.mean),
         response: Seconds(found.response.mean),
         percentiles: BTreeMap::from(percentiles),
-        busy: 0.2 * found.utilisations[1],
+        busy: 0.2 * found.utilisations[2],
         errors: 0.0,
         disk: None,
         wire_bytes: None,
@@ -267,6 +280,41 @@ fn light_loads_of_a_quota_predict_its_knee_and_its_percentiles() {
     };
     let other = predict(&slower, &Default::default(), &options()).unwrap();
     assert!(worst(other) > 2.0 * worst(prediction));
+}
+
+#[test]
+fn bursts_show_what_an_exchange_costs_among_many() {
+    // Nearly all of the cost is that of an exchange alone: more than the assumption about wake-ups expects.
+    let cost = Cost {
+        busy: 40e-6,
+        alone: 220e-6,
+        background: 0.0,
+    };
+    let series = series(cost, 0.2, 0.05);
+    let error = |bursts: &[u32]| {
+        let options = Options {
+            fit: vec![1, 4, 8],
+            bursts: bursts.to_vec(),
+            ..options()
+        };
+        let prediction = predict(&series, &Default::default(), &options).unwrap();
+        assert_eq!(prediction.burst_users, bursts);
+        let row = prediction.rows.iter().find(|row| row.users == 32).unwrap();
+        assert!(!row.fitted && !row.burst);
+        row.throughput_compared.unwrap().error_share.abs()
+    };
+    let (without, with) = (error(&[]), error(&[16, 64]));
+    assert!(with < 0.05 && without > 2.0 * with, "{without} {with}");
+}
+
+#[test]
+fn a_burst_that_was_not_measured_is_an_error() {
+    let options = Options {
+        bursts: vec![63],
+        ..options()
+    };
+    let error = predict(&series(CONSTANT, 0.2, 0.01), &Default::default(), &options);
+    assert!(matches!(error, Err(PredictError::Unusable(reason)) if reason.contains("63 users")));
 }
 
 #[test]
@@ -339,6 +387,8 @@ fn what_no_law_describes_is_not_predicted() {
     few.loads.truncate(2);
     let everything = Options {
         fit_up_to: 1.0,
+        fit: Vec::new(),
+        bursts: Vec::new(),
         ..options()
     };
     let error = predict(&few, &Default::default(), &everything).unwrap_err();

@@ -115,6 +115,8 @@ fn series() -> Series {
 fn predicted(series: &Series, scenario: &str) -> Prediction {
     let options = Options {
         fit_up_to: 0.6,
+        fit: Vec::new(),
+        bursts: Vec::new(),
         users: vec![2, 32],
         draws: 20,
         exchanges: 4_000,
@@ -165,6 +167,8 @@ fn a_series_without_its_page_cache_states_the_reason() {
     };
     let options = Options {
         fit_up_to: 1.0,
+        fit: Vec::new(),
+        bursts: Vec::new(),
         users: vec![2],
         draws: 20,
         exchanges: 4_000,

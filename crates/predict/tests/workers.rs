@@ -119,6 +119,8 @@ fn stated() -> Admission {
 fn options() -> Options {
     Options {
         fit_up_to: 0.8,
+        fit: Vec::new(),
+        bursts: Vec::new(),
         users: Vec::new(),
         draws: 20,
         exchanges: 20_000,

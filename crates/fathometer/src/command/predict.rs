@@ -40,6 +40,13 @@ pub struct PredictArguments {
     /// Fit only loads with at most this share of the highest measured throughput, to test the model on the others
     #[arg(long, default_value = "100%", value_name = "PERCENT", value_parser = percent)]
     fit_up_to: f64,
+    /// Of these, fit only loads with these numbers of users [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    fit: Vec<u32>,
+    /// Numbers of users that were measured in short bursts. Of these loads only the processor time of an exchange is used: what
+    /// it is among many exchanges, light loads hardly show
+    #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    bursts: Vec<u32>,
     /// Cores that the server of load --save may use: 1 for one thread, or what taskset or a container allows [default: all
     /// of the machine]
     #[arg(long, value_name = "N", value_parser = cores)]
@@ -78,6 +85,7 @@ const HELP: &str = "Examples:
   fathometer predict RUN --what-if cpu=2x --what-if cpu=2x,users=3x
   fathometer predict light --workers 32 --backlog 128 --what-if workers=2x
   fathometer predict RUN --fit-up-to 60%                      how well does the model predict what was measured?
+  fathometer predict RUN --fit 1,2,4 --bursts 32,64           light loads, and the processor time of short bursts
   fathometer load URL -c 1 --probe PID --save light/1.json    then -c 2, -c 4, and: fathometer predict light
 Exit codes: 0 done, 1 failed, 2 usage, 3 no model fits one of the series.";
 
@@ -104,6 +112,8 @@ pub fn run(arguments: &PredictArguments) -> Result<ExitCode, Failure> {
     }
     let options = Options {
         fit_up_to: arguments.fit_up_to,
+        fit: arguments.fit.clone(),
+        bursts: arguments.bursts.clone(),
         users: arguments.users.clone(),
         draws: arguments.draws,
         exchanges: arguments.exchanges,

@@ -49,6 +49,8 @@ pub struct Row {
     pub users: u32,
     /// The load was used for the fit.
     pub fitted: bool,
+    /// It was a burst: the processor time of its exchanges was used, and nothing else.
+    pub burst: bool,
     /// The throughput or the number of users is beyond all fitted loads.
     pub extrapolated: bool,
     /// Exchanges per second that complete.
@@ -158,7 +160,9 @@ pub struct Prediction {
     pub residual_mean: [f64; 2],
     /// Numbers of users that were fitted.
     pub fitted_users: Vec<u32>,
-    /// Replicates or results that were fitted.
+    /// Numbers of users of bursts.
+    pub burst_users: Vec<u32>,
+    /// Replicates or results that were fitted, with those of bursts.
     pub fitted_readings: usize,
     /// From this number of users on there is queueing: where the asymptotes cross.
     pub crossing_users: f64,
