@@ -20,11 +20,12 @@
 //! - [`machine_differences`]: how much the machines of a merged run differ
 //! - [`equal_cells`]: A/A tests, equal cells that a run measured twice
 //! - [`waterfall`]: where the time of a page went, by cause
+//! - [`civil`]: dates and lengths of time as text
 //! - [`digest`]: all of these at once, for [`terminal`], [`report`] and [`summary`]
 
 pub mod bottleneck;
 pub mod capacity_page;
-mod civil;
+pub mod civil;
 pub mod claims;
 pub mod closeness;
 pub mod compare;

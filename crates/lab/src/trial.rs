@@ -178,7 +178,6 @@ impl<'a> Trial<'a> {
         interrupted: &(dyn Fn() -> bool + Sync),
     ) -> Result<Measured, TrialError> {
         let clock = self.clock;
-        let warm_up = self.load.warm_up;
         let ((result, beside), observed) =
             self.carry_out(building, interrupted, |bench, load, beside| {
                 let other = bench.second.zip(beside);
@@ -212,10 +211,7 @@ impl<'a> Trial<'a> {
             judge_beside(&result, beside, &mut validity);
         }
         limits_hold(&limits, &mut validity);
-        let origin = clock.realtime_of(Instant::ZERO).as_secs_f64();
-        let began = Duration::from_secs_f64((result.setup.started - origin).max(0.0));
-        let from = Instant::ZERO + began + warm_up;
-        let to = from + result.measured.duration;
+        let (from, to) = window_of(&result, clock);
         Ok(Measured {
             from,
             to,
@@ -418,6 +414,14 @@ impl<'a> Trial<'a> {
             self.era.settings(side, self.initial_window)
         })?)
     }
+}
+
+/// The measured window of a load test of this clock.
+pub fn window_of(result: &LoadResult, clock: Clock) -> (Instant, Instant) {
+    let origin = clock.realtime_of(Instant::ZERO).as_secs_f64();
+    let began = Duration::from_secs_f64((result.setup.started - origin).max(0.0));
+    let from = Instant::ZERO + began + result.setup.warm_up;
+    (from, from + result.measured.duration)
 }
 
 /// Invalidates a trial whose second load is invalid, or did not run at the same time.

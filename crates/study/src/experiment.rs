@@ -53,6 +53,17 @@ pub trait Experiment: Sync {
     /// `None` if it can. What the machine can do is determined once, by this call.
     fn needs<'a>(&self, study: &'a Study, servers: &'a Servers) -> Needs<'a>;
 
+    /// The length of a replicate's warm-up and measured window; `None` if it has no fixed length.
+    fn window(
+        &self,
+        _study: &Study,
+        _cell: &Cell,
+        _mode: Mode,
+        _path: &Profile,
+    ) -> Option<Duration> {
+        None
+    }
+
     /// Makes what the replicates of these cells share.
     ///
     /// # Errors

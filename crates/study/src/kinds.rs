@@ -7,12 +7,12 @@ use fathometer_lab::nearest;
 use super::common;
 use super::experiment::Experiment;
 use super::factor::AnyFactor;
-use super::load::{CAPACITY, LOAD};
+use super::load::{CAPACITY, LOAD, SWEEP};
 use super::page::PAGE;
 use super::spec::{Block, SpecError, Study};
 
 /// Every kind of study. A new kind is added here and nowhere else.
-pub static ALL: &[&dyn Experiment] = &[&PAGE, &LOAD, &CAPACITY];
+pub static ALL: &[&dyn Experiment] = &[&PAGE, &LOAD, &SWEEP, &CAPACITY];
 
 /// The experiment of a study.
 ///

@@ -1,5 +1,6 @@
 //! Studies: their files ([`files`]), the design ([`spec`]), the interface of a kind of study ([`experiment`])
-//! and the kinds ([`kinds`]: [`page`], [`load`]), the order of execution ([`schedule`]), the whole run ([`run`]), when it ends
+//! and the kinds ([`kinds`]: [`page`], [`load`]), the order of execution ([`schedule`]), what a run would
+//! measure ([`plan`]), the whole run ([`run`]), when it ends
 //! ([`stopping`]), and resuming it after an interruption ([`past`]). A study
 //! over several machines: the share of one ([`share`]), and one run of all parts ([`merge`]).
 //!
@@ -19,6 +20,7 @@ mod materials;
 pub mod merge;
 pub mod page;
 pub mod past;
+pub mod plan;
 mod plots;
 pub mod progress;
 mod quantities;

@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use fathometer_analysis::civil;
 use fathometer_model::Instant;
 use fathometer_sys::clock::Clock;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -19,8 +20,12 @@ pub struct Progress {
     bar: ProgressBar,
     total: u64,
     clock: Clock,
+    started: Instant,
     last_line: Option<Mutex<Instant>>,
 }
+
+/// The least part of all steps, and the least number, from which the time that is left is estimated.
+const ESTIMATED_FROM: (f64, u64) = (0.02, 5);
 
 impl Progress {
     /// Progress over `total` steps; `what` is the plural name of a step, and `quiet` disables the display.
@@ -44,6 +49,7 @@ impl Progress {
             bar,
             total,
             clock,
+            started: clock.now(),
             last_line: (!terminal && !quiet).then(|| Mutex::new(clock.now())),
         }
     }
@@ -51,17 +57,25 @@ impl Progress {
     /// Completes a step.
     pub fn step(&self, message: &str) {
         self.bar.inc(1);
-        self.bar.set_message(message.to_owned());
+        let now = self.clock.now();
+        let done = self.bar.position();
+        let left = left(now.since(self.started), done, self.total);
+        let message = match left {
+            Some(left) => format!(
+                "{message}, about {} left",
+                civil::duration(left.as_secs_f64())
+            ),
+            None => message.to_owned(),
+        };
+        self.bar.set_message(message.clone());
         if let Some(last) = &self.last_line {
-            let now = self.clock.now();
             let mut last = last
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
-            if now.since(*last) >= LINE_EVERY || self.bar.position() == self.total {
+            if now.since(*last) >= LINE_EVERY || done == self.total {
                 *last = now;
                 say(format_args!(
-                    "{} of {} done after {:.0} s, {message}",
-                    self.bar.position(),
+                    "{done} of {} done after {:.0} s, {message}",
                     self.total,
                     now.as_secs_f64()
                 ));
@@ -81,5 +95,26 @@ impl Progress {
     /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// How long the other steps take if they take as long as those that are done; `None` if too few are done, or all.
+fn left(elapsed: Duration, done: u64, total: u64) -> Option<Duration> {
+    let (share, count) = ESTIMATED_FROM;
+    let is_known = done >= count && done as f64 >= share * total as f64 && done < total;
+    is_known.then(|| elapsed.mul_f64((total - done) as f64 / done as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_takes_as_long_as_what_is_done() {
+        let seconds = Duration::from_secs;
+        assert_eq!(left(seconds(20), 10, 100), Some(seconds(180)));
+        assert_eq!(left(seconds(20), 4, 100), None, "too few steps");
+        assert_eq!(left(seconds(20), 10, 1000), None, "too small a part");
+        assert_eq!(left(seconds(20), 100, 100), None, "nothing is left");
     }
 }

@@ -20,8 +20,9 @@ use super::experiment::{
 };
 use super::files::{FilesError, StudyFiles};
 use super::kinds;
-use super::materials::{Materials, MaterialsError, kept, wanted_cells};
+use super::materials::{Materials, MaterialsError};
 use super::past::{self, Mismatch, Past};
+use super::plan::{self, Selection};
 use super::plots;
 use super::schedule::{self, Job, Queue};
 use super::share::{self, OfMachine, ShareError};
@@ -162,12 +163,7 @@ pub fn execute(
     let experiment = kinds::of(study)?;
     let catalog = request.files.catalog();
     let mut notes: Vec<String> = study.scale.iter().map(|s| format!("scale: {s}")).collect();
-    let mut cells = wanted_cells(study, request.mode, &request.only)?;
-    if let Some(replicates) = request.replicates {
-        for cell in &mut cells {
-            cell.replicates = replicates;
-        }
-    }
+    let cells = plan::requested(request)?;
     let share = match request.share {
         None => None,
         Some(_) if request.stopping.is_some() => return Err(ShareError::Stopping.into()),
@@ -176,14 +172,11 @@ pub fn execute(
     notes.extend(share.as_ref().map(share::note));
     // Left by killed runs of any kind.
     leftovers::remove();
-    let materials = Materials::load(&cells, &catalog)?;
-    let mut left_out = Vec::new();
-    let cells = materials.possible(cells, &mut left_out);
-    let mut cells = kept(
-        cells,
-        &mut left_out,
-        experiment.needs(study, &materials.servers),
-    );
+    let Selection {
+        materials,
+        mut cells,
+        left_out,
+    } = Selection::of(request, experiment, &catalog, cells)?;
     if cells.is_empty() {
         let reasons: BTreeSet<&str> = left_out.iter().map(|cell| cell.reason.as_str()).collect();
         let reasons: Vec<&str> = reasons.into_iter().collect();

@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use fathometer_analysis::civil;
 use fathometer_analysis::run::{Run, Stopping};
 use fathometer_analysis::statistics::Looks;
 use fathometer_analysis::study::{Open, StudyData};
@@ -143,7 +144,7 @@ impl Rounds {
         {
             return Look::End(format!(
                 "{what}, and another {added} replicates in about {} would exceed the budget",
-                minutes(needed)
+                civil::duration(needed.as_secs_f64())
             ));
         }
         for cell in cells {
@@ -153,7 +154,7 @@ impl Rounds {
         Look::GoOn(format!(
             "{what}: {added} more replicates of {} cells, about {}",
             cells.len(),
-            minutes(needed)
+            civil::duration(needed.as_secs_f64())
         ))
     }
 }
@@ -172,14 +173,6 @@ fn text(open: &Open) -> String {
     };
     let parts: Vec<String> = verdicts.into_iter().chain(figures).collect();
     parts.join(", ")
-}
-
-fn minutes(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds @ 120..7200 => format!("{} min", seconds / 60),
-        seconds => format!("{:.1} h", seconds as f64 / 3600.0),
-    }
 }
 
 /// The difference of two designs, where a run is resumed by another one than it began with.

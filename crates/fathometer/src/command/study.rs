@@ -14,6 +14,7 @@ use super::{Failure, report, usage};
 use fathometer_load::workload::SEED;
 use fathometer_ranks::study_share::study_place;
 use fathometer_study::files::StudyFiles;
+use fathometer_study::plan;
 use fathometer_study::run::{self, Request, RunError};
 use fathometer_study::spec::Published;
 use fathometer_study::starter;
@@ -74,7 +75,10 @@ pub struct StudyArguments {
     /// files must be the same
     #[arg(long, requires = "output")]
     resume: bool,
-    /// Print the summary as JSON
+    /// Print the blocks, their cells and replicates, and the time of their windows, and measure nothing
+    #[arg(long, conflicts_with_all = ["precision", "budget", "resume", "output", "strict"])]
+    plan: bool,
+    /// Print the summary, or the plan, as JSON
     #[arg(long)]
     json: bool,
     /// Show no progress
@@ -189,6 +193,14 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
         share: place.map(|place| place.share),
         resume: arguments.resume,
     };
+    if arguments.plan {
+        let plan = plan::plan(&request)?;
+        match arguments.json {
+            true => println!("{}", serde_json::to_string_pretty(&plan)?),
+            false => print!("{}", plan.text()),
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let outcome =
         run::execute(&request, &|| interrupt.is_raised()).map_err(|error| -> Failure {
             // If the folder existed before, it belongs to another run.

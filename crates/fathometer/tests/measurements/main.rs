@@ -10,6 +10,7 @@ mod capacity_study;
 mod load_study;
 mod packages_fetched;
 mod path_proof;
+mod sweep_study;
 #[path = "../support"]
 mod support {
     pub mod alone;

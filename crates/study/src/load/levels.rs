@@ -5,9 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fathometer_analysis::run::Mode;
 use fathometer_http::driver::Policy;
 use fathometer_model::Seed;
 use fathometer_model::quantity::{Percent, RoundTrips};
+use fathometer_path::Profile;
 use fathometer_sys::SocketOptions;
 use fathometer_sys::cgroup::{BlockDevice, CpuLimit, DiskLimit, Limits as GroupLimits};
 use fathometer_sys::sched::processors;
@@ -78,11 +80,7 @@ impl<'a> Levels<'a> {
             .find(|factor| cell.levels.contains_key(factor.name()))
             .map(|factor| factor.of(cell).map(|count| (factor.name(), count)))
             .transpose()?;
-        let round_trip = setup.profile.round_trip();
-        let at_least = |time: Duration, round_trips: ByMode<RoundTrips>| {
-            let count = round_trips.of(shared.mode).value();
-            time.max(round_trip.mul_f64(count))
-        };
+        let (warm_up, duration) = lengths(&load, shared.mode, setup.profile);
         let throttle = Throttle {
             backlog: factors::BACKLOG.of(cell)?,
             connections: factors::WORKERS.of(cell)?,
@@ -112,11 +110,8 @@ impl<'a> Levels<'a> {
             udp_offload: common::UDP_OFFLOAD.of(cell)?,
             rest: factors::REST_MS.of(cell)?,
             warm: factors::CACHE.of(cell)?,
-            duration: at_least(load.duration_s.of(shared.mode).into(), load.round_trips),
-            warm_up: at_least(
-                load.warm_up_s.of(shared.mode).into(),
-                load.warm_up_round_trips,
-            ),
+            duration,
+            warm_up,
             load,
         })
     }
@@ -167,7 +162,8 @@ impl<'a> Levels<'a> {
         plan.sessions = Sessions::ENDLESS;
         Ok(Options {
             plan: Arc::new(plan),
-            users: Users::closed(2),
+            // Under the TCP of 1997 an exchange may wait for a delayed acknowledgement: two users took most of a minute.
+            users: Users::closed(8),
             warm_up: Duration::ZERO,
             limit: Limit::Exchanges(exchanges),
             ..self.options(setup, study, seed)?
@@ -240,6 +236,18 @@ impl<'a> Levels<'a> {
             ..base
         })
     }
+}
+
+/// The lengths of the warm-up and of the measured window: those of the study, or so many round trips of the path if that is
+/// longer.
+pub(super) fn lengths(load: &Load, mode: Mode, path: &Profile) -> (Duration, Duration) {
+    let at_least = |time: Duration, round_trips: ByMode<RoundTrips>| {
+        time.max(path.round_trip().mul_f64(round_trips.of(mode).value()))
+    };
+    (
+        at_least(load.warm_up_s.of(mode).into(), load.warm_up_round_trips),
+        at_least(load.duration_s.of(mode).into(), load.round_trips),
+    )
 }
 
 /// The CPU limit: the block's quota, of which the factor `cpu` takes a percentage. `None` if the block has no

@@ -144,8 +144,7 @@ fn quickest_connection(result: &LoadResult) -> Option<f64> {
 
 /// The client-side figures of the load beside.
 fn others(metrics: &mut Metrics, result: &LoadResult) {
-    let mut own = Metrics::default();
-    clients(&mut own, result);
+    let mut own = Metrics(of_clients(result));
     heads_and_handshakes(&mut own, &result.measured);
     for name in [
         "exchanges_per_s",
@@ -157,6 +156,13 @@ fn others(metrics: &mut Metrics, result: &LoadResult) {
     ] {
         metrics.put(&format!("beside_{name}"), own.0.get(name).copied());
     }
+}
+
+/// The client-side figures of a load test by itself.
+pub(super) fn of_clients(result: &LoadResult) -> BTreeMap<String, f64> {
+    let mut metrics = Metrics::default();
+    clients(&mut metrics, result);
+    metrics.0
 }
 
 /// The client-side figures. Rates count exchanges that ended in the measured window. Response times

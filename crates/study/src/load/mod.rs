@@ -3,8 +3,8 @@
 //!
 //! `factors` declares what a load study can vary, `levels` is the meaning of a cell's levels, `site` has the files
 //! that are requested, and `metrics` extracts the metrics of a trial. `ability` finds which cells this machine cannot
-//! run. `capacity` is the other kind of study whose cells are loads on servers with limits: its replicates are searches.
-//! `replicate` is what both kinds set up and record alike.
+//! run. Two other kinds of studies have loads on servers with limits, too: the replicates of `capacity` are searches, and those
+//! of `sweep` apply several numbers of users in turn. `replicate` is what all of them set up and record alike.
 
 mod ability;
 mod capacity;
@@ -15,13 +15,18 @@ mod metrics;
 mod others;
 mod replicate;
 mod site;
+mod sweep;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use fathometer_analysis::run::Mode;
+use fathometer_path::Profile;
 use fathometer_sys::probe::Windows;
 use serde::Serialize;
 
 pub use self::capacity::CAPACITY;
+pub use self::sweep::SWEEP;
 
 use self::replicate::Replicate;
 use self::site::Sites;
@@ -31,7 +36,7 @@ use crate::experiment::{
 };
 use crate::factor::AnyFactor;
 use crate::run_folder::{WriteError, write_lines};
-use crate::spec::Study;
+use crate::spec::{Cell, Study};
 use fathometer_files::whole_file;
 use fathometer_lab::trial::{Measured, Trial};
 
@@ -76,11 +81,15 @@ impl Experiment for LoadExperiment {
                     .to_owned(),
             );
         }
-        if study.capacity.is_some() {
-            return Err(
-                "it has a table [capacity], which only a study with kind = \"capacity\" has"
-                    .to_owned(),
-            );
+        for (is_there, kind) in [
+            (study.capacity.is_some(), "capacity"),
+            (study.sweep.is_some(), "sweep"),
+        ] {
+            if is_there {
+                return Err(format!(
+                    "it has a table [{kind}], which only a study with kind = {kind:?} has"
+                ));
+            }
         }
         let users = [factors::CLIENTS.name(), factors::UES.name()];
         if !users.iter().any(|name| study.defaults.contains_key(*name)) {
@@ -94,6 +103,11 @@ impl Experiment for LoadExperiment {
 
     fn needs<'a>(&self, study: &'a Study, _: &'a Servers) -> Needs<'a> {
         ability::needs(study)
+    }
+
+    fn window(&self, study: &Study, cell: &Cell, mode: Mode, path: &Profile) -> Option<Duration> {
+        let (warm_up, duration) = levels::lengths(&study.load_of(&cell.block)?, mode, path);
+        Some(warm_up + duration)
     }
 
     fn prepare(&self, preparation: &Preparation<'_>) -> Result<Prepared, PrepareError> {

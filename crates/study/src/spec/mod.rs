@@ -7,6 +7,7 @@
 mod capacity;
 mod cells;
 mod published;
+mod sweep;
 
 use std::collections::BTreeMap;
 
@@ -20,6 +21,7 @@ use serde::Deserialize;
 pub use self::capacity::{Capacity, LoadUnit, SloList};
 pub use self::cells::{Cell, folder_of};
 pub use self::published::Published;
+pub use self::sweep::Sweep;
 use super::quantities;
 use fathometer_lab::nearest::{suggestion, with_suggestion};
 
@@ -43,7 +45,7 @@ pub struct Study {
     pub name: String,
     /// What it reruns, for headings.
     pub title: String,
-    /// The kind of its replicates: `page` (the default), `load` or `capacity`.
+    /// The kind of its replicates: `page` (the default), `load`, `sweep` or `capacity`.
     #[serde(default = "page")]
     pub kind: String,
     /// The workload whose site is served (`microscape`); the factor `workload` overrides it.
@@ -62,12 +64,15 @@ pub struct Study {
     /// Paths whose cells run alone on the machine: they run first, one path after another.
     #[serde(default)]
     pub alone: Vec<String>,
-    /// How a load is measured; required for a study of the kind `load` or `capacity`.
+    /// How a load is measured; required for a study of the kind `load`, `sweep` or `capacity`.
     #[serde(default)]
     pub load: Option<Load>,
     /// What is searched in each cell; required for a study of the kind `capacity`.
     #[serde(default)]
     pub capacity: Option<Capacity>,
+    /// The numbers of users that a replicate applies in turn; required for a study of the kind `sweep`.
+    #[serde(default)]
+    pub sweep: Option<Sweep>,
     /// The ratio of the paper's users to this study's, if they differ.
     #[serde(default)]
     pub scale: Option<Scale>,
@@ -130,7 +135,7 @@ impl std::fmt::Display for Scale {
     }
 }
 
-/// How a load is measured. In a capacity study: how the trials of a search are.
+/// How a load is measured. In a sweep study: how a slice is. In a capacity study: how the trials of a search are.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
@@ -441,6 +446,9 @@ impl Study {
         if let Some(capacity) = &mut self.capacity {
             capacity.width_pct.complete(base);
             capacity.budget_s.complete(base);
+        }
+        if let Some(sweep) = &mut self.sweep {
+            sweep.rounds.complete(base);
         }
         for load in self
             .blocks

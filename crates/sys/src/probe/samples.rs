@@ -128,6 +128,14 @@ impl Samples {
         (first.at < last.at).then(|| last.step_from(first))
     }
 
+    /// The difference between the first reading at or after `from` and the last at or before `to`: nothing outside of the
+    /// window is in it. `None` without two readings in the window.
+    pub fn within(&self, from: Instant, to: Instant) -> Option<Step> {
+        let first = self.readings.iter().find(|r| r.at >= from)?;
+        let last = self.readings.iter().rev().find(|r| r.at <= to)?;
+        (first.at < last.at).then(|| last.step_from(first))
+    }
+
     /// A figure integrated over a window of time, in its unit times seconds: a number of connections becomes
     /// connection seconds.
     ///

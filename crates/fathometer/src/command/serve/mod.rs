@@ -210,7 +210,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
         say(format_args!("{line}"));
     }
     say(format_args!(
-        "{threads} event loops, at most {most_open} connections; stop with SIGINT"
+        "{threads} event loops, at most {most_open} connections; stop with Ctrl-C or SIGTERM"
     ));
     wait(interrupt, rotation.as_ref(), || {
         service.has_ended() || http3.has_ended()

@@ -1,10 +1,9 @@
 //! What gave out first in a replicate: the judge of `fathometer capacity --probe`, with the probes of the laboratory, where the
 //! server's processes and the limits of its host and its path are known.
 
-use std::time::Duration;
-
 use fathometer_analysis::bottleneck::{GaveOut, Signals, gave_out};
 use fathometer_analysis::load::{LoadResult, signals_of_clients};
+use fathometer_lab::trial::window_of;
 use fathometer_lab::wire::PacketCounts;
 use fathometer_model::Instant;
 use fathometer_path::Profile;
@@ -26,13 +25,11 @@ pub(super) struct TrialWindow {
 impl TrialWindow {
     /// That of a trial's result; the clock has the origin of the probes.
     pub(super) fn of(result: &LoadResult, clock: Clock) -> TrialWindow {
-        let origin = clock.realtime_of(Instant::ZERO).as_secs_f64();
-        let began = Duration::from_secs_f64((result.setup.started - origin).max(0.0));
-        let from = Instant::ZERO + began + result.setup.warm_up;
+        let (from, to) = window_of(result, clock);
         let counts = &result.measured.counts;
         TrialWindow {
             from,
-            to: from + result.measured.duration,
+            to,
             clients: signals_of_clients(result),
             refused: counts.status_errors() as f64 / counts.completed.max(1) as f64,
         }
@@ -68,6 +65,8 @@ impl Host<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use fathometer_analysis::bottleneck::Resource;
     use fathometer_lab::wire::counts::Course;
     use fathometer_sys::cgroup::{CpuUsage, Usage};
