@@ -1,8 +1,9 @@
-//! `cargo xtask bench predict`: six servers at light loads and at loads to and past the knee, with the ordinary commands
-//! `fathometer study` and `fathometer predict`. The model is fitted to loads with at most 60 % of the highest throughput,
-//! and predicts the others. A second study has a server that its threads limit. Takes about 15 minutes; nothing else may run
-//! on the machine.
+//! `cargo xtask bench predict`: six servers at light loads, in bursts, and at loads to and past the knee, with the ordinary
+//! commands `fathometer study` and `fathometer predict`. The model is fitted to two loads with at most 60 % of the highest
+//! throughput and to the processor time of three bursts, and predicts the loads above 60 %. A second study has the servers of
+//! almeida96, and a third one a server that its threads limit. Takes about an hour; nothing else may run on the machine.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
@@ -10,15 +11,41 @@ use serde_json::Value;
 
 use super::trace::{Scratch, build};
 
-/// Each study, and what `predict` has to know of it.
-const STUDIES: [(&str, &[&str]); 2] = [
-    ("xtask/src/bench/predict/study.toml", &[]),
-    (
-        "xtask/src/bench/predict/workers.toml",
-        &["--timeout", "500ms"],
-    ),
+/// A study of `cargo xtask bench predict`.
+struct Bench {
+    study: &'static str,
+    /// What `predict` has to know of it.
+    more: &'static [&'static str],
+    /// Whether its series are fitted to two light loads and to [`BURSTS`], and not to all light loads.
+    has_bursts: bool,
+    /// Whether it is held to [`BARS`]: no server of it served to choose the model.
+    is_judged: bool,
+}
+
+const STUDIES: [Bench; 3] = [
+    Bench {
+        study: "xtask/src/bench/predict/study.toml",
+        more: &[],
+        has_bursts: true,
+        is_judged: true,
+    },
+    Bench {
+        study: "xtask/src/bench/predict/almeida96.toml",
+        more: &[],
+        has_bursts: true,
+        is_judged: false,
+    },
+    Bench {
+        study: "xtask/src/bench/predict/workers.toml",
+        more: &["--timeout", "500ms"],
+        has_bursts: false,
+        is_judged: true,
+    },
 ];
-const FIT_UP_TO: &str = "60%";
+const FIT_UP_TO: f64 = 0.6;
+
+/// The numbers of users of the bursts, whose processor time is used.
+const BURSTS: [u32; 3] = [16, 32, 64];
 
 /// A figure, and the largest errors that are accepted; the shares of all measured loads that were not fitted.
 struct Bar {
@@ -70,8 +97,8 @@ struct Errors {
 pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     let ours = build(root)?;
     let mut all_met = true;
-    for (study, more) in STUDIES {
-        all_met &= of(root, &ours, study, more)?;
+    for bench in STUDIES {
+        all_met &= of(root, &ours, &bench)?;
     }
     Ok(match all_met {
         true => ExitCode::SUCCESS,
@@ -80,12 +107,12 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
 }
 
 /// Whether the predictions of a study meet the bars.
-fn of(root: &Path, ours: &Path, study: &str, more: &[&str]) -> Result<bool, String> {
+fn of(root: &Path, ours: &Path, bench: &Bench) -> Result<bool, String> {
     let scratch = Scratch::new()?;
     let folder = scratch.path().join("run");
     // Exit code 3: cells without a valid replicate are not used, and a series of which too few are left fails below.
     let measured = Command::new(ours)
-        .args(["study", study, "--quick", "--output"])
+        .args(["study", bench.study, "--quick", "--output"])
         .arg(&folder)
         .current_dir(root)
         .stdout(Stdio::null())
@@ -94,25 +121,142 @@ fn of(root: &Path, ours: &Path, study: &str, more: &[&str]) -> Result<bool, Stri
     if !matches!(measured.code(), Some(0 | 3)) {
         return Err(format!("fathometer study failed: {measured}"));
     }
-    let predict = |format: &[&str]| {
-        Command::new(ours)
+    let predictor = Predictor {
+        ours,
+        folder: &folder,
+        more: bench.more,
+    };
+    let outputs = match bench.has_bursts {
+        false => {
+            let options = [format!("--fit-up-to={}%", 100.0 * FIT_UP_TO)];
+            predictor.show(&options)?;
+            vec![predictor.json(&options)?]
+        }
+        true => predictor.with_bursts()?,
+    };
+    let met = judge(&outputs);
+    Ok(met || !bench.is_judged)
+}
+
+/// `fathometer predict` of a run.
+struct Predictor<'a> {
+    ours: &'a Path,
+    folder: &'a Path,
+    more: &'a [&'a str],
+}
+
+impl Predictor<'_> {
+    fn text(&self, options: &[String], format: &[&str]) -> Result<String, String> {
+        let output = Command::new(self.ours)
             .arg("predict")
-            .arg(&folder)
-            .args(["--fit-up-to", FIT_UP_TO])
-            .args(more)
+            .arg(self.folder)
+            .args(options)
+            .args(self.more)
             .args(format)
             .stderr(Stdio::inherit())
             .output()
-            .map_err(|error| format!("failed to run fathometer predict: {error}"))
-    };
-    for format in [&["--markdown"][..], &[]] {
-        println!("{}", String::from_utf8_lossy(&predict(format)?.stdout));
+            .map_err(|error| format!("failed to run fathometer predict: {error}"))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
-    let output: Value = serde_json::from_slice(&predict(&["--json"])?.stdout)
-        .map_err(|error| format!("the output of fathometer predict is not JSON: {error}"))?;
-    let mut all_met = output["unpredicted"].as_array().is_some_and(Vec::is_empty);
+
+    fn show(&self, options: &[String]) -> Result<(), String> {
+        for format in [&["--markdown"][..], &[]] {
+            println!("{}", self.text(options, format)?);
+        }
+        Ok(())
+    }
+
+    fn json(&self, options: &[String]) -> Result<Value, String> {
+        let text = self.text(options, &["--json"])?;
+        serde_json::from_str(&text)
+            .map_err(|error| format!("the output of fathometer predict is not JSON: {error}"))
+    }
+
+    /// Each series, fitted to its own light loads and to bursts.
+    fn with_bursts(&self) -> Result<Vec<Value>, String> {
+        // All loads are fitted here, for the sake of what was measured.
+        let all = self.json(&["--fit-up-to=100%".to_owned()])?;
+        let unpredicted = all["unpredicted"].as_array().into_iter().flatten();
+        let names: Vec<String> = all["predictions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .chain(unpredicted)
+            .filter_map(|series| Some(series["series"].as_str()?.to_owned()))
+            .collect();
+        let mut outputs = Vec::new();
+        for name in names {
+            let rates = self.measured(&name)?;
+            let mut options: Vec<String> = name
+                .split(' ')
+                .map(|level| format!("--where={level}"))
+                .collect();
+            options.push(format!("--fit={}", list(&light(&rates))));
+            options.push(format!("--bursts={}", list(&BURSTS)));
+            self.show(&options)?;
+            outputs.push(self.json(&options)?);
+        }
+        Ok(outputs)
+    }
+
+    /// The measured throughputs of a series, by number of users.
+    fn measured(&self, series: &str) -> Result<BTreeMap<u32, f64>, String> {
+        let run = std::fs::read_to_string(self.folder.join("replicates.ndjson"))
+            .map_err(|error| format!("failed to read the run: {error}"))?;
+        let levels: Vec<(&str, &str)> = series
+            .split(' ')
+            .filter_map(|level| level.split_once('='))
+            .collect();
+        let mut rates: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        for line in run.lines() {
+            let record: Value =
+                serde_json::from_str(line).map_err(|error| format!("the run: {error}"))?;
+            let is_valid = record["validity"]["reasons"] == serde_json::json!([]);
+            let is_of_series = levels
+                .iter()
+                .all(|(factor, level)| record["cell"][factor] == *level);
+            if !is_of_series || !is_valid {
+                continue;
+            }
+            for (name, value) in record["metrics"].as_object().into_iter().flatten() {
+                let users = name
+                    .strip_prefix("exchanges_per_s_of_")
+                    .and_then(|rest| rest.strip_suffix("_users")?.parse().ok());
+                if let (Some(users), Some(rate)) = (users, value.as_f64()) {
+                    rates.entry(users).or_default().push(rate);
+                }
+            }
+        }
+        let mean = |rates: Vec<f64>| rates.iter().sum::<f64>() / rates.len() as f64;
+        Ok(rates
+            .into_iter()
+            .map(|(users, rates)| (users, mean(rates)))
+            .collect())
+    }
+}
+
+/// The light loads that are fitted: the lightest, and the heaviest of those up to [`FIT_UP_TO`] of the highest throughput.
+fn light(rates: &BTreeMap<u32, f64>) -> Vec<u32> {
+    let highest = rates.values().copied().fold(0.0, f64::max);
+    let is_light =
+        |(users, rate): &(&u32, &f64)| **rate <= FIT_UP_TO * highest && !BURSTS.contains(users);
+    let mut users = rates.iter().filter(is_light).map(|(users, _)| *users);
+    let lightest = users.next();
+    lightest.into_iter().chain(users.next_back()).collect()
+}
+
+fn list(users: &[u32]) -> String {
+    let texts: Vec<String> = users.iter().map(u32::to_string).collect();
+    texts.join(",")
+}
+
+/// Whether the predictions meet the bars.
+fn judge(outputs: &[Value]) -> bool {
+    let mut all_met = outputs
+        .iter()
+        .all(|output| output["unpredicted"].as_array().is_some_and(Vec::is_empty));
     for bar in BARS {
-        let Some(found) = errors(&output, bar.key) else {
+        let Some(found) = errors(outputs, bar.key) else {
             println!("{}: no load that was not fitted: MISSED", bar.what);
             all_met = false;
             continue;
@@ -134,7 +278,7 @@ fn of(root: &Path, ours: &Path, study: &str, more: &[&str]) -> Result<bool, Stri
             if met { "met" } else { "MISSED" }
         );
     }
-    Ok(all_met)
+    all_met
 }
 
 fn percent(share: f64) -> String {
@@ -144,23 +288,31 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// The errors of a figure over the measured loads that were not fitted; `None` without any.
-fn errors(output: &Value, key: &str) -> Option<Errors> {
-    let rows = output["predictions"]
-        .as_array()?
+/// The errors of a figure over the measured loads above [`FIT_UP_TO`] of the highest throughput of which nothing was fitted;
+/// `None` without any.
+fn errors(outputs: &[Value], key: &str) -> Option<Errors> {
+    let predictions = outputs
         .iter()
-        .filter_map(|prediction| prediction["rows"].as_array())
+        .filter_map(|output| output["predictions"].as_array())
         .flatten();
-    let compared: Vec<(f64, bool)> = rows
-        .filter(|row| row["fitted"] == false)
-        .filter_map(|row| {
+    let mut compared: Vec<(f64, bool)> = Vec::new();
+    for prediction in predictions {
+        let rows = prediction["rows"].as_array()?;
+        let measured = |row: &Value| row["throughput_compared"]["measured"].as_f64();
+        let highest = rows.iter().filter_map(measured).fold(0.0, f64::max);
+        let judged = rows.iter().filter(|row| {
+            row["fitted"] == false
+                && row["burst"] == false
+                && measured(row).is_some_and(|rate| rate > FIT_UP_TO * highest)
+        });
+        compared.extend(judged.filter_map(|row| {
             let compared = row.get(key)?;
             Some((
                 compared["error_share"].as_f64()?.abs(),
                 compared["within"].as_bool()?,
             ))
-        })
-        .collect();
+        }));
+    }
     let mut sizes: Vec<f64> = compared.iter().map(|(size, _)| *size).collect();
     sizes.sort_by(f64::total_cmp);
     let count = sizes.len();
@@ -178,20 +330,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_those_of_measured_loads_that_were_not_fitted() {
-        let row = |fitted: bool, error: f64, within: bool| {
+    fn errors_are_those_of_heavy_loads_of_which_nothing_was_fitted() {
+        let row = |fitted: bool, burst: bool, error: f64, within: bool| {
             serde_json::json!({
                 "fitted": fitted,
+                "burst": burst,
                 "throughput_compared": {"measured": 1.0, "error_share": error, "within": within},
             })
         };
-        let output = serde_json::json!({"predictions": [
-            {"rows": [row(true, 0.9, false), row(false, -0.3, false), row(false, 0.1, true)]},
-            {"rows": [row(false, 0.2, true), {"fitted": false}]},
-        ]});
-        let found = errors(&output, "throughput_compared").unwrap();
+        let light = serde_json::json!({
+            "fitted": false,
+            "burst": false,
+            "throughput_compared": {"measured": 0.5, "error_share": 0.7, "within": true},
+        });
+        let outputs = [
+            serde_json::json!({"predictions": [
+                {"rows": [light, row(true, false, 0.9, false), row(false, false, -0.3, false), row(false, false, 0.1, true)]},
+            ]}),
+            serde_json::json!({"predictions": [
+                {"rows": [row(false, false, 0.2, true), row(false, true, 0.8, true), {"fitted": false, "burst": false}]},
+            ]}),
+        ];
+        let found = errors(&outputs, "throughput_compared").unwrap();
         assert_eq!((found.median, found.largest, found.count), (0.2, 0.3, 3));
         assert!((found.within - 2.0 / 3.0).abs() < 1e-12);
-        assert_eq!(errors(&output, "tail_compared"), None);
+        assert_eq!(errors(&outputs, "tail_compared"), None);
+    }
+
+    #[test]
+    fn the_lightest_and_the_heaviest_light_load_are_fitted() {
+        let of = |users: &[u32]| {
+            let rates = users
+                .iter()
+                .map(|users| (*users, 100.0 * f64::from(*users).min(20.0)));
+            light(&rates.collect())
+        };
+        assert_eq!(of(&[1, 2, 4, 8, 10, 12, 14, 16, 64]), [1, 12]);
+        assert_eq!(of(&[1, 24]), [1]);
+        assert_eq!(of(&[24, 64]), [0; 0]);
     }
 }
