@@ -13,15 +13,24 @@ use super::trials::{Subject, Trials};
 const IDLE_EXCHANGES: u64 = 4;
 /// How long a server may need after an overload until single requests are as fast as at the start.
 const RECOVERY: Duration = Duration::from_secs(60);
-/// How long it may need until any succeeds, besides a timeout.
+/// How long it may need until any succeeds, besides a timeout, if it accepts no connection either. One that accepts connections
+/// may have a queue of requests that their clients have given up.
 const SILENCE: Duration = Duration::from_secs(5);
 /// The time between two such tests while none succeeds.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// What became of a few single requests.
+pub(super) struct SingleRequests {
+    /// The median latency and the mean size of the responses' content; `None` if none succeeded.
+    pub(super) answer: Option<(Duration, Bytes)>,
+    /// Whether the server accepted a connection.
+    pub(super) connected: bool,
+}
+
 impl<S: Subject> Trials<'_, S> {
     /// Sends single requests until their latency is about that of the idle server: what an overload left in its queues
     /// must not count in the next trial. The connections of the last trial are closed. Returns false if the server
-    /// answers no request.
+    /// answers no request: after [`SILENCE`], or after [`RECOVERY`] if it accepts connections.
     pub(super) fn wait_until_idle(&self) -> Result<bool, S::Error> {
         let Some(idle) = self.idle else {
             return Ok(true);
@@ -31,13 +40,15 @@ impl<S: Subject> Trials<'_, S> {
         let silence = SILENCE + self.subject.options()?.timeout;
         let mut answered = false;
         loop {
-            let latency = self.single_latency()?;
+            let found = self.single_requests()?;
+            let latency = found.answer.map(|(latency, _)| latency);
             if latency.is_some_and(|latency| latency <= limit) || (self.interrupted)() {
                 return Ok(true);
             }
             answered |= latency.is_some();
             let waited = self.clock.now().since(started);
-            if !answered && waited >= silence {
+            let patience = if found.connected { RECOVERY } else { silence };
+            if !answered && waited >= patience {
                 return Ok(false);
             }
             if waited >= RECOVERY {
@@ -54,13 +65,8 @@ impl<S: Subject> Trials<'_, S> {
         Ok(true)
     }
 
-    /// The median latency of a few requests, one after another; `None` if none succeeded.
-    fn single_latency(&self) -> Result<Option<Duration>, S::Error> {
-        Ok(self.single_requests()?.map(|(latency, _)| latency))
-    }
-
-    /// The same, with the mean size of the responses' content.
-    pub(super) fn single_requests(&self) -> Result<Option<(Duration, Bytes)>, S::Error> {
+    /// Sends a few requests, one after another.
+    pub(super) fn single_requests(&self) -> Result<SingleRequests, S::Error> {
         let options = Options {
             users: Users::closed(1),
             limit: Limit::Exchanges(IDLE_EXCHANGES),
@@ -70,12 +76,13 @@ impl<S: Subject> Trials<'_, S> {
         };
         let result = fathometer_load::run(options, self.clock, self.interrupted, &mut |_| {})?;
         let window = &result.measured;
-        let completed = window.counts.completed;
-        if completed <= window.counts.status_errors() {
-            return Ok(None);
-        }
-        let size = Bytes(window.bytes.content.0 / completed.max(1));
+        let counts = &window.counts;
+        let size = Bytes(window.bytes.content.0 / counts.completed.max(1));
         let latency = window.latency.uncorrected.quantile(0.5);
-        Ok(latency.map(|latency| (latency, size)))
+        let succeeded = counts.completed > counts.status_errors();
+        Ok(SingleRequests {
+            answer: latency.filter(|_| succeeded).map(|latency| (latency, size)),
+            connected: counts.connected > 0,
+        })
     }
 }

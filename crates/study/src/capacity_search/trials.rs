@@ -127,7 +127,7 @@ impl<'a, S: Subject> Trials<'a, S> {
     /// # Errors
     /// If the requests cannot be sent.
     pub fn first_test(&mut self) -> Result<Option<Bytes>, S::Error> {
-        let found = self.single_requests()?;
+        let found = self.single_requests()?.answer;
         self.idle = found.map(|(latency, _)| latency);
         Ok(found.map(|(_, size)| size))
     }
