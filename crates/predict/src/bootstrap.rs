@@ -106,6 +106,7 @@ fn resampled(loads: &[Load], seed: Seed, doubt: f64) -> Vec<Load> {
         Load {
             users: load.users,
             readings: readings.collect(),
+            has_all_latencies: load.has_all_latencies,
         }
     });
     each.collect()

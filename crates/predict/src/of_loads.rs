@@ -84,8 +84,12 @@ pub fn series(
 /// The readings by number of users.
 fn loads(readings: BTreeMap<u32, Vec<Reading>>) -> Vec<Load> {
     let each = readings.into_iter();
-    each.map(|(users, readings)| Load { users, readings })
-        .collect()
+    each.map(|(users, readings)| Load {
+        users,
+        readings,
+        has_all_latencies: true,
+    })
+    .collect()
 }
 
 /// What the results show of the path and of their clients. The number of workers is for the user to state.

@@ -19,6 +19,9 @@ const USERS: &str = "clients";
 /// What the names of a sweep's throughputs begin and end with; between them is the number of users.
 const OF_USERS: (&str, &str) = ("exchanges_per_s_of_", "_users");
 
+/// With fewer of its users in the exchanges that ended, the slices of a load cut off many.
+const LEAST_SEEN_PCT: f64 = 90.0;
+
 /// Where a load stands in a run.
 #[derive(Clone, Copy)]
 struct Place<'a> {
@@ -62,6 +65,12 @@ impl<'a> Place<'a> {
             true => format!("{metric}_of_{}_users", self.users),
             false => metric.to_owned(),
         }
+    }
+
+    /// Whether the slices of a sweep were long enough for its exchanges. Without the figure nothing speaks against them.
+    fn has_all_latencies(&self) -> bool {
+        let seen = self.mean("users_seen_pct");
+        seen.is_nan() || seen >= LEAST_SEEN_PCT
     }
 
     /// The mean of a metric over the replicates.
@@ -152,7 +161,18 @@ fn of_cells(run: &Run, name: String, places: &[Place<'_>]) -> Option<Series> {
         let users = place.users;
         let readings = |record| reading(record, *place);
         let readings: Vec<Reading> = place.cell.valid().filter_map(readings).collect();
-        let load = Load { users, readings };
+        let load = Load {
+            users,
+            readings,
+            has_all_latencies: place.has_all_latencies(),
+        };
+        if !load.has_all_latencies {
+            notes.push(format!(
+                "the latencies of {users} users are not used: by Little's law {:.0} % of the users are in the exchanges that \
+                 ended in the slices, and the others' take longer than these",
+                place.mean("users_seen_pct")
+            ));
+        }
         if place.mean("error_pct") > 100.0 * MOST_ERRORS {
             notes.push(format!(
                 "{users} users are not fitted: {:.1} % of their exchanges failed",
@@ -381,5 +401,27 @@ mod tests {
         assert_eq!(of("none", &[("disk_read_kB_per_s", 3.0)]), None);
         assert_eq!(of("none", &[("psi_io_pct", 3.0)]), None);
         assert_eq!(of("none", &[("disk_reads_per_s", 0.0)]), Some((0.0, 0.0)));
+    }
+
+    #[test]
+    fn a_cell_of_a_sweep_has_a_load_for_each_number_of_users() {
+        let metrics = [
+            ("exchanges_per_s_of_1_users", 95.0),
+            ("exchanges_per_s_of_48_users", 211.0),
+            ("users_seen_pct_of_48_users", 59.0),
+            ("pages_of_users", 1.0),
+        ];
+        let cell = Cell {
+            block: "main".to_owned(),
+            key: CellKey::default(),
+            replicates: vec![record("none", &metrics)],
+        };
+        let places = Place::of(&cell);
+        let users: Vec<u32> = places.iter().map(|place| place.users).collect();
+        assert_eq!(users, [1, 48]);
+        assert_eq!(places[1].mean("exchanges_per_s"), 211.0);
+        // Exchanges that take longer than a slice are missing.
+        let complete = places.iter().map(Place::has_all_latencies);
+        assert_eq!(complete.collect::<Vec<bool>>(), [true, false]);
     }
 }

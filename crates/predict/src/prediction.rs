@@ -263,6 +263,7 @@ impl Context<'_> {
         let (processor, link, disk) = (share_of(PROCESSOR), share_of(LINK), share_of(DISK));
         let load = self.series.measured().find(|load| load.users == users);
         let load = load.filter(|_| self.scenario.is_as_measured());
+        let timed = load.filter(|load| load.has_all_latencies);
         let throughput = interval(point.throughput.0, &rates);
         let mut tail = percentile(f64::from(self.series.tail()) / 100.0, &tails);
         tail.high = tail
@@ -301,8 +302,8 @@ impl Context<'_> {
             bottleneck,
             saturated: busiest >= SATURATED,
             throughput_compared: load.map(|load| compared(throughput, load.throughput().0)),
-            mean_compared: load.map(|load| compared(mean, load.response().ms())),
-            tail_compared: load
+            mean_compared: timed.map(|load| compared(mean, load.response().ms())),
+            tail_compared: timed
                 .and_then(|load| load.percentile(self.series.tail()))
                 .map(|measured| compared(tail, measured.ms())),
         })

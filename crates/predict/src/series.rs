@@ -35,6 +35,8 @@ pub struct Load {
     pub users: u32,
     /// The measurements; at least one.
     pub readings: Vec<Reading>,
+    /// Whether the measured latencies are those of all exchanges: windows that are shorter than some exchanges leave these out.
+    pub has_all_latencies: bool,
 }
 
 impl Load {
@@ -257,7 +259,8 @@ impl Series {
         }
         let limit = share * self.highest().0;
         let is_fitted = |load: &&Load| {
-            (share >= 1.0 || load.throughput().0 <= limit)
+            load.has_all_latencies
+                && (share >= 1.0 || load.throughput().0 <= limit)
                 && (fit.is_empty() || fit.contains(&load.users))
                 && !bursts.contains(&load.users)
         };

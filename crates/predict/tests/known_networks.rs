@@ -84,6 +84,7 @@ fn series(cost: Cost, cores: f64, noise: f64) -> Series {
         Load {
             users,
             readings: vec![reading(1.0 + noise), reading(1.0 - noise)],
+            has_all_latencies: true,
         }
     });
     of_loads(loads.to_vec(), cores)
@@ -242,6 +243,7 @@ fn with_quota(users: u32) -> Load {
     Load {
         users,
         readings: vec![reading.clone(), reading],
+        has_all_latencies: true,
     }
 }
 

@@ -89,6 +89,7 @@ fn series() -> Series {
         Load {
             users,
             readings: vec![reading.clone(), reading],
+            has_all_latencies: true,
         }
     };
     Series {

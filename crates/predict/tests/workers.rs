@@ -86,6 +86,7 @@ fn load(users: u32) -> Load {
     Load {
         users,
         readings: vec![reading.clone(), reading],
+        has_all_latencies: true,
     }
 }
 

@@ -84,6 +84,11 @@ fn a_sweep_has_a_median_for_each_number_of_users_and_can_be_predicted_from() {
         assert!(of("exchanges_per_s", users) > 0.0, "{said}");
         assert!(of("cpu_us_per_exchange", users) > 0.0);
         assert!(of("response_p98_ms", users) >= of("response_p50_ms", users));
+        // By Little's law, as far as noise allows.
+        assert!(
+            (80.0..120.0).contains(&of("users_seen_pct", users)),
+            "{said}"
+        );
     }
     assert!(of("exchanges_per_s", 4) > 2.0 * of("exchanges_per_s", 1));
     assert!(of("cpu_total_pct", 40) > of("cpu_total_pct", 1));

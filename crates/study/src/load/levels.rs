@@ -116,6 +116,11 @@ impl<'a> Levels<'a> {
         })
     }
 
+    /// Whether users pause between pages.
+    pub(super) fn has_pauses(&self) -> bool {
+        self.sessions.off.is_some()
+    }
+
     /// The CPU quota of the host, in cores; 1 without a limit.
     pub(super) fn quota(&self) -> f64 {
         self.limits.cpu.map_or(1.0, |cpu| cpu.quota)

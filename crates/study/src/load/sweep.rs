@@ -152,6 +152,13 @@ impl Slice {
     fn of(users: u32, result: &LoadResult, replicate: &Replicate<'_>) -> Slice {
         let mut validity = result.validity.clone();
         metrics::judge(result, &replicate.levels.load, &mut validity);
+        let mut figures = metrics::of_clients(result);
+        // Users who do not think are always in an exchange: throughput times latency is their number (Little 1961), unless
+        // exchanges take longer than the slice.
+        let seen = figures.get("littles_load_factor").copied();
+        if let Some(seen) = seen.filter(|_| !replicate.levels.has_pauses()) {
+            figures.insert("users_seen_pct".to_owned(), 100.0 * seen / f64::from(users));
+        }
         let (from, to) = window_of(result, replicate.clock);
         let seconds = |at: Instant| at.since(Instant::ZERO).as_secs_f64();
         Slice {
@@ -159,7 +166,7 @@ impl Slice {
             from_s: seconds(from),
             to_s: seconds(to),
             invalid: validity.reasons,
-            figures: metrics::of_clients(result),
+            figures,
         }
     }
 
