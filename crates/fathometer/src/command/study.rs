@@ -227,6 +227,12 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::from(1));
     }
     say(format_args!("report: {}", page.display()));
+    if request.study.sweep.is_some() {
+        say(format_args!(
+            "the loads of each cell, and a prediction of others: fathometer predict {}",
+            folder.display()
+        ));
+    }
     if outcome.cells_without_figures > 0 {
         say(format_args!(
             "INVALID: {} cells have no valid replicate; the reasons are in the report",

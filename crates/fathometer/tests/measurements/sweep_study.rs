@@ -74,6 +74,7 @@ fn a_sweep_has_a_median_for_each_number_of_users_and_can_be_predicted_from() {
     assert!(plan.contains("7 s"), "{plan}");
     let output = program(&["study", "study.toml", "--quiet", "--output", "run"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("fathometer predict run"), "{said}");
     // Noise may have made the replicate invalid (exit code 3); its figures exist all the same.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
 
