@@ -7,7 +7,7 @@ use std::path::Path;
 use fathometer_analysis::run::{LeftOut, Mode};
 use fathometer_path::Profile;
 
-use super::experiment::Servers;
+use super::experiment::{Experiment, Servers};
 use super::spec::{Cell, SpecError, Study};
 use fathometer_files::sha256;
 use fathometer_lab::catalog::{Catalog, Item};
@@ -50,8 +50,24 @@ impl MaterialsError {
     }
 }
 
+/// The cells that are asked for, also those that this machine cannot run; `replicates` replaces the study's own number.
+pub(super) fn requested_cells(
+    study: &Study,
+    mode: Mode,
+    only: &[(String, String)],
+    replicates: Option<u32>,
+) -> Result<Vec<Cell>, MaterialsError> {
+    let mut cells = wanted_cells(study, mode, only)?;
+    if let Some(replicates) = replicates {
+        for cell in &mut cells {
+            cell.replicates = replicates;
+        }
+    }
+    Ok(cells)
+}
+
 /// The cells of a mode that have the requested levels.
-pub(super) fn wanted_cells(
+fn wanted_cells(
     study: &Study,
     mode: Mode,
     only: &[(String, String)],
@@ -111,6 +127,36 @@ fn level_of<'a>(cell: &'a Cell, factor: &str) -> &'a str {
     }
 }
 
+/// Cells, and what they refer to.
+pub(super) struct Selection {
+    pub(super) materials: Materials,
+    /// The cells that this machine can run.
+    pub(super) cells: Vec<Cell>,
+    /// The others.
+    pub(super) left_out: Vec<LeftOut>,
+}
+
+impl Selection {
+    /// Loads what these cells refer to, and finds those that this machine can run.
+    pub(super) fn of(
+        study: &Study,
+        experiment: &dyn Experiment,
+        catalog: &Catalog,
+        cells: Vec<Cell>,
+    ) -> Result<Selection, MaterialsError> {
+        let materials = Materials::load(&cells, catalog)?;
+        let mut left_out = Vec::new();
+        let cells = materials.possible(cells, &mut left_out);
+        let needs = experiment.needs(study, &materials.servers);
+        let cells = kept(cells, &mut left_out, needs);
+        Ok(Selection {
+            materials,
+            cells,
+            left_out,
+        })
+    }
+}
+
 /// Everything that cells refer to, loaded once.
 pub(super) struct Materials {
     pub(super) profiles: BTreeMap<String, (Profile, String)>,
@@ -122,7 +168,7 @@ pub(super) struct Materials {
 
 impl Materials {
     /// Loads everything that these cells refer to.
-    pub(super) fn load(cells: &[Cell], catalog: &Catalog) -> Result<Materials, MaterialsError> {
+    fn load(cells: &[Cell], catalog: &Catalog) -> Result<Materials, MaterialsError> {
         let levels = |factor: &str| -> BTreeSet<String> {
             cells
                 .iter()
@@ -177,7 +223,7 @@ impl Materials {
     }
 
     /// The cells that this machine and its servers support; the others are added to `left_out`.
-    pub(super) fn possible(&self, cells: Vec<Cell>, left_out: &mut Vec<LeftOut>) -> Vec<Cell> {
+    fn possible(&self, cells: Vec<Cell>, left_out: &mut Vec<LeftOut>) -> Vec<Cell> {
         let refused = |levels: &BTreeMap<String, String>| {
             let name = &levels["server"];
             let (definition, installed) = self
@@ -202,7 +248,7 @@ impl Materials {
 }
 
 /// The cells that are not refused; the others are added to `left_out` with the reason.
-pub(super) fn kept(
+fn kept(
     cells: Vec<Cell>,
     left_out: &mut Vec<LeftOut>,
     refused: impl Fn(&Cell) -> Option<String>,

@@ -4,16 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fathometer_analysis::civil;
-use fathometer_analysis::run::{LeftOut, Mode};
+use fathometer_analysis::run::Mode;
 use serde::Serialize;
 
-use crate::experiment::Experiment;
 use crate::kinds;
-use crate::materials::{Materials, MaterialsError, kept, wanted_cells};
+use crate::materials::{Selection, requested_cells};
 use crate::run::{Request, RunError};
 use crate::share;
 use crate::spec::Cell;
-use fathometer_lab::catalog::Catalog;
 
 /// What a run would measure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -43,54 +41,6 @@ pub struct BlockPlan {
     pub windows_s: Option<f64>,
 }
 
-/// The cells of a request, and what they refer to.
-pub(crate) struct Selection {
-    /// What the cells refer to.
-    pub(crate) materials: Materials,
-    /// The cells that this machine can run.
-    pub(crate) cells: Vec<Cell>,
-    /// The others.
-    pub(crate) left_out: Vec<LeftOut>,
-}
-
-impl Selection {
-    /// Loads what the cells refer to, and finds those that this machine can run.
-    ///
-    /// # Errors
-    /// When something that a cell names is not available.
-    pub(crate) fn of(
-        request: &Request,
-        experiment: &dyn Experiment,
-        catalog: &Catalog,
-        cells: Vec<Cell>,
-    ) -> Result<Selection, MaterialsError> {
-        let materials = Materials::load(&cells, catalog)?;
-        let mut left_out = Vec::new();
-        let cells = materials.possible(cells, &mut left_out);
-        let needs = experiment.needs(&request.study, &materials.servers);
-        let cells = kept(cells, &mut left_out, needs);
-        Ok(Selection {
-            materials,
-            cells,
-            left_out,
-        })
-    }
-}
-
-/// The cells of a request with their replicates, also those that this machine cannot run.
-///
-/// # Errors
-/// When the study has no such cells.
-pub(crate) fn requested(request: &Request) -> Result<Vec<Cell>, MaterialsError> {
-    let mut cells = wanted_cells(&request.study, request.mode, &request.only)?;
-    if let Some(replicates) = request.replicates {
-        for cell in &mut cells {
-            cell.replicates = replicates;
-        }
-    }
-    Ok(cells)
-}
-
 /// What the run of a request would measure.
 ///
 /// # Errors
@@ -98,7 +48,7 @@ pub(crate) fn requested(request: &Request) -> Result<Vec<Cell>, MaterialsError> 
 pub fn plan(request: &Request) -> Result<RunPlan, RunError> {
     let study = &request.study;
     let experiment = kinds::of(study)?;
-    let cells = requested(request)?;
+    let cells = requested_cells(study, request.mode, &request.only, request.replicates)?;
     let share = match request.share {
         None => None,
         Some(place) => Some(share::share_of(place, &cells, share::boot_id())?),
@@ -107,7 +57,7 @@ pub fn plan(request: &Request) -> Result<RunPlan, RunError> {
         materials,
         cells,
         left_out,
-    } = Selection::of(request, experiment, &request.files.catalog(), cells)?;
+    } = Selection::of(study, experiment, &request.files.catalog(), cells)?;
     let length = |cell: &Cell| {
         let (profile, _) = materials.profiles.get(cell.level("path"))?;
         experiment.window(study, cell, request.mode, profile)

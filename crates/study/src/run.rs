@@ -20,9 +20,8 @@ use super::experiment::{
 };
 use super::files::{FilesError, StudyFiles};
 use super::kinds;
-use super::materials::{Materials, MaterialsError};
+use super::materials::{Materials, MaterialsError, Selection, requested_cells};
 use super::past::{self, Mismatch, Past};
-use super::plan::{self, Selection};
 use super::plots;
 use super::schedule::{self, Job, Queue};
 use super::share::{self, OfMachine, ShareError};
@@ -163,7 +162,7 @@ pub fn execute(
     let experiment = kinds::of(study)?;
     let catalog = request.files.catalog();
     let mut notes: Vec<String> = study.scale.iter().map(|s| format!("scale: {s}")).collect();
-    let cells = plan::requested(request)?;
+    let cells = requested_cells(study, request.mode, &request.only, request.replicates)?;
     let share = match request.share {
         None => None,
         Some(_) if request.stopping.is_some() => return Err(ShareError::Stopping.into()),
@@ -176,7 +175,7 @@ pub fn execute(
         materials,
         mut cells,
         left_out,
-    } = Selection::of(request, experiment, &catalog, cells)?;
+    } = Selection::of(study, experiment, &catalog, cells)?;
     if cells.is_empty() {
         let reasons: BTreeSet<&str> = left_out.iter().map(|cell| cell.reason.as_str()).collect();
         let reasons: Vec<&str> = reasons.into_iter().collect();
