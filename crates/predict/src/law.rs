@@ -337,3 +337,29 @@ pub(crate) const NOISE: f64 = 2.5;
 pub(crate) fn limit(loads: &[Load], figure: impl Fn(&Reading) -> f64) -> f64 {
     ACCEPTED.max(NOISE * pooled_deviation(loads, figure) / readings_each(loads).sqrt())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interpolation_has_its_points_straight_lines_between_and_its_ends_beyond() {
+        let point = |queue, demand_s| MeasuredDemand { queue, demand_s };
+        let points = [point(0.0, 4.0), point(3.0, 2.0), point(15.0, 1.0)];
+        for (queue, demand) in [
+            (0.0, 4.0),
+            // Half the way from 1 to 4, and from 4 to 16, on a logarithmic scale.
+            (1.0, 3.0),
+            (3.0, 2.0),
+            (7.0, 1.5),
+            (15.0, 1.0),
+            (99.0, 1.0),
+        ] {
+            assert!(
+                (interpolated(&points, queue) - demand).abs() < 1e-12,
+                "{queue}"
+            );
+        }
+        assert_eq!(interpolated(&points[1..], 0.5), 2.0);
+    }
+}

@@ -7,12 +7,37 @@ use fathometer_queueing::limited::WORKERS;
 
 use crate::law::{Law, MeasuredDemand};
 use crate::prediction::{Compared, Figure, Prediction, Row, WorkersModel};
+use crate::series::Series;
 
 /// The text of a prediction.
 pub fn render(prediction: &Prediction) -> String {
     let mut text = String::new();
     // A String never fails to grow.
     let _ = write_all(&mut text, prediction);
+    text
+}
+
+/// What was measured, for a series that no model fits.
+pub fn measured(series: &Series) -> String {
+    let mut text = format!(
+        "{}, as measured\n{:>7}  {:>12}  {:>8}  {:>15}\n",
+        series.name, "users", "exchanges/s", "mean ms", "CPU us/exchange"
+    );
+    for load in series.measured() {
+        let busy = load.mean(|reading| reading.busy);
+        // A String never fails to grow.
+        let _ = writeln!(
+            text,
+            "{:>7}  {:>12}  {:>8}  {:>15}",
+            load.users,
+            digits(load.throughput().0),
+            match load.has_all_latencies {
+                true => digits(load.response().ms()),
+                false => String::new(),
+            },
+            digits(1e6 * busy / load.throughput().0)
+        );
+    }
     text
 }
 

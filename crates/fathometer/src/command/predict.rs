@@ -153,7 +153,12 @@ pub fn run(arguments: &PredictArguments) -> Result<ExitCode, Failure> {
     } else if arguments.markdown {
         print!("{}", markdown::table(&output.predictions));
     } else {
-        let texts: Vec<String> = output.predictions.iter().map(screen::render).collect();
+        let mut texts: Vec<String> = output.predictions.iter().map(screen::render).collect();
+        let is_unpredicted = |series: &&Series| {
+            let mut left = output.unpredicted.iter();
+            left.any(|left| left.series == series.name)
+        };
+        texts.extend(all.iter().filter(is_unpredicted).map(screen::measured));
         print!("{}", texts.join("\n"));
     }
     for left in &output.unpredicted {
