@@ -261,6 +261,17 @@ mod tests {
     }
 
     #[test]
+    fn a_step_within_a_window_has_nothing_from_outside_and_one_between_covers_it() {
+        let samples = samples(&[(0, None), (100, None), (200, None), (300, None)]);
+        let within = samples.within(ms(50), ms(250)).unwrap();
+        assert_eq!((within.from, within.to), (ms(100), ms(200)));
+        let between = samples.between(ms(50), ms(250)).unwrap();
+        assert_eq!((between.from, between.to), (ms(0), ms(300)));
+        // One reading makes no step.
+        assert!(samples.within(ms(150), ms(250)).is_none());
+    }
+
+    #[test]
     fn the_integral_of_a_constant_is_the_constant_times_the_window() {
         let samples = samples(&[
             (0, Some(8)),
