@@ -8,6 +8,7 @@
 //! - [`Intervals`]: means, differences, ratios and other figures of few replicates, by Student's t;
 //!   [`Basis`]: what such an interval rests on
 //! - [`quantile_interval`]: medians and percentiles, by order statistics
+//! - [`pseudo_median`]: the centre of a sample that has outliers
 //! - [`simultaneous_level`], [`benjamini_yekutieli`]: several intervals, or several verdicts, at once
 //! - [`Looks`]: looking at verdicts while replicates are still added
 //! - [`simulation`]: what the intervals cover; [`designs`]: what stopping and ledgers keep
@@ -21,6 +22,7 @@ mod interval;
 pub mod machine_coverage;
 mod multiple;
 mod order;
+mod pseudo_median;
 pub mod simulation;
 mod spread;
 mod stopping;
@@ -31,6 +33,7 @@ pub(crate) use distributions::{normal_quantile, student_t_quantile};
 pub use interval::{Estimate, Interval, LEVEL, Sides};
 pub use multiple::{adjusted, benjamini_yekutieli, simultaneous_level};
 pub use order::{QuantileInterval, least_for_quantile, quantile_interval};
+pub use pseudo_median::pseudo_median;
 pub use stopping::Looks;
 pub use student::{Intervals, OnMachines, Scale};
 

@@ -2,7 +2,7 @@
 //!
 //! The speed of a virtual machine changes in bursts that last for seconds to minutes, so that two windows of 20 s may differ by
 //! 15 %. In a sweep each number of users has its part of the same minutes: a round has one slice of each, in random
-//! order. A figure of the replicate is the median over its rounds, which a burst in a few of them does not move.
+//! order. A figure of the replicate is the pseudo-median over its rounds, which a burst in a few of them hardly moves.
 //!
 //! Slices are separate load tests. The connections of one are closed before the next begins.
 
@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use fathometer_analysis::load::LoadResult;
 use fathometer_analysis::run::Mode;
+use fathometer_analysis::statistics::pseudo_median;
 use fathometer_load::{Options, Users};
 use fathometer_model::{Instant, Validity};
 use fathometer_path::Profile;
@@ -115,7 +116,7 @@ impl Replicates for Sweeps {
         write_lines(&setup.folder.join(SLICES), &slices)?;
         let probes = setup.folder.join("probes.ndjson");
         write_lines(&probes, &series.samples.readings)?;
-        let metrics = medians(&slices, &mut validity);
+        let metrics = centres(&slices, &mut validity);
         if let Some(whole) = series.samples.whole() {
             if levels.limits.memory.is_some()
                 && let Some(reason) = memory::taken_by_others(&series.samples, &whole)
@@ -230,9 +231,9 @@ fn applied(
     Ok(slices)
 }
 
-/// The medians over the slices of each number of users, as in `exchanges_per_s_of_8_users`. With fewer than half of its slices
-/// a number of users makes the replicate invalid.
-fn medians(slices: &[Slice], validity: &mut Validity) -> BTreeMap<String, f64> {
+/// The pseudo-medians over the slices of each number of users, as in `exchanges_per_s_of_8_users`. With fewer than half of
+/// its slices a number of users makes the replicate invalid.
+fn centres(slices: &[Slice], validity: &mut Validity) -> BTreeMap<String, f64> {
     let mut by_users: BTreeMap<u32, Vec<&Slice>> = BTreeMap::new();
     for slice in slices {
         by_users.entry(slice.users).or_default().push(slice);
@@ -244,14 +245,9 @@ fn medians(slices: &[Slice], validity: &mut Validity) -> BTreeMap<String, f64> {
         for (name, value) in used.clone().flat_map(|slice| &slice.figures) {
             values.entry(name).or_default().push(*value);
         }
-        for (name, mut values) in values {
-            values.sort_by(f64::total_cmp);
-            let middle = values.len() / 2;
-            let median = match values.len() % 2 {
-                0 => 0.5 * (values[middle - 1] + values[middle]),
-                _ => values[middle],
-            };
-            metrics.insert(format!("{name}_of_{users}_users"), median);
+        for (name, values) in values {
+            let name = format!("{name}_of_{users}_users");
+            metrics.extend(pseudo_median(&values).map(|centre| (name, centre)));
         }
         let used = used.count();
         if 2 * used < slices.len() {
@@ -281,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_is_the_median_over_the_valid_slices() {
+    fn a_figure_is_the_pseudo_median_over_the_valid_slices() {
         let mut validity = Validity::default();
         let slices = [
             slice(1, 10.0, &[]),
@@ -291,8 +287,9 @@ mod tests {
             slice(1, 90.0, &[]),
             slice(8, 82.0, &[]),
         ];
-        let found = medians(&slices, &mut validity);
-        assert_eq!(found["exchanges_per_s_of_1_users"], 12.0);
+        let found = centres(&slices, &mut validity);
+        // Of 10, 11, 12, 50, 51 and 90.
+        assert_eq!(found["exchanges_per_s_of_1_users"], 31.0);
         assert_eq!(found["exchanges_per_s_of_8_users"], 81.0);
         assert!(validity.is_valid());
     }
@@ -306,7 +303,7 @@ mod tests {
             slice(64, 2.0, &[]),
             slice(64, 3.0, &late),
         ];
-        medians(&slices, &mut validity);
+        centres(&slices, &mut validity);
         assert_eq!(
             validity.reasons,
             ["of 3 slices of 64 users 1 are valid (limit: half of them): the generator was late"]
