@@ -2,11 +2,19 @@
 //!
 //! An idle processor of a virtual machine is returned to the hypervisor. A wake-up then waits until the
 //! hypervisor has a free physical processor: milliseconds, on a busy machine, for every packet that arrives
-//! while the machine is idle. A thread that is always runnable, and yields to every other thread at once,
-//! prevents this on each processor. (It has the effect of booting with `idle=poll`, for the time of a
-//! measurement and without a reboot.)
+//! while the machine is idle. There are two ways to prevent this, for the time of a measurement and without a reboot:
+//!
+//! - **Polling**: the kernel's idle loop polls instead of sleeping while a program asks for wake-ups within 0 µs
+//!   (Documentation/power/pm_qos_interface.rst), if the idle driver has a state that polls (in guests that of haltpoll). The
+//!   processors are idle for the scheduler, and for everyone who counts their time. Needs root.
+//! - **Threads** that are always runnable under `SCHED_IDLE`, one on each processor. Other threads preempt them, with an
+//!   exception: since the processor is not idle, Linux may let a thread wait that comes out of the throttling by a quota
+//!   (measured with Linux 6.18: of a quota of a fifth of a processor, servers with 48 connections got two thirds). So they are
+//!   not for hosts with a quota.
 
+use std::fs::{self, File, OpenOptions};
 use std::hint;
+use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -23,20 +31,80 @@ const TURNS: u32 = 10_000;
 /// Nanoseconds of processor time of all current and former threads of this kind.
 static SPENT: AtomicU64 = AtomicU64::new(0);
 
-/// Keeps the processors of the calling thread awake until it is dropped.
-///
-/// Its threads run under `SCHED_IDLE`: any other thread preempts them at once. They slow down the other
-/// hyper-thread of a physical core, and use electricity.
+/// Holds a request for the latency of wake-ups while it is open.
+const LATENCY: &str = "/dev/cpu_dma_latency";
+
+/// The name of the shallowest idle state.
+const SHALLOWEST: &str = "/sys/devices/system/cpu/cpu0/cpuidle/state0/name";
+
+/// Keeps the processors awake until it is dropped. It uses electricity, and slows down the other hyper-threads of the
+/// physical cores.
 #[derive(Debug)]
 pub struct Awake {
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    /// The open device. A program that is killed closes it, too.
+    Polling {
+        _device: File,
+    },
+    Threads {
+        _threads: Threads,
+    },
+}
+
+impl Awake {
+    /// Makes the idle loop poll; where that is not possible, starts threads if `threads` allows it.
+    ///
+    /// # Errors
+    /// When neither is possible.
+    pub fn keep(threads: bool) -> Result<Awake> {
+        let way = match poll() {
+            Ok(device) => Way::Polling { _device: device },
+            Err(_) if threads => Way::Threads {
+                _threads: Threads::start()?,
+            },
+            Err(error) => return Err(error).doing("make idle processors poll"),
+        };
+        Ok(Awake { way })
+    }
+
+    /// Whether the idle loop polls, and no thread runs.
+    pub fn is_polling(&self) -> bool {
+        matches!(self.way, Way::Polling { .. })
+    }
+}
+
+/// Keeps the processors awake if this machine is a guest; `None` if it is not, or if it is not possible. `threads`: hosts have no
+/// quota, so that threads may do it.
+pub fn in_a_guest(machine: &Machine, threads: bool) -> Option<Awake> {
+    machine.hypervisor.as_ref()?;
+    Awake::keep(threads).ok()
+}
+
+/// Asks for wake-ups within 0 µs. Only an idle state that polls has them.
+fn poll() -> io::Result<File> {
+    if fs::read_to_string(SHALLOWEST)?.trim() != "POLL" {
+        return Err(ErrorKind::Unsupported.into());
+    }
+    let mut device = OpenOptions::new().write(true).open(LATENCY)?;
+    device.write_all(&0_i32.to_ne_bytes())?;
+    Ok(device)
+}
+
+/// Threads that yield to all others.
+#[derive(Debug)]
+struct Threads {
     end: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Awake {
+impl Threads {
     /// Starts a thread on each processor that the calling thread may run on.
-    pub fn keep() -> Result<Awake> {
-        let mut awake = Awake {
+    fn start() -> Result<Threads> {
+        let mut awake = Threads {
             end: Arc::default(),
             threads: Vec::new(),
         };
@@ -59,13 +127,7 @@ impl Awake {
     }
 }
 
-/// Keeps the processors awake if this machine is a guest; `None` if it is not, or if it failed.
-pub fn in_a_guest(machine: &Machine) -> Option<Awake> {
-    machine.hypervisor.as_ref()?;
-    Awake::keep().ok()
-}
-
-impl Drop for Awake {
+impl Drop for Threads {
     fn drop(&mut self) {
         self.end.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -75,7 +137,7 @@ impl Drop for Awake {
     }
 }
 
-/// Processor time that this program has spent on keeping processors awake. The kernel counts it as time of a
+/// Processor time that threads of this program have spent on keeping processors awake. The kernel counts it as time of a
 /// program, but it was available to all other threads: a machine that spends its time so is idle.
 pub fn spent() -> Duration {
     Duration::from_nanos(SPENT.load(Ordering::Relaxed))
@@ -119,7 +181,7 @@ mod tests {
         .join()
         .unwrap();
         let before = spent();
-        let awake = Awake::keep().unwrap();
+        let awake = Threads::start().unwrap();
         assert_eq!(awake.threads.len(), sched::processors().unwrap().len());
         // Even on a busy machine, threads with the lowest priority get a little processor time.
         while spent() == before {
@@ -127,5 +189,28 @@ mod tests {
         }
         // Returns only when its threads have exited.
         drop(awake);
+    }
+    /// Microseconds that all processors have polled.
+    fn polled() -> u64 {
+        let processors = fs::read_dir("/sys/devices/system/cpu").unwrap();
+        let times = processors.filter_map(|processor| {
+            let path = processor.unwrap().path().join("cpuidle/state0/time");
+            fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()
+        });
+        times.sum()
+    }
+
+    #[test]
+    fn idle_processors_poll_where_the_kernel_can() {
+        let can = fs::read_to_string(SHALLOWEST).is_ok_and(|name| name.trim() == "POLL")
+            && OpenOptions::new().write(true).open(LATENCY).is_ok();
+        let awake = Awake::keep(false);
+        assert_eq!(awake.is_ok(), can);
+        let Ok(awake) = awake else { return };
+        assert!(awake.is_polling());
+        let before = polled();
+        while polled() == before {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }

@@ -164,7 +164,7 @@ pub fn explore(
     interrupted: &(dyn Fn() -> bool + Sync),
     record: &mut dyn FnMut(&Observation) -> Result<(), SearchError>,
 ) -> Result<Findings, SearchError> {
-    let _awake = fathometer_sys::awake::in_a_guest(&fathometer_sys::Machine::read());
+    let _awake = fathometer_sys::awake::in_a_guest(&fathometer_sys::Machine::read(), false);
     let mut findings = Findings::default();
     let mut variants = vec![Variant {
         setup: request.setup.clone(),

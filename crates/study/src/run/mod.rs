@@ -147,6 +147,10 @@ impl RunError {
 const AWAKE: &str = "this machine is a guest: its processors are kept awake during the measurement, because the \
  hypervisor wakes a sleeping processor late";
 
+/// How they are.
+const POLLING: &str = "by the kernel's idle loop, which polls";
+const THREADS: &str = "by threads of this program";
+
 /// Runs the study.
 pub fn execute(
     request: &Request,
@@ -191,8 +195,13 @@ pub fn execute(
         scratch: scratch.path(),
     })?;
     notes.extend(prepared.notes);
-    let awake = awake::in_a_guest(&Machine::read());
-    notes.extend(awake.as_ref().map(|_| AWAKE.to_owned()));
+    // Hosts of load studies have a quota of the processor.
+    let has_quotas = study.load.is_some();
+    let awake = awake::in_a_guest(&Machine::read(), !has_quotas);
+    notes.extend(awake.as_ref().map(|awake| match awake.is_polling() {
+        true => format!("{AWAKE}, {POLLING}"),
+        false => format!("{AWAKE}, {THREADS}"),
+    }));
     let clock = Clock::start();
     if let Some(rounds) = &rounds {
         rounds.apply(&mut cells);
