@@ -362,6 +362,7 @@ mod tests {
             plots: Vec::new(),
             warnings: Vec::new(),
             repeated: 0,
+            has_sweeps: false,
         };
         then(&mut run.info);
         check(&run, &info()).err().map(|error| error.to_string())

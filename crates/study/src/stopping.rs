@@ -102,7 +102,7 @@ impl Rounds {
             .cells
             .iter()
             .filter_map(|&place| run.cells.get(place))
-            .map(|cell| folder_of(&cell.block, &cell.key))
+            .map(|cell| folder_of(&cell.block, &run.planned(cell)))
             .filter(|cell| self.stopping.replicates.contains_key(cell) && !unable.contains(cell))
             .collect();
         let look = self.decide(&open, &cells, elapsed, each);

@@ -19,8 +19,9 @@ use crate::claims::Claim;
 use crate::closeness::{Acceptance, Explanation};
 use crate::published::Published;
 use crate::published_claims::PublishedClaims;
+use crate::run::Run;
 use crate::selection::Factor;
-use crate::sweep::Curve;
+use crate::sweep::{Curve, by_users};
 use crate::tables::{Column, Layout, Table};
 
 const TABLES: &str = "tables.toml";
@@ -242,23 +243,24 @@ impl StudyData {
         Ok(self)
     }
 
-    /// The data for a study without such files: every cell is listed, with these columns, and nothing is
-    /// judged.
-    pub fn without_paper(name: &str, title: &str, cell_columns: Vec<Column>) -> StudyData {
+    /// The data for the run of a study without such files: every cell is listed, with these columns, loads have curves by the
+    /// number of users, and nothing is judged.
+    pub fn without_paper(run: &Run, cell_columns: Vec<Column>) -> StudyData {
+        let (factors, curves) = by_users(run);
         StudyData {
             about: About {
-                name: name.to_owned(),
-                title: title.to_owned(),
+                name: run.info.study.clone(),
+                title: run.info.title.clone(),
                 citation: String::new(),
                 question: String::new(),
                 summary: String::new(),
                 columns: String::new(),
             },
-            factors: BTreeMap::new(),
+            factors,
             metrics: BTreeMap::new(),
             layouts: Vec::new(),
             tables: Vec::new(),
-            curves: Vec::new(),
+            curves,
             cell_columns,
             figures: Vec::new(),
             acceptance: Vec::new(),

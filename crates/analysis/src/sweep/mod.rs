@@ -9,6 +9,7 @@
 //! place.
 
 mod build;
+mod by_users;
 mod export;
 pub(crate) mod family;
 pub mod shape;
@@ -18,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use build::build;
+pub(crate) use by_users::by_users;
 pub use export::csv_text;
 
 use crate::inputs::Inputs;

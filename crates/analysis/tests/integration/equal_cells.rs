@@ -144,6 +144,7 @@ fn noise(run: u64) -> Run {
         plots: Vec::new(),
         warnings: Vec::new(),
         repeated: 0,
+        has_sweeps: false,
     }
 }
 

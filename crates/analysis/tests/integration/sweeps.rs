@@ -1,14 +1,15 @@
 //! Claims on curves, curves as text, as charts and as data, over synthetic load studies whose knees,
 //! trends and orders are known.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use fathometer_analysis::claims::{EraVerdict, Part, Verdict};
 use fathometer_analysis::digest::Digest;
-use fathometer_analysis::run::Mode;
+use fathometer_analysis::run::{Mode, Run};
 use fathometer_analysis::study::StudyData;
 use fathometer_analysis::{summary, terminal};
-use fathometer_model::ReplicateRecord;
+use fathometer_model::{CellKey, ReplicateRecord};
 
 use crate::browser;
 use crate::common::{Fixture, Text, almeida, printed, refusal, without_scripts, write_report};
@@ -487,4 +488,73 @@ fn two_charts_of_two_rows_fit_on_a_sheet_of_paper() {
     let fits = |&(rows, height): &(u32, u32)| rows > 2 || (height > 100 && height <= 1017 / 2);
     assert!(charts.iter().all(fits), "{charts:?}");
     assert!(charts.iter().any(|(rows, _)| *rows == 2), "{charts:?}");
+}
+
+/// The main block as a sweep study measures it: a replicate has all numbers of users.
+fn as_sweeps(fixture: &mut Fixture) {
+    let mut sweeps: BTreeMap<(CellKey, u32), ReplicateRecord> = BTreeMap::new();
+    for record in fixture.records.drain(..) {
+        if record.block != "main" {
+            continue;
+        }
+        let mut cell = record.cell.clone();
+        let users = cell.0.remove("clients").unwrap();
+        let empty = ReplicateRecord {
+            cell: cell.clone(),
+            metrics: BTreeMap::new(),
+            folder: format!("{cell}/r{}", record.replicate),
+            ..record.clone()
+        };
+        let sweep = sweeps.entry((cell, record.replicate)).or_insert(empty);
+        let named = record.metrics.into_iter();
+        let named = named.map(|(metric, value)| (format!("{metric}_of_{users}_users"), value));
+        sweep.metrics.extend(named);
+    }
+    fixture.records = sweeps.into_values().collect();
+    fixture.info.replicates_planned = Some(fixture.records.len() as u64);
+}
+
+#[test]
+fn the_loads_of_a_sweep_are_cells_with_claims_and_curves() {
+    let mut fixture = almeida::run(Mode::Quick, 5);
+    as_sweeps(&mut fixture);
+    let study = almeida::study();
+    let folder = tempfile::tempdir().unwrap();
+    fixture.write(folder.path());
+    let digest = Digest::of(folder.path(), &study).unwrap();
+    let of = |id: &str| digest.claims.iter().find(|claim| claim.id == id).unwrap();
+    assert_eq!(of("A01").eras[0].verdict, Verdict::Holds);
+    // Six combinations of a server and a workload, with seven numbers of users; five replicates of each combination.
+    assert_eq!(
+        (digest.validity.cells, digest.validity.replicates),
+        (42, 30)
+    );
+    assert!(digest.validity.is_complete());
+    let users = digest.run.levels("clients");
+    assert_eq!(users, ["1", "2", "4", "8", "16", "32", "64"]);
+}
+
+#[test]
+fn a_load_study_without_tables_has_curves_by_the_number_of_users() {
+    let folder = tempfile::tempdir().unwrap();
+    almeida::run(Mode::Quick, 2).write(folder.path());
+    let run = Run::load(folder.path()).unwrap();
+    let study = StudyData::without_paper(&run, Vec::new());
+    let titles: Vec<&str> = study
+        .curves
+        .iter()
+        .map(|curve| curve.title.as_str())
+        .collect();
+    for title in [
+        "By number of users: main, almeida-a",
+        "By number of users: main, almeida-b",
+        "By number of users: processor",
+    ] {
+        assert!(titles.contains(&title), "{titles:?}");
+    }
+    let digest = Digest::of(folder.path(), &study).unwrap();
+    let first = digest.measured_curves().next().unwrap();
+    let throughput = &first.panels[0];
+    assert_eq!(throughput.metric, "exchanges_per_s");
+    assert!(throughput.lines.iter().all(|line| !line.points.is_empty()));
 }

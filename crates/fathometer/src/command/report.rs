@@ -92,8 +92,13 @@ pub fn publish(folder: &Path, json: bool) -> Result<Judged, Failure> {
     let files = StudyFiles::of_run(folder, &info)?;
     let judged = files.map(|files| files.data()).transpose()?.flatten();
     let has_paper = judged.is_some();
-    let study = judged
-        .unwrap_or_else(|| StudyData::without_paper(&info.study, &info.title, columns(folder)));
+    let study = match judged {
+        Some(study) => study,
+        None => {
+            let run = Run::load(folder)?;
+            StudyData::without_paper(&run, columns(&run))
+        }
+    };
     let digest = Digest::of(folder, &study)?;
     // The tables are printed even if their files cannot be written, for example on a full disk.
     let page = write_digest_with(&digest, &captured::of_replicate, &|path, text| match path
@@ -152,7 +157,7 @@ impl Measured {
 
 /// Columns of the list of all cells, for a study without tables: packets and seconds of page retrievals,
 /// throughput and response times of loads, ends and trials of capacity searches.
-fn columns(folder: &Path) -> Vec<Column> {
+fn columns(run: &Run) -> Vec<Column> {
     const OF_CAPACITIES: [(&str, &str); 5] = [
         ("capacity", "capacity"),
         ("works", "capacity_works"),
@@ -167,10 +172,10 @@ fn columns(folder: &Path) -> Vec<Column> {
         ("errors/s", "errors_per_s"),
         ("CPU %", "cpu_total_pct"),
     ];
-    let columns = match Run::load(folder).map(|run| Measured::of(&run)) {
-        Ok(Measured::Capacities) => OF_CAPACITIES,
-        Ok(Measured::Loads) => OF_LOADS,
-        Ok(Measured::Pages) | Err(_) => return Vec::new(),
+    let columns = match Measured::of(run) {
+        Measured::Capacities => OF_CAPACITIES,
+        Measured::Loads => OF_LOADS,
+        Measured::Pages => return Vec::new(),
     };
     columns
         .map(|(label, metric)| Column {
@@ -228,6 +233,8 @@ fn cells(run: &Run, json: bool) -> String {
                     "block": cell.block, "cell": cell.key, "state": cell.state(),
                     "n": cell.valid().count(), "elapsed_s": mean(cell, "elapsed_s"),
                     "packets": mean(cell, "packets"), "capacity": mean(cell, "capacity"),
+                    "exchanges_per_s": mean(cell, "exchanges_per_s"),
+                    "response_mean_ms": mean(cell, "response_mean_ms"),
                     "gave_out": gave_out_first::of_cell(cell),
                     "reasons": cell.reasons(),
                 })

@@ -229,7 +229,7 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
     say(format_args!("report: {}", page.display()));
     if request.study.sweep.is_some() {
         say(format_args!(
-            "the loads of each cell, and a prediction of others: fathometer predict {}",
+            "a prediction of other loads: fathometer predict {}",
             folder.display()
         ));
     }

@@ -66,6 +66,7 @@ fn everything(mode: Mode) -> Run {
         plots: Vec::new(),
         warnings: Vec::new(),
         repeated: 0,
+        has_sweeps: false,
     }
 }
 

@@ -54,7 +54,7 @@ policy = ["h1.0"]
 "#;
 
 #[test]
-fn a_sweep_has_a_median_for_each_number_of_users_and_can_be_predicted_from() {
+fn a_sweep_has_figures_for_each_number_of_users_and_can_be_predicted_from() {
     let Some(_alone) = crate::ground("a sweep study") else {
         return;
     };
@@ -113,6 +113,16 @@ fn a_sweep_has_a_median_for_each_number_of_users_and_can_be_predicted_from() {
         );
     }
     assert!((time(&slices[0], "to_s") - time(&slices[0], "from_s") - 0.6).abs() < 0.1);
+
+    // Its loads are cells, of one replicate.
+    let output = program(&["report", "run"]);
+    let report = String::from_utf8(output.stdout).unwrap();
+    for users in [1, 4, 40] {
+        assert!(report.contains(&format!("clients={users},")), "{report}");
+    }
+    let page = fs::read_to_string(run.join("report.html")).unwrap();
+    assert!(page.contains("clients=40"));
+    assert!(!page.contains("3 replicates"));
 
     if record.validity.is_valid() {
         let output = program(&["predict", "run", "--fit=1,4", "--bursts=40", "--json"]);

@@ -1,0 +1,256 @@
+//! What was run: the content of `run.json`.
+
+use std::collections::BTreeMap;
+
+use fathometer_model::{CellKey, Seed};
+use serde::{Deserialize, Serialize};
+
+use crate::statistics::{Intervals, LEVEL, Looks};
+use crate::study_share::{MeasuringMachine, StudyShare};
+
+/// The content of `run.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunInfo {
+    /// The format version of the run's files; [`RunInfo::FORMAT`].
+    pub format: u32,
+    /// The study's short name, as in `nielsen97`.
+    pub study: String,
+    /// The study's title.
+    pub title: String,
+    /// How much of the study the run measures.
+    pub mode: Mode,
+    /// The command line, program first.
+    pub command: Vec<String>,
+    /// The program's version.
+    pub version: String,
+    /// The program's build; absent in runs of versions that did not record it.
+    #[serde(default)]
+    pub build: Option<Build>,
+    /// The SHA-256 of each of the study's files, by name: `study.toml` and the files of its claims.
+    #[serde(default)]
+    pub study_files: BTreeMap<String, String>,
+    /// Other inputs that the cells name, each with the SHA-256 of its file or, for a program, its version:
+    /// `path lan`, `server nginx/server.toml`, `program nginx`, `workload log:access.log`.
+    #[serde(default)]
+    pub data: BTreeMap<String, String>,
+    /// Facts about the machine: `cpu`, `cores`, `memory`, `kernel`, `os`, and others if available.
+    pub machine: BTreeMap<String, String>,
+    /// The seed of all random choices.
+    pub seed: Seed,
+    /// Start, in seconds since the Unix epoch.
+    pub started: f64,
+    /// End, in seconds since the Unix epoch; absent while the run goes on and when it was killed.
+    #[serde(default)]
+    pub finished: Option<f64>,
+    /// Number of planned replicates.
+    #[serde(default)]
+    pub replicates_planned: Option<u64>,
+    /// The TCP profiles, and how far the kernel applied them.
+    #[serde(default)]
+    pub eras: Vec<EraInfo>,
+    /// The path profiles.
+    #[serde(default)]
+    pub paths: Vec<PathInfo>,
+    /// The servers under test.
+    #[serde(default)]
+    pub servers: Vec<ServerInfo>,
+    /// Notes for a reader, one sentence each.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// Cells of the study that are not measured.
+    #[serde(default)]
+    pub left_out: Vec<LeftOut>,
+    /// How the number of replicates depends on the verdicts; absent when it is fixed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopping: Option<Stopping>,
+    /// The share that this machine measured, if several share the study; absent in a merged run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<StudyShare>,
+    /// The machines that measured a merged run, by rank; `machine` then has the facts that all of them have in common.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machines: Vec<MeasuringMachine>,
+}
+
+/// The design of a run that adds replicates where something is still undecided.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stopping {
+    /// How far the intervals of figures in tables may reach to each side, as a share of the figure; absent when only
+    /// verdicts count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision_share: Option<f64>,
+    /// After how many replicates of a cell the verdicts are looked at, in ascending order; there is at least one.
+    pub looks: Vec<u32>,
+    /// The look that the run has reached, from 0.
+    pub look: usize,
+    /// The replicates of each cell up to that look, by the cell's folder.
+    pub replicates: BTreeMap<String, u32>,
+    /// Why the run ended; absent while it goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+}
+
+impl Stopping {
+    /// How many replicates there are and why, and how the intervals take it into account.
+    pub fn sentence(&self) -> String {
+        let why = match &self.ended {
+            Some(reason) => format!("the run ended because {reason}"),
+            None => "the run was interrupted".to_owned(),
+        };
+        format!(
+            "Replicates were added where something was undecided; {why}. This is look {} of at most {}: its intervals have \
+             level {:.1} %, so that all looks together err as often as one interval of level {:.0} %.",
+            self.look + 1,
+            self.looks.len(),
+            100.0 * self.level(),
+            100.0 * LEVEL
+        )
+    }
+
+    /// The level of the intervals at the look that the run has reached: all looks together have [`LEVEL`].
+    pub fn level(&self) -> f64 {
+        let last = self.looks.len().saturating_sub(1);
+        match self.looks.is_empty() {
+            true => LEVEL,
+            false => Looks::at(self.looks.clone()).level(self.look.min(last), LEVEL),
+        }
+    }
+}
+
+/// A build of the program.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Build {
+    /// The version.
+    pub version: String,
+    /// The commit of the sources, if known.
+    #[serde(default)]
+    pub commit: Option<String>,
+    /// Whether the sources had uncommitted changes, if known.
+    #[serde(default)]
+    pub modified: Option<bool>,
+    /// The SHA-256 of the program's file; empty when it could not be read.
+    pub sha256: String,
+}
+
+/// `0.1.0 (0123456789ab, modified), program 0123456789ab`
+impl std::fmt::Display for Build {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.version)?;
+        if let Some(commit) = &self.commit {
+            let modified = match self.modified {
+                Some(true) => ", modified",
+                _ => "",
+            };
+            write!(f, " ({commit}{modified})")?;
+        }
+        match self.sha256.get(..12) {
+            Some(start) => write!(f, ", program {start}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A cell that is not measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The study's block.
+    pub block: String,
+    /// The levels.
+    pub cell: CellKey,
+    /// The reason, a fragment of a sentence.
+    pub reason: String,
+}
+
+impl RunInfo {
+    /// The intervals that the run's design allows: at the stated level, whenever it ended.
+    pub fn intervals(&self) -> Intervals {
+        Intervals {
+            level: self.stopping.as_ref().map_or(LEVEL, Stopping::level),
+        }
+    }
+
+    /// The format that this version writes, and the newest that it reads.
+    pub const FORMAT: u32 = 1;
+}
+
+/// How much of a study a run measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Every cell once or twice.
+    Quick,
+    /// The study's own repetitions.
+    Full,
+    /// The run that the study's file says is published.
+    Published,
+}
+
+impl Mode {
+    /// Its name: `quick`, `full` or `published`, as in records and in a study's file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Quick => "quick",
+            Mode::Full => "full",
+            Mode::Published => "published",
+        }
+    }
+}
+
+/// A TCP profile as it was applied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EraInfo {
+    /// The level of the factor `era`, as in `1997`.
+    pub name: String,
+    /// What it represents, one sentence.
+    #[serde(default)]
+    pub description: String,
+    /// The parts of it that the kernel cannot apply, one sentence each.
+    #[serde(default)]
+    pub limits: Vec<String>,
+    /// Every requested setting.
+    pub settings: Vec<Setting>,
+}
+
+/// One setting of a TCP profile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// The name of the setting, as in `net.ipv4.tcp_sack` or `initial window`.
+    pub name: String,
+    /// The requested value.
+    pub wanted: String,
+    /// Whether the kernel applied it.
+    pub state: SettingState,
+    /// Why it was not applied, or what the kernel did instead.
+    #[serde(default)]
+    pub detail: Option<String>,
+}
+
+/// Whether the kernel applied a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SettingState {
+    /// It was set, and read back.
+    Applied,
+    /// This kernel cannot apply it.
+    Impossible,
+}
+
+/// A path profile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathInfo {
+    /// The level of the factor `path`, as in `ppp`.
+    pub name: String,
+    /// The profile's own text.
+    pub profile: String,
+}
+
+/// A server under test.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerInfo {
+    /// The level of the factor `server`, as in `httpd`.
+    pub name: String,
+    /// Its version, as it reports it.
+    pub version: String,
+    /// What it represents, one sentence.
+    #[serde(default)]
+    pub description: String,
+}

@@ -1,0 +1,287 @@
+//! A run as stored in its folder: what was run, and every replicate.
+//!
+//! | file | what |
+//! |---|---|
+//! | `run.json` | [`RunInfo`] |
+//! | `replicates.ndjson` | one [`ReplicateRecord`] per line, in the order in which they ended; where several machines share a study, with the member `machine`: the rank. A merged run has the records of rank 0 first |
+//! | `plots.json` | optional: a list of [`Plot`]s, SVG files of the same folder |
+//! | each record's `folder` | `capture.pcapng` (the client's tap; in runs of older versions all taps), `taps.pcapng` (all taps), `exchanges.ndjson`, `connections.ndjson` of that replicate |
+//!
+//! A run that was killed is read like any other: a truncated last line is left out, with a warning.
+
+mod info;
+mod reading;
+mod sweep_loads;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use fathometer_model::{CellKey, ReplicateRecord};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use reading::{cells, repeated, replicates, run_info};
+use sweep_loads::by_load;
+
+pub use crate::study_share::{MeasuringMachine, StudyShare};
+pub use info::{
+    Build, EraInfo, LeftOut, Mode, PathInfo, RunInfo, ServerInfo, Setting, SettingState, Stopping,
+};
+pub(crate) use reading::{malformed, read, stays_inside};
+pub use sweep_loads::USERS;
+
+/// A drawing that belongs to the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plot {
+    /// Its heading.
+    pub title: String,
+    /// What the plot shows.
+    pub caption: String,
+    /// The SVG file, relative to the run's folder and inside it.
+    pub file: String,
+}
+
+/// One combination of a block's factors, with all its replicates.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    /// The study's block: `main`, `nagle` …
+    pub block: String,
+    /// The levels.
+    pub key: CellKey,
+    /// Its replicates by number.
+    pub replicates: Vec<ReplicateRecord>,
+}
+
+/// The validity of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CellState {
+    /// Every replicate is valid.
+    Valid,
+    /// Some replicates are valid, and the cell's figures come from these alone.
+    PartlyValid,
+    /// No replicate is valid, so the cell has no figures.
+    Invalid,
+}
+
+impl Cell {
+    /// The validity of the cell.
+    pub fn state(&self) -> CellState {
+        match self.valid().count() {
+            0 => CellState::Invalid,
+            n if n < self.replicates.len() => CellState::PartlyValid,
+            _ => CellState::Valid,
+        }
+    }
+
+    /// Its valid replicates.
+    pub fn valid(&self) -> impl Iterator<Item = &ReplicateRecord> {
+        self.replicates.iter().filter(|r| r.validity.is_valid())
+    }
+
+    /// The values of a metric over its valid replicates, with the replicates' numbers.
+    pub fn values(&self, metric: &str) -> Vec<(u32, f64)> {
+        self.valid()
+            .filter_map(|r| Some((r.replicate, *r.metrics.get(metric)?)))
+            .collect()
+    }
+
+    /// The reasons for invalid replicates of the cell, each distinct reason once.
+    pub fn reasons(&self) -> Vec<&str> {
+        let mut reasons: Vec<&str> = Vec::new();
+        for reason in self.replicates.iter().flat_map(|r| &r.validity.reasons) {
+            if !reasons.contains(&reason.as_str()) {
+                reasons.push(reason);
+            }
+        }
+        reasons
+    }
+}
+
+/// A whole run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// Where it is.
+    pub folder: PathBuf,
+    /// What was run.
+    pub info: RunInfo,
+    /// Its cells in the order of block and key.
+    pub cells: Vec<Cell>,
+    /// Its drawings.
+    pub plots: Vec<Plot>,
+    /// Problems of the files, one sentence each.
+    pub warnings: Vec<String>,
+    /// Number of replicates with an earlier invalid attempt.
+    pub repeated: usize,
+    /// Whether its cells are loads of sweeps: several of them come from the same replicates.
+    pub has_sweeps: bool,
+}
+
+impl Run {
+    /// Reads a run's folder.
+    ///
+    /// # Errors
+    /// When `run.json` is missing or not readable, or when a line other than a truncated last one is not a
+    /// record.
+    pub fn load(folder: &Path) -> Result<Run, Error> {
+        let path = folder.join("run.json");
+        let text = read(&path)?;
+        let info = run_info(&path, &text)?;
+        let mut warnings = Vec::new();
+        let path = folder.join("replicates.ndjson");
+        let records = if path.exists() {
+            replicates(&path, &read(&path)?, &mut warnings)?
+        } else {
+            warnings.push("there is no replicates.ndjson: nothing was measured".to_owned());
+            Vec::new()
+        };
+        let path = folder.join("plots.json");
+        let plots: Vec<Plot> = if path.exists() {
+            serde_json::from_str(&read(&path)?).map_err(|e| malformed(&path, e.line(), &e))?
+        } else {
+            Vec::new()
+        };
+        for plot in &plots {
+            if !stays_inside(Path::new(&plot.file)) {
+                let message = format!("the plot {:?} is not inside the run's folder", plot.file);
+                return Err(malformed(&path, 1, &message));
+            }
+        }
+        let repeated = repeated(&records);
+        let (records, has_sweeps) = by_load(records);
+        Ok(Run {
+            folder: folder.to_owned(),
+            repeated,
+            has_sweeps,
+            info,
+            cells: cells(records, &mut warnings),
+            plots,
+            warnings,
+        })
+    }
+
+    /// Reads every record of a run's folder in the order of the file, earlier attempts at a replicate included.
+    ///
+    /// # Errors
+    /// When a line other than a truncated last one is not a record.
+    pub fn records(folder: &Path) -> Result<Vec<ReplicateRecord>, Error> {
+        let path = folder.join("replicates.ndjson");
+        match path.exists() {
+            true => replicates(&path, &read(&path)?, &mut Vec::new()),
+            false => Ok(Vec::new()),
+        }
+    }
+
+    /// All replicates, each with its last attempt. One of a sweep stands here with one of its loads.
+    pub fn replicates(&self) -> impl Iterator<Item = &ReplicateRecord> {
+        let mut known = BTreeSet::new();
+        let all = self.cells.iter().flat_map(|cell| &cell.replicates);
+        all.filter(move |record| !self.has_sweeps || known.insert(record.folder.as_str()))
+    }
+
+    /// The levels with which a cell was planned: those of a sweep's load without the number of users.
+    pub fn planned(&self, cell: &Cell) -> CellKey {
+        match self.has_sweeps {
+            true => without(&cell.key, USERS),
+            false => cell.key.clone(),
+        }
+    }
+
+    /// The name of a cell: the levels of those factors that vary in its block, the best known first.
+    pub fn name(&self, cell: &Cell) -> String {
+        let others = self.cells.iter().map(|cell| (&cell.block, &cell.key));
+        name_among(&others, &cell.block, &cell.key)
+    }
+
+    /// The name of a cell as if its run did not vary one of the factors.
+    pub(crate) fn name_without(&self, cell: &Cell, factor: &str) -> String {
+        let of_block = self.cells.iter().filter(|other| other.block == cell.block);
+        let keys: Vec<CellKey> = of_block.map(|other| without(&other.key, factor)).collect();
+        let others = keys.iter().map(|key| (&cell.block, key));
+        name_among(&others, &cell.block, &without(&cell.key, factor))
+    }
+
+    /// Cells that are not measured, grouped by reason, each with its block and name.
+    pub fn left_out(&self) -> Vec<(&str, Vec<String>)> {
+        let measured = self.cells.iter().map(|cell| (&cell.block, &cell.key));
+        let others = measured.chain(
+            self.info
+                .left_out
+                .iter()
+                .map(|cell| (&cell.block, &cell.cell)),
+        );
+        let mut by_reason: Vec<(&str, Vec<String>)> = Vec::new();
+        for cell in &self.info.left_out {
+            let levels = name_among(&others, &cell.block, &cell.cell);
+            let name = match levels == cell.block {
+                true => levels,
+                false => format!("{}, {levels}", cell.block),
+            };
+            match by_reason
+                .iter_mut()
+                .find(|(reason, _)| *reason == cell.reason)
+            {
+                Some((_, names)) => names.push(name),
+                None => by_reason.push((&cell.reason, vec![name])),
+            }
+        }
+        by_reason
+    }
+
+    /// The levels of a factor among the cells. Those that `run.json` lists come first, in its order.
+    pub fn levels(&self, factor: &str) -> Vec<String> {
+        let listed: Vec<&str> = match factor {
+            "era" => self.info.eras.iter().map(|e| e.name.as_str()).collect(),
+            "path" => self.info.paths.iter().map(|p| p.name.as_str()).collect(),
+            "server" => self.info.servers.iter().map(|s| s.name.as_str()).collect(),
+            _ => Vec::new(),
+        };
+        let found = self.cells.iter().filter_map(|cell| cell.key.level(factor));
+        let is_found = |level: &&str| found.clone().any(|l| l == *level);
+        let mut levels: Vec<String> = Vec::new();
+        let in_order = listed.iter().copied().filter(is_found).chain(found.clone());
+        for level in in_order {
+            if !levels.iter().any(|known| known == level) {
+                levels.push(level.to_owned());
+            }
+        }
+        levels
+    }
+}
+
+/// A key without one of its factors.
+pub(crate) fn without(key: &CellKey, factor: &str) -> CellKey {
+    let mut shared = key.clone();
+    shared.0.remove(factor);
+    shared
+}
+
+/// The name of a cell among others: the levels of those factors that vary in its block.
+fn name_among<'a>(
+    others: &(impl Iterator<Item = (&'a String, &'a CellKey)> + Clone),
+    block: &str,
+    key: &CellKey,
+) -> String {
+    const BARE: [&str; 6] = ["policy", "visit", "workload", "path", "server", "era"];
+    let varies = |factor: &str| {
+        others
+            .clone()
+            .filter(|(other, _)| *other == block)
+            .any(|(_, other)| other.level(factor) != key.level(factor))
+    };
+    let bare = BARE.into_iter().filter_map(|factor| {
+        let level = key.level(factor).filter(|_| varies(factor))?;
+        Some(level.to_owned())
+    });
+    let rest = key
+        .0
+        .iter()
+        .filter(|(factor, _)| !BARE.contains(&factor.as_str()) && varies(factor))
+        .map(|(factor, level)| format!("{factor}={level}"));
+    let words: Vec<String> = bare.chain(rest).collect();
+    if words.is_empty() {
+        block.to_owned()
+    } else {
+        words.join(" ")
+    }
+}

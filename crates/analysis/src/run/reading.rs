@@ -1,0 +1,158 @@
+//! Reading the files of a run.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Component, Path};
+
+use fathometer_model::{CellKey, ReplicateRecord};
+use serde::Deserialize;
+
+use super::{Cell, RunInfo};
+use crate::Error;
+
+/// Whether a relative path can be joined to a folder without leaving it.
+pub(crate) fn stays_inside(path: &Path) -> bool {
+    path.components()
+        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+}
+
+/// Reads a text. A file that is cut inside a character is read up to there.
+pub(crate) fn read(path: &Path) -> Result<String, Error> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(source) => Err(Error::Read {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
+pub(crate) fn malformed(path: &Path, line: usize, message: &impl ToString) -> Error {
+    Error::Malformed {
+        path: path.to_owned(),
+        line,
+        message: message.to_string(),
+    }
+}
+
+pub(super) fn run_info(path: &Path, text: &str) -> Result<RunInfo, Error> {
+    /// The only member that every format of the file has.
+    #[derive(Deserialize)]
+    struct Form {
+        format: u32,
+    }
+    let form: Form = serde_json::from_str(text).map_err(|e| malformed(path, e.line(), &e))?;
+    if form.format > RunInfo::FORMAT {
+        return Err(Error::Format {
+            path: path.to_owned(),
+            found: form.format,
+            known: RunInfo::FORMAT,
+        });
+    }
+    serde_json::from_str(text).map_err(|e| malformed(path, e.line(), &e))
+}
+
+pub(super) fn replicates(
+    path: &Path,
+    text: &str,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<ReplicateRecord>, Error> {
+    let mut records = Vec::new();
+    let is_whole = text.ends_with('\n');
+    let count = text.lines().count();
+    for (index, line) in text.lines().enumerate() {
+        if line.trim().is_empty() {
+            continue;
+        }
+        match serde_json::from_str(line) {
+            Ok(record) => records.push(record),
+            Err(_) if index + 1 == count && !is_whole => warnings.push(format!(
+                "line {count} of replicates.ndjson is cut short, as when a run is killed: left out"
+            )),
+            Err(error) => return Err(malformed(path, index + 1, &error)),
+        }
+    }
+    Ok(records)
+}
+
+/// Number of replicates that have an earlier, invalid record.
+pub(super) fn repeated(records: &[ReplicateRecord]) -> usize {
+    let mut last: BTreeMap<(&str, &CellKey, u32), bool> = BTreeMap::new();
+    let mut repeated = BTreeSet::new();
+    for record in records {
+        let id = (record.block.as_str(), &record.cell, record.replicate);
+        if last.insert(id, record.validity.is_valid()) == Some(false) {
+            repeated.insert(id);
+        }
+    }
+    repeated.len()
+}
+
+pub(super) fn cells(records: Vec<ReplicateRecord>, warnings: &mut Vec<String>) -> Vec<Cell> {
+    let mut cells: BTreeMap<(String, CellKey), BTreeMap<u32, ReplicateRecord>> = BTreeMap::new();
+    let mut repeated = 0;
+    for record in records {
+        let id = (record.block.clone(), record.cell.clone());
+        let replicate = record.replicate;
+        match cells.entry(id).or_default().insert(replicate, record) {
+            None => {}
+            Some(earlier) if !earlier.validity.is_valid() => repeated += 1,
+            Some(earlier) => warnings.push(format!(
+                "replicate {replicate} of {} {} is recorded twice: the later record counts",
+                earlier.block, earlier.cell
+            )),
+        }
+    }
+    if repeated > 0 {
+        warnings.push(format!(
+            "{repeated} times an INVALID replicate was repeated; the last attempt counts"
+        ));
+    }
+    let mut cells: Vec<Cell> = cells
+        .into_iter()
+        .map(|((block, key), replicates)| Cell {
+            block,
+            key,
+            replicates: replicates.into_values().collect(),
+        })
+        .collect();
+    cells.sort_by(|a, b| {
+        a.block
+            .cmp(&b.block)
+            .then_with(|| by_levels(&a.key, &b.key))
+    });
+    cells
+}
+
+/// The order of two cells: 2 clients before 10, and numbers before words.
+fn by_levels(a: &CellKey, b: &CellKey) -> Ordering {
+    let place = |level: &str| level.parse().unwrap_or(f64::INFINITY);
+    let pairs = a.0.iter().zip(&b.0);
+    let first = pairs
+        .map(|((a_factor, a), (b_factor, b))| {
+            a_factor
+                .cmp(b_factor)
+                .then_with(|| place(a).total_cmp(&place(b)))
+                .then_with(|| a.cmp(b))
+        })
+        .find(|order| order.is_ne());
+    first.unwrap_or_else(|| a.0.len().cmp(&b.0.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_in_their_order_and_before_words() {
+        let key = |clients: &str| CellKey([("clients".to_owned(), clients.to_owned())].into());
+        let mut keys = ["none", "10", "1.5", "2", "64M", "-1"].map(key);
+        keys.sort_by(by_levels);
+        let levels = keys.each_ref().map(|key| key.level("clients").unwrap());
+        assert_eq!(levels, ["-1", "1.5", "2", "10", "64M", "none"]);
+        let other = CellKey([("cpu".to_owned(), "9".to_owned())].into());
+        assert_eq!(by_levels(&keys[0], &other), Ordering::Less);
+        assert_eq!(by_levels(&CellKey::default(), &other), Ordering::Less);
+    }
+}
