@@ -24,6 +24,7 @@ pub mod scenario;
 pub mod screen;
 pub mod series;
 pub mod simulated;
+mod slow_start;
 
 use fathometer_queueing::ModelError;
 /// A time, in the unit of [`series`].

@@ -70,6 +70,7 @@ pub fn series(
         quota_period: None,
         link: None,
         round_trip: None,
+        further_trips: Vec::new(),
         server: None,
         admission: admission(results),
         failing: loads(failing),

@@ -1,9 +1,8 @@
-//! Series of a load study's run: cells that differ in the number of clients alone. A cell of a sweep study is a series by
-//! itself.
+//! Series of the run of a load study or of a sweep study: cells that differ in the number of clients alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use fathometer_analysis::run::{Cell, Run};
+use fathometer_analysis::run::{Cell, Run, USERS};
 use fathometer_model::{Bandwidth, Bytes, CellKey, ReplicateRecord};
 use fathometer_path::{Direction, Profile};
 use fathometer_queueing::{PerSecond, Seconds};
@@ -12,59 +11,23 @@ use crate::PredictError;
 use crate::page_cache::{self, DiskUse, PageCache};
 use crate::scenario::Memory;
 use crate::series::{Admission, Load, MOST_ERRORS, Reading, Series, before, is_connection_each};
-
-/// The factor whose levels are numbers of users.
-const USERS: &str = "clients";
-
-/// What the names of a sweep's throughputs begin and end with; between them is the number of users.
-const OF_USERS: (&str, &str) = ("exchanges_per_s_of_", "_users");
+use crate::slow_start;
 
 /// With fewer of its users in the exchanges that ended, the slices of a load cut off many.
 const LEAST_SEEN_PCT: f64 = 90.0;
 
-/// Where a load stands in a run.
+/// A load of a run.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     users: u32,
     cell: &'a Cell,
-    /// The cell has several numbers of users, which the names of its metrics state.
-    is_sweep: bool,
 }
 
 impl<'a> Place<'a> {
-    /// The loads of a cell.
-    fn of(cell: &'a Cell) -> Vec<Place<'a>> {
-        if let Some(level) = cell.key.level(USERS) {
-            let place = |users| Place {
-                users,
-                cell,
-                is_sweep: false,
-            };
-            return level.parse().ok().map(place).into_iter().collect();
-        }
-        let names: BTreeSet<&str> = cell
-            .valid()
-            .flat_map(|record| record.metrics.keys().map(String::as_str))
-            .collect();
-        let users = names.into_iter().filter_map(|name| {
-            let users = name.strip_prefix(OF_USERS.0)?.strip_suffix(OF_USERS.1)?;
-            users.parse().ok()
-        });
-        users
-            .map(|users| Place {
-                users,
-                cell,
-                is_sweep: true,
-            })
-            .collect()
-    }
-
-    /// The name of one of its metrics.
-    fn name(&self, metric: &str) -> String {
-        match self.is_sweep {
-            true => format!("{metric}_of_{}_users", self.users),
-            false => metric.to_owned(),
-        }
+    /// The load of a cell; `None` when it states no number of users.
+    fn of(cell: &'a Cell) -> Option<Place<'a>> {
+        let users = cell.key.level(USERS)?.parse().ok()?;
+        Some(Place { users, cell })
     }
 
     /// Whether the slices of a sweep were long enough for its exchanges. Without the figure nothing speaks against them.
@@ -75,13 +38,16 @@ impl<'a> Place<'a> {
 
     /// The mean of a metric over the replicates.
     fn mean(&self, metric: &str) -> f64 {
-        let values = self.cell.values(&self.name(metric));
+        let values = self.cell.values(metric);
         values.iter().map(|(_, value)| value).sum::<f64>() / values.len() as f64
     }
 }
 
 /// The period of the quota of a laboratory's host (`CpuLimit::cores` of `crates/sys`).
 const QUOTA_PERIOD: Seconds = Seconds(0.01);
+
+/// The headers of IPv4 and of TCP with its timestamps, in bytes.
+const HEADERS: u32 = 52;
 
 /// From this rate on, a cell is noted as one that reads from disk.
 const DISK_KB_PER_S: f64 = 1000.0;
@@ -99,12 +65,11 @@ pub fn series(run: &Run, levels: &BTreeMap<String, String>) -> Result<Vec<Series
     };
     let mut by_name: BTreeMap<String, Vec<Place<'_>>> = BTreeMap::new();
     for cell in run.cells.iter().filter(is_selected) {
-        let mut rest = cell.key.clone();
-        rest.0.remove(USERS);
-        let places = Place::of(cell);
-        if !places.is_empty() {
+        if let Some(place) = Place::of(cell) {
+            let mut rest = cell.key.clone();
+            rest.0.remove(USERS);
             let name = format!("block={} {rest}", cell.block);
-            by_name.entry(name).or_default().extend(places);
+            by_name.entry(name).or_default().push(place);
         }
     }
     if by_name.is_empty() {
@@ -159,8 +124,7 @@ fn of_cells(run: &Run, name: String, places: &[Place<'_>]) -> Option<Series> {
     let mut quotas = Vec::new();
     for place in places {
         let users = place.users;
-        let readings = |record| reading(record, *place);
-        let readings: Vec<Reading> = place.cell.valid().filter_map(readings).collect();
+        let readings: Vec<Reading> = place.cell.valid().filter_map(reading).collect();
         let load = Load {
             users,
             readings,
@@ -194,12 +158,7 @@ fn of_cells(run: &Run, name: String, places: &[Place<'_>]) -> Option<Series> {
             ));
             continue;
         }
-        quotas.extend(
-            place
-                .cell
-                .valid()
-                .filter_map(|record| quota(record, *place)),
-        );
+        quotas.extend(place.cell.valid().filter_map(quota));
         loads.push(load);
     }
     loads.sort_by_key(|load| load.users);
@@ -215,6 +174,7 @@ fn of_cells(run: &Run, name: String, places: &[Place<'_>]) -> Option<Series> {
         quota_period: Some(QUOTA_PERIOD),
         link: profile.as_ref().and_then(link),
         round_trip: trip,
+        further_trips: further_trips(cell, profile.as_ref()).unwrap_or_default(),
         server: cell.key.level("server").map(str::to_owned),
         admission: admission(cell, trip),
         failing,
@@ -278,9 +238,9 @@ fn page_cache(places: &[Place<'_>]) -> Result<PageCache, String> {
 }
 
 /// A replicate's figures; `None` when one is missing.
-fn reading(record: &ReplicateRecord, place: Place<'_>) -> Option<Reading> {
+fn reading(record: &ReplicateRecord) -> Option<Reading> {
     let metric = |name: &str| {
-        let value = record.metrics.get(&place.name(name)).copied();
+        let value = record.metrics.get(name).copied();
         value.filter(|value| *value > 0.0)
     };
     let throughput = metric("exchanges_per_s")?;
@@ -328,9 +288,9 @@ fn read_limit(cell: &CellKey) -> Option<f64> {
 }
 
 /// The host's quota in cores: its processor time, over the same in percent of the quota.
-fn quota(record: &ReplicateRecord, place: Place<'_>) -> Option<f64> {
-    let percent = *record.metrics.get(&place.name("cpu_total_pct"))?;
-    let quota = reading(record, place)?.busy / (percent / 100.0);
+fn quota(record: &ReplicateRecord) -> Option<f64> {
+    let percent = *record.metrics.get("cpu_total_pct")?;
+    let quota = reading(record)?.busy / (percent / 100.0);
     (quota.is_finite() && quota > 0.0).then_some(quota)
 }
 
@@ -345,6 +305,19 @@ fn profile(run: &Run, cell: &Cell) -> Option<Profile> {
 fn link(profile: &Profile) -> Option<Bandwidth> {
     let rates = [Direction::Up, Direction::Down].map(|direction| profile.direction(direction).rate);
     rates.into_iter().flatten().min()
+}
+
+/// The further round trips of the workload's responses; `None` when something is not known: with connections that are kept or
+/// the TCP of 1997, windows start from another size, and with a coding responses have another one.
+fn further_trips(cell: &Cell, profile: Option<&Profile>) -> Option<Vec<f64>> {
+    let level = |factor: &str| cell.key.level(factor);
+    let is_plain = level("policy").is_some_and(is_connection_each)
+        && level("era").is_none_or(|era| era == "today")
+        && level("coding").is_none_or(|coding| coding == "identity")
+        && level("initcwnd").is_none_or(|window| window == "default");
+    let files = page_cache::requested(level("workload")?).filter(|_| is_plain)?;
+    let segment = profile?.mtu.checked_sub(HEADERS)?;
+    Some(slow_start::further_trips(&files, Bytes(segment.into())))
 }
 
 /// The propagation in both directions; `None` when there is none.
@@ -404,24 +377,17 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_of_a_sweep_has_a_load_for_each_number_of_users() {
-        let metrics = [
-            ("exchanges_per_s_of_1_users", 95.0),
-            ("exchanges_per_s_of_48_users", 211.0),
-            ("users_seen_pct_of_48_users", 59.0),
-            ("pages_of_users", 1.0),
-        ];
-        let cell = Cell {
-            block: "main".to_owned(),
-            key: CellKey::default(),
-            replicates: vec![record("none", &metrics)],
-        };
-        let places = Place::of(&cell);
-        let users: Vec<u32> = places.iter().map(|place| place.users).collect();
-        assert_eq!(users, [1, 48]);
-        assert_eq!(places[1].mean("exchanges_per_s"), 211.0);
-        // Exchanges that take longer than a slice are missing.
-        let complete = places.iter().map(Place::has_all_latencies);
-        assert_eq!(complete.collect::<Vec<bool>>(), [true, false]);
+    fn slices_that_are_shorter_than_their_exchanges_have_no_latencies() {
+        for (seen, has_all) in [(59.0, false), (97.0, true)] {
+            let metrics = [("exchanges_per_s", 211.0), ("users_seen_pct", seen)];
+            let cell = Cell {
+                block: "main".to_owned(),
+                key: CellKey([(USERS.to_owned(), "48".to_owned())].into()),
+                replicates: vec![record("none", &metrics)],
+            };
+            let place = Place::of(&cell).unwrap();
+            assert_eq!((place.users, place.mean("exchanges_per_s")), (48, 211.0));
+            assert_eq!(place.has_all_latencies(), has_all);
+        }
     }
 }

@@ -137,14 +137,24 @@ impl PageCache {
     }
 }
 
-/// The files of a built-in workload with their popularity; `None` when there is no such workload.
+/// The files of a built-in workload with their popularity and the memory that they take; `None` when there is no such workload.
 pub fn files(name: &str) -> Option<Vec<CachedFile>> {
+    let requested = requested(name)?.into_iter();
+    let in_memory = |file: CachedFile| CachedFile {
+        size: Bytes(file.size.0.div_ceil(PAGE) * PAGE),
+        ..file
+    };
+    Some(requested.map(in_memory).collect())
+}
+
+/// The files of a built-in workload with their popularity and size.
+pub(crate) fn requested(name: &str) -> Option<Vec<CachedFile>> {
     let no_file = |_: &str| Err(std::io::Error::from(std::io::ErrorKind::NotFound));
     let workload = catalogue::by_name(name, &catalogue::Options::default(), no_file).ok()?;
     Some(popularities(&workload))
 }
 
-/// Each target that has a size, with its share of the requests and the memory that it takes.
+/// Each target that has a size, with its share of the requests.
 fn popularities(workload: &Workload) -> Vec<CachedFile> {
     let plan = &workload.plan;
     let mut requests = vec![0.0; plan.targets.len()];
@@ -158,7 +168,7 @@ fn popularities(workload: &Workload) -> Vec<CachedFile> {
     each.filter_map(|(target, requests)| {
         Some(CachedFile {
             popularity: requests / sum,
-            size: Bytes(target.size?.0.div_ceil(PAGE) * PAGE),
+            size: target.size?,
         })
     })
     .collect()

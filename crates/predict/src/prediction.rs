@@ -27,6 +27,9 @@ pub const LEVEL: f64 = 0.9;
 /// A station with at least this utilisation is called saturated.
 const SATURATED: f64 = 0.95;
 
+/// The share of the exchanges that find the accept queue full may be so many times larger or smaller.
+const OVERFLOW_DOUBT: f64 = 1.5;
+
 /// How to predict.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
@@ -218,6 +221,22 @@ impl Context<'_> {
         Some(Seconds(unloaded.0 - wait * beyond.ln()).ms())
     }
 
+    /// What the two ends of the tail's interval are multiplied by, because the share of the exchanges that find the accept queue
+    /// full is uncertain. Each of these takes a second longer, so that the tail percentile is on one side of a gap or on the other.
+    fn tail_around_overflow(&self, point: &Point) -> (f64, f64) {
+        let simulated = &point.simulated;
+        if simulated.overflows <= 0.0 {
+            return (1.0, 1.0);
+        }
+        let beyond = 1.0 - f64::from(self.series.tail()) / 100.0;
+        let at = |beyond: f64| simulated.completed_quantile(1.0 - beyond).0;
+        let ratio = |other: f64| at(other) / at(beyond);
+        (
+            ratio(beyond * OVERFLOW_DOUBT),
+            ratio(beyond / OVERFLOW_DOUBT),
+        )
+    }
+
     fn row(&self, users: u32) -> Result<Row, PredictError> {
         let fitted = &self.model.fitted;
         let seed = self.options.seed;
@@ -269,6 +288,9 @@ impl Context<'_> {
         tail.high = tail
             .high
             .max(self.tail_in_random_order(&point).unwrap_or(0.0));
+        let (below, above) = self.tail_around_overflow(&point);
+        tail.low *= below;
+        tail.high *= above;
         let most_rate = self
             .data
             .loads

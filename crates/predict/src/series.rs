@@ -213,6 +213,9 @@ pub struct Series {
     pub link: Option<Bandwidth>,
     /// The round trip time of the path without load, if known.
     pub round_trip: Option<Seconds>,
+    /// The probabilities that a response takes no round trip more than that of its request, one more, and so on, by slow start;
+    /// empty: not known.
+    pub further_trips: Vec<f64>,
     /// The server's definition, if it is known: the level of the factor `server`.
     pub server: Option<String>,
     /// How the server admits exchanges.

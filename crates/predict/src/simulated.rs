@@ -83,11 +83,16 @@ impl Shape {
                         further: further(more, longer, trip),
                         ..plain(0.0)
                     },
-                    // The server itself takes longer.
-                    false => Shape {
-                        rounds: rounds(usual, more, longer),
-                        ..plain(0.0)
-                    },
+                    // The server itself takes longer, and hides them: they are those of slow start.
+                    false => {
+                        let further = by_probability(&series.further_trips, trip);
+                        let longer = longer - mean(&further).0 / trip.0;
+                        Shape {
+                            rounds: rounds(usual, more, longer),
+                            further,
+                            ..plain(0.0)
+                        }
+                    }
                 }
             }
             _ => plain(variation),
@@ -102,9 +107,14 @@ impl Shape {
 
     /// The mean delay of further round trips.
     pub fn mean_further(&self) -> Seconds {
-        let sum: f64 = self.further.iter().map(|delay| delay.0).sum();
-        Seconds(sum / self.further.len().max(1) as f64)
+        mean(&self.further)
     }
+}
+
+/// The mean of some delays; 0 when there are none.
+fn mean(delays: &[Seconds]) -> Seconds {
+    let sum: f64 = delays.iter().map(|delay| delay.0).sum();
+    Seconds(sum / delays.len().max(1) as f64)
 }
 
 /// The probabilities of 1, 2, … rounds: `usual`, or with equal probability one to `more` on top, `longer` on average.
@@ -135,6 +145,16 @@ fn further(most: usize, longer: f64, trip: Seconds) -> Vec<Seconds> {
         delays.extend(vec![Seconds(trips as f64 * trip.0); each]);
     }
     delays
+}
+
+/// The delays of no, one, two and more further round trips with these probabilities.
+fn by_probability(probabilities: &[f64], trip: Seconds) -> Vec<Seconds> {
+    let each = probabilities.iter().enumerate();
+    let delays = each.flat_map(|(trips, probability)| {
+        let count = (FURTHER as f64 * probability).round() as usize;
+        vec![Seconds(trips as f64 * trip.0); count]
+    });
+    delays.collect()
 }
 
 /// What a simulation needs beside the fitted network.

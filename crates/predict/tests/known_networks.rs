@@ -98,6 +98,7 @@ fn of_loads(loads: Vec<Load>, cores: f64) -> Series {
         quota_period: None,
         link: None,
         round_trip: None,
+        further_trips: Vec::new(),
         server: None,
         admission: Admission::default(),
         failing: Vec::new(),

@@ -99,6 +99,7 @@ fn series() -> Series {
         quota_period: None,
         link: None,
         round_trip: None,
+        further_trips: Vec::new(),
         server: None,
         admission: Admission::default(),
         failing: Vec::new(),
