@@ -30,6 +30,9 @@ pub(crate) struct Arguments {
     /// For `ranks` and `content`: rounds of each comparison [default: 9 and 5].
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
+    /// For `predict`: judge these runs of its studies, measured before, instead of measuring.
+    #[arg(long, value_name = "FOLDER")]
+    run: Vec<PathBuf>,
     /// For `content`: the program to measure [default: a release build].
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
@@ -53,7 +56,7 @@ enum Bench {
     Content,
     /// A load test of two ranks, against two processes and one.
     Ranks,
-    /// Predictions for six servers, 12 minutes; not part of `all`.
+    /// Predictions for seven servers, an hour and a half; not part of `all`.
     Predict,
     /// All other benches.
     All,
@@ -71,7 +74,9 @@ const BENCHES: &[(Bench, Run)] = &[
     (Bench::Ranks, |root, arguments| {
         ranks::run(root, arguments.rounds)
     }),
-    (Bench::Predict, |root, _| predict::run(root)),
+    (Bench::Predict, |root, arguments| {
+        predict::run(root, &arguments.run)
+    }),
     (Bench::Content, |root, arguments| {
         content::run(root, arguments.program.as_deref(), arguments.rounds)
     }),
