@@ -16,9 +16,9 @@ use super::{
     Subject,
 };
 
-const ALLOW_FILE: &str = "GET, HEAD, OPTIONS";
-const ALLOW_DISCARD: &str = "OPTIONS, POST, PUT";
-const ALLOW_ANY: &str = "GET, HEAD, OPTIONS, POST, PUT";
+pub(super) const ALLOW_FILE: &str = "GET, HEAD, OPTIONS";
+pub(super) const ALLOW_DISCARD: &str = "OPTIONS, POST, PUT";
+pub(super) const ALLOW_ANY: &str = "GET, HEAD, OPTIONS, POST, PUT";
 
 impl Origin {
     /// Decides the answer at `now`. `scratch` is a buffer for decoding paths; its contents do not matter. If

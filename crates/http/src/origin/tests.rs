@@ -1,3 +1,4 @@
+use super::decide::{ALLOW_ANY, ALLOW_DISCARD, ALLOW_FILE};
 use super::persona::Responses;
 use super::*;
 use fathometer_model::{ContentCoding, File, Page};
