@@ -1,8 +1,8 @@
 //! Sweep studies: a replicate applies several numbers of users to one server, in turn and in short slices.
 //!
-//! The speed of a virtual machine changes in bursts that last for seconds to minutes, so that two windows of 20 s may differ by
-//! 15 %. In a sweep each number of users has its part of the same minutes: a round has one slice of each, in random
-//! order. A figure of the replicate is the pseudo-median over its rounds, which a burst in a few of them hardly moves.
+//! The speed of a virtual machine changes in bursts that last for seconds to minutes. In a sweep each number of users has its part
+//! of the same minutes: a round has one slice of each, in random order. A figure of the replicate is the pseudo-median over its
+//! rounds, which a burst in a few of them hardly moves.
 //!
 //! Slices are separate load tests. The connections of one are closed before the next begins.
 
