@@ -1,6 +1,6 @@
 //! `cargo xtask bench predict`: seven servers at light loads, and at loads to and past the knee, with the ordinary commands
 //! `fathometer study` and `fathometer predict`. The model predicts the loads above 60 % of the highest throughput. It is fitted
-//! to two lighter loads and to the processor time of three bursts; of the two servers whose threads limit them, to all lighter
+//! to two lighter loads and to the processor time of two or three bursts; of the server whose threads limit it, to all lighter
 //! loads. All are judged together. A last study has the servers of almeida96, two of which served to choose the model. Takes
 //! about an hour and a half; nothing else may run on the machine.
 
@@ -19,8 +19,8 @@ struct Bench {
     study: &'static str,
     /// What `predict` has to know of it.
     more: &'static [&'static str],
-    /// Whether its series are fitted to two light loads and to [`BURSTS`], and not to all light loads.
-    has_bursts: bool,
+    /// The numbers of users of the bursts, whose processor time is used beside two light loads; empty: all light loads are fitted.
+    bursts: &'static [u32],
     /// Whether it is held to [`BARS`]: no server of it served to choose the model.
     is_judged: bool,
 }
@@ -30,7 +30,7 @@ const STUDIES: [Bench; 4] = [
         name: "predict",
         study: "xtask/src/bench/predict/study.toml",
         more: &[],
-        has_bursts: true,
+        bursts: &[16, 32, 64],
         is_judged: true,
     },
     Bench {
@@ -38,28 +38,25 @@ const STUDIES: [Bench; 4] = [
         study: "xtask/src/bench/predict/python.toml",
         // Python computes in one thread at a time, and `socketserver.TCPServer.request_queue_size` is 5.
         more: &["--workers", "1", "--backlog", "5", "--timeout", "10s"],
-        has_bursts: false,
+        bursts: &[16, 24],
         is_judged: true,
     },
     Bench {
         name: "predict-workers",
         study: "xtask/src/bench/predict/workers.toml",
         more: &["--timeout", "500ms"],
-        has_bursts: false,
+        bursts: &[],
         is_judged: true,
     },
     Bench {
         name: "predict-almeida96",
         study: "xtask/src/bench/predict/almeida96.toml",
         more: &[],
-        has_bursts: true,
+        bursts: &[16, 32, 64],
         is_judged: false,
     },
 ];
 const FIT_UP_TO: f64 = 0.6;
-
-/// The numbers of users of the bursts, whose processor time is used.
-const BURSTS: [u32; 3] = [16, 32, 64];
 
 /// A figure, and the largest errors that are accepted; the shares of all measured loads that were not fitted.
 struct Bar {
@@ -162,14 +159,15 @@ fn predictions(ours: &Path, bench: &Bench, folder: &Path) -> Result<Vec<Value>, 
         ours,
         folder,
         more: bench.more,
+        bursts: bench.bursts,
     };
-    let outputs = match bench.has_bursts {
-        false => {
+    let outputs = match bench.bursts.is_empty() {
+        true => {
             let options = [format!("--fit-up-to={}%", 100.0 * FIT_UP_TO)];
             predictor.show(&options)?;
             vec![predictor.json(&options)?]
         }
-        true => predictor.with_bursts()?,
+        false => predictor.with_bursts()?,
     };
     println!("{}:", bench.name);
     judge(&outputs);
@@ -185,6 +183,7 @@ struct Predictor<'a> {
     ours: &'a Path,
     folder: &'a Path,
     more: &'a [&'a str],
+    bursts: &'a [u32],
 }
 
 impl Predictor<'_> {
@@ -233,8 +232,8 @@ impl Predictor<'_> {
                 .split(' ')
                 .map(|level| format!("--where={level}"))
                 .collect();
-            options.push(format!("--fit={}", list(&light(&rates))));
-            options.push(format!("--bursts={}", list(&BURSTS)));
+            options.push(format!("--fit={}", list(&light(&rates, self.bursts))));
+            options.push(format!("--bursts={}", list(self.bursts)));
             self.show(&options)?;
             outputs.push(self.json(&options)?);
         }
@@ -278,10 +277,10 @@ impl Predictor<'_> {
 }
 
 /// The light loads that are fitted: the lightest, and the heaviest of those up to [`FIT_UP_TO`] of the highest throughput.
-fn light(rates: &BTreeMap<u32, f64>) -> Vec<u32> {
+fn light(rates: &BTreeMap<u32, f64>, bursts: &[u32]) -> Vec<u32> {
     let highest = rates.values().copied().fold(0.0, f64::max);
     let is_light =
-        |(users, rate): &(&u32, &f64)| **rate <= FIT_UP_TO * highest && !BURSTS.contains(users);
+        |(users, rate): &(&u32, &f64)| **rate <= FIT_UP_TO * highest && !bursts.contains(users);
     let mut users = rates.iter().filter(is_light).map(|(users, _)| *users);
     let lightest = users.next();
     lightest.into_iter().chain(users.next_back()).collect()
@@ -405,7 +404,7 @@ mod tests {
             let rates = users
                 .iter()
                 .map(|users| (*users, 100.0 * f64::from(*users).min(20.0)));
-            light(&rates.collect())
+            light(&rates.collect(), &[16, 64])
         };
         assert_eq!(of(&[1, 2, 4, 8, 10, 12, 14, 16, 64]), [1, 12]);
         assert_eq!(of(&[1, 24]), [1]);
