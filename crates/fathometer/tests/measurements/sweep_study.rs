@@ -118,7 +118,7 @@ fn a_sweep_has_figures_for_each_number_of_users_and_can_be_predicted_from() {
     let output = program(&["report", "run"]);
     let report = String::from_utf8(output.stdout).unwrap();
     for users in [1, 4, 40] {
-        assert!(report.contains(&format!("clients={users},")), "{report}");
+        assert!(report.contains(&format!("clients={users} ")), "{report}");
     }
     let page = fs::read_to_string(run.join("report.html")).unwrap();
     assert!(page.contains("clients=40"));
