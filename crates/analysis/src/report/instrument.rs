@@ -46,9 +46,10 @@ impl InstrumentError {
     }
 }
 
-/// Seconds in one of a panel's units; `None` if it is not a unit of time.
-pub(super) fn seconds_of(unit: &str) -> Option<f64> {
+/// Seconds in one of a metric's units; `None` if late packets do not change the metric: it is no time, or it is the processor's.
+fn seconds_of(metric: &str, unit: &str) -> Option<f64> {
     match unit {
+        _ if metric.starts_with("cpu_") => None,
         "s" => Some(1.0),
         "ms" => Some(1e-3),
         "µs" => Some(1e-6),
@@ -75,7 +76,7 @@ fn of_points<'c>(
 /// The error at each position of a panel in the panel's unit: the worst of its lines. Empty for other units.
 pub(super) fn of_panel(digest: &Digest<'_>, curve: &CurveResult, place: usize) -> Vec<(f64, f64)> {
     let panel: &PanelResult = &curve.panels[place];
-    let Some(unit) = seconds_of(&panel.unit) else {
+    let Some(unit) = seconds_of(&panel.metric, &panel.unit) else {
         return Vec::new();
     };
     let mut errors: Vec<(f64, f64)> = Vec::new();
@@ -98,7 +99,8 @@ pub(super) fn sentence(digest: &Digest<'_>, curve: &CurveResult) -> Markup {
         for (point, error) in of_points(digest, curve, place) {
             worst = worst.worst(error);
             let mean = point.estimate.map(|estimate| estimate.value);
-            if let (Some(unit), Some(mean)) = (seconds_of(&panel.unit), mean.filter(|m| *m > 0.0)) {
+            let unit = seconds_of(&panel.metric, &panel.unit);
+            if let (Some(unit), Some(mean)) = (unit, mean.filter(|m| *m > 0.0)) {
                 let of_mean = error.total_s() / (mean * unit);
                 share = Some(share.unwrap_or(0.0).max(of_mean));
             }
@@ -179,8 +181,9 @@ mod tests {
 
     #[test]
     fn only_times_are_compared_with_the_error() {
-        assert_eq!(seconds_of("ms"), Some(1e-3));
-        assert_eq!(seconds_of("1/s"), None);
-        assert_eq!(seconds_of("% of samples"), None);
+        assert_eq!(seconds_of("response_mean_ms", "ms"), Some(1e-3));
+        assert_eq!(seconds_of("exchanges_per_s", "1/s"), None);
+        assert_eq!(seconds_of("cwnd_le_8_pct", "% of samples"), None);
+        assert_eq!(seconds_of("cpu_us_per_exchange", "µs"), None);
     }
 }
