@@ -50,7 +50,7 @@ impl MaterialsError {
     }
 }
 
-/// The cells that are asked for, also those that this machine cannot run; `replicates` replaces the study's own number.
+/// The requested cells, including those that this machine cannot run; `replicates` replaces the study's own number.
 pub(super) fn requested_cells(
     study: &Study,
     mode: Mode,
