@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use super::capture::{Capture, CaptureError};
@@ -30,15 +31,17 @@ impl ServicePeriod {
     }
 }
 
-/// Finds the period in a capture. Packets before `since`, in nanoseconds since the Unix epoch, are ignored:
-/// with TLS, the packets of a handshake have payload too, and come before the first request. `None` when no
-/// request arrived, or when no payload left after it.
+/// Finds the period in a capture, from the packets of `times` in nanoseconds since the Unix epoch. That should be
+/// the time from the established connection to the client's last byte: packets with payload that come before are
+/// of a TLS handshake, and those that leave after it are no part of a response that the client needed (TCP repeats
+/// the last segment when its acknowledgement is late, and HTTP/2 and HTTP/3 close connections with frames of
+/// their own). `None` when no request arrived, or when no payload left after it.
 ///
 /// # Errors
 /// As [`account`](super::account).
 pub fn service_period(
     reader: impl Read,
-    since: u64,
+    times: RangeInclusive<u64>,
 ) -> Result<Option<ServicePeriod>, CaptureError> {
     let mut capture = Capture::open(reader)?;
     let mut first_arrival: Option<u64> = None;
@@ -49,10 +52,13 @@ pub fn service_period(
             continue;
         };
         let looked_for = match role {
-            TapRole::ServerReceives => first_arrival.is_none() && time >= since,
+            TapRole::ServerReceives => first_arrival.is_none(),
             _ => first_arrival.is_some(),
         };
-        if !looked_for || !carries(record.interface.link, record.data, record.original_length) {
+        if !looked_for
+            || !times.contains(&time)
+            || !carries(record.interface.link, record.data, record.original_length)
+        {
             continue;
         }
         match role {
@@ -77,10 +83,10 @@ pub fn service_period(
 /// As [`service_period`], and when the file cannot be opened.
 pub fn service_period_of_file(
     path: &Path,
-    since: u64,
+    times: RangeInclusive<u64>,
 ) -> Result<Option<ServicePeriod>, CaptureError> {
     let file = File::open(path).map_err(|source| CaptureError::Io { offset: 0, source })?;
-    service_period(file, since)
+    service_period(file, times)
 }
 
 /// Whether a packet has payload.
@@ -138,7 +144,9 @@ mod tests {
 
     #[test]
     fn a_server_works_from_the_first_request_to_the_last_packet_with_payload() {
-        let period = service_period(&capture()[..], 0).unwrap().unwrap();
+        let period = service_period(&capture()[..], 0..=u64::MAX)
+            .unwrap()
+            .unwrap();
         assert_eq!(period.first_arrival, 135_000_000);
         assert_eq!(period.last_departure, 150_000_000);
         assert_eq!(period.length_ns(), 15_000_000);
@@ -146,8 +154,15 @@ mod tests {
 
     #[test]
     fn a_service_period_starts_at_the_given_time() {
-        assert_eq!(service_period(&capture()[..], 135_000_001).unwrap(), None);
-        let exactly = service_period(&capture()[..], 135_000_000).unwrap();
-        assert!(exactly.is_some());
+        let from = |since: u64| service_period(&capture()[..], since..=u64::MAX).unwrap();
+        assert_eq!(from(135_000_001), None);
+        assert!(from(135_000_000).is_some());
+    }
+
+    #[test]
+    fn packets_that_leave_after_the_clients_last_byte_are_not_of_the_period() {
+        let until = |last: u64| service_period(&capture()[..], 0..=last).unwrap().unwrap();
+        assert_eq!(until(150_000_000).last_departure, 150_000_000);
+        assert_eq!(until(149_999_999).last_departure, 140_000_000);
     }
 }

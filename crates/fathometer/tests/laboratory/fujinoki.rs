@@ -174,7 +174,7 @@ impl Retrieved {
         let response = self.metric("server_response_s");
         assert!(
             response > 0.0 && response < elapsed,
-            "{name}: {response} of {elapsed}"
+            "{name}: the server responded for {response} s of {elapsed} s"
         );
         assert!(self.metric("client_response_s") < elapsed, "{name}");
         for host in ["client", "server"] {
@@ -188,7 +188,7 @@ impl Retrieved {
             let read = self.metric(&format!("{host}_cpu_accumulated_pct")) / 1e3;
             assert!(
                 read > 0.0 && read < used * 1.001 + 1e-6,
-                "{name}: {read} of {used}"
+                "{name}: {host}: readings of {read} s, {used} s used"
             );
         }
     }

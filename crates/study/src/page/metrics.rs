@@ -112,9 +112,11 @@ pub(super) fn service_period(
     let Some(ready) = connections.find_map(|connection| connection.established) else {
         return Ok(None);
     };
+    let last_byte = retrieval.exchanges.iter().filter_map(|e| e.last_byte).max();
     // Captures have wall-clock time stamps.
-    let since = clock.realtime_of(ready).as_nanos() as u64;
-    fathometer_packets::service_period_of_file(capture, since).map_err(|error| {
+    let stamp = |at: Instant| clock.realtime_of(at).as_nanos() as u64;
+    let times = stamp(ready)..=last_byte.map_or(u64::MAX, stamp);
+    fathometer_packets::service_period_of_file(capture, times).map_err(|error| {
         ReplicateError::Capture {
             path: capture.display().to_string(),
             error,
