@@ -145,6 +145,8 @@ pub struct Series<T> {
     pub packets: Option<PacketCounts>,
     /// How the era's settings were applied at the client and at the server.
     pub applied: [AppliedSettings; 2],
+    /// The host's limits, as read back from the kernel.
+    pub limits: Vec<AppliedLimit>,
 }
 
 /// Why a trial could not run at all. A bad measurement is not an error.
@@ -256,6 +258,7 @@ impl<'a> Trial<'a> {
             validity,
             packets: observed.packets,
             applied: observed.applied,
+            limits: observed.limits,
         })
     }
 

@@ -12,7 +12,7 @@ use crate::PredictError;
 use crate::law::{ACCEPTED, LawKind, WAKE_UP_SHARE, limit};
 use crate::network::{Fitted, demand};
 use crate::scenario::Scenario;
-use crate::series::{FitData, Load, Series, pooled_deviation};
+use crate::series::{FitData, Load, QuotaTimes, Series, pooled_deviation};
 use crate::simulated::{Run, SERVICE_VARIATIONS, Shape};
 
 /// What a fit may deviate and does, as shares.
@@ -37,8 +37,8 @@ pub struct Model {
     pub fitted: Fitted,
     /// The same for the exact solution, which has a slower processor instead of a quota.
     pub exact: Fitted,
-    /// The period of the quota, if there is one.
-    pub period: Option<Seconds>,
+    /// The quota, if there is one.
+    pub quota: Option<QuotaTimes>,
     /// How latency varies between exchanges.
     pub shape: Shape,
     /// The seed of the simulations for the fit.
@@ -132,14 +132,14 @@ impl Model {
     ) -> Result<Point, PredictError> {
         let run = Run {
             shape: &self.shape,
-            period: self.period,
+            quota: self.quota,
             exchanges,
             seed,
         };
         let (exact, demand) = self.exact.solve(scenario, users)?;
         let simulated = run.at(&self.fitted, scenario, users, demand)?;
         let is_limited = self.fitted.admission.limits(scenario, users).is_some();
-        let (throughput, response) = match self.period.is_some() || is_limited {
+        let (throughput, response) = match self.quota.is_some() || is_limited {
             false => (exact.throughput, exact.response),
             true => (
                 PerSecond(simulated.throughput.mean),
@@ -162,7 +162,7 @@ impl Model {
     pub fn fitted_at(&self, load: &Load) -> Result<SimulationResult, PredictError> {
         let run = Run {
             shape: &self.shape,
-            period: self.period,
+            quota: self.quota,
             exchanges: FIT_EXCHANGES,
             seed: self.seed,
         };
@@ -218,7 +218,7 @@ fn checked(
     };
     let mut shape = Shape::of(loads, series);
     let mut fitted = exact.clone();
-    if let Some(period) = series.quota_period {
+    if let Some(quota) = series.quota {
         let mut tried = Vec::new();
         for service_variation in SERVICE_VARIATIONS {
             let varied = Shape {
@@ -227,7 +227,7 @@ fn checked(
             };
             let run = Run {
                 shape: &varied,
-                period: Some(period),
+                quota: Some(quota),
                 exchanges: FIT_EXCHANGES,
                 seed,
             };
@@ -248,7 +248,7 @@ fn checked(
     let mut model = Model {
         fitted,
         exact,
-        period: series.quota_period,
+        quota: series.quota,
         shape,
         seed,
         accepted: Vec::new(),

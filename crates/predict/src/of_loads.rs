@@ -67,7 +67,7 @@ pub fn series(
         name: name.to_owned(),
         loads: loads(by_users),
         cores: cores.unwrap_or(processors),
-        quota_period: None,
+        quota: None,
         link: None,
         round_trip: None,
         further_trips: Vec::new(),

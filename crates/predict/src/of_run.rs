@@ -10,7 +10,9 @@ use fathometer_queueing::{PerSecond, Seconds};
 use crate::PredictError;
 use crate::page_cache::{self, DiskUse, PageCache};
 use crate::scenario::Memory;
-use crate::series::{Admission, Load, MOST_ERRORS, Reading, Series, before, is_connection_each};
+use crate::series::{
+    Admission, Load, MOST_ERRORS, QuotaTimes, Reading, Series, before, is_connection_each,
+};
 use crate::slow_start;
 
 /// With fewer of its users in the exchanges that ended, the slices of a load cut off many.
@@ -43,8 +45,11 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The period of the quota of a laboratory's host (`CpuLimit::cores` of `crates/sys`).
-const QUOTA_PERIOD: Seconds = Seconds(0.01);
+/// The quota of a laboratory's host in runs that do not record it: versions up to then had this period and no burst.
+const UNRECORDED: QuotaTimes = QuotaTimes {
+    period: Seconds(0.01),
+    burst: Seconds(0.0),
+};
 
 /// The headers of IPv4 and of TCP with its timestamps, in bytes.
 const HEADERS: u32 = 52;
@@ -171,7 +176,7 @@ fn of_cells(run: &Run, name: String, places: &[Place<'_>]) -> Option<Series> {
         name,
         loads,
         cores: quotas.iter().sum::<f64>() / quotas.len() as f64,
-        quota_period: Some(QUOTA_PERIOD),
+        quota: Some(quota_times(cell)),
         link: profile.as_ref().and_then(link),
         round_trip: trip,
         further_trips: further_trips(cell, profile.as_ref()).unwrap_or_default(),
@@ -292,6 +297,16 @@ fn quota(record: &ReplicateRecord) -> Option<f64> {
     let percent = *record.metrics.get("cpu_total_pct")?;
     let quota = reading(record)?.busy / (percent / 100.0);
     (quota.is_finite() && quota > 0.0).then_some(quota)
+}
+
+/// How the quota of the cell's host was granted.
+fn quota_times(cell: &Cell) -> QuotaTimes {
+    let first = |metric: &str| {
+        let value = cell.values(metric).first().map(|(_, value)| *value);
+        value.map(|milliseconds| Seconds(milliseconds / 1e3))
+    };
+    let recorded = first("cpu_period_ms").zip(first("cpu_burst_ms"));
+    recorded.map_or(UNRECORDED, |(period, burst)| QuotaTimes { period, burst })
 }
 
 /// The profile of the cell's path.

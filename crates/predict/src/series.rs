@@ -198,6 +198,15 @@ impl Admission {
     }
 }
 
+/// How a quota of a processor is granted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct QuotaTimes {
+    /// The period in which the quota may be used.
+    pub period: Seconds,
+    /// How much processor time of earlier periods may be used later.
+    pub burst: Seconds,
+}
+
 /// One server under several loads, all else equal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
@@ -207,8 +216,8 @@ pub struct Series {
     pub loads: Vec<Load>,
     /// The processor that the server may use, in cores.
     pub cores: f64,
-    /// The period of a quota on that processor; `None`: it has whole cores.
-    pub quota_period: Option<Seconds>,
+    /// How that processor is granted as a quota; `None`: whole cores.
+    pub quota: Option<QuotaTimes>,
     /// The rate of the link, if known.
     pub link: Option<Bandwidth>,
     /// The round trip time of the path without load, if known.

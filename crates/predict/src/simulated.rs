@@ -23,7 +23,7 @@ use fathometer_queueing::simulation::{
 use crate::PredictError;
 use crate::network::{DISK, Fitted, LINK, PROCESSOR, demand};
 use crate::scenario::Scenario;
-use crate::series::{Limits, Load, Series};
+use crate::series::{Limits, Load, QuotaTimes, Series};
 
 /// The largest number of rounds that a tail may add.
 const MOST_ROUNDS: usize = 64;
@@ -162,8 +162,8 @@ fn by_probability(probabilities: &[f64], trip: Seconds) -> Vec<Seconds> {
 pub struct Run<'a> {
     /// How latency varies.
     pub shape: &'a Shape,
-    /// The period of the server's quota; `None`: the server has whole cores.
-    pub period: Option<Seconds>,
+    /// The server's quota; `None`: the server has whole cores.
+    pub quota: Option<QuotaTimes>,
     /// The number of measured exchanges.
     pub exchanges: u32,
     /// The seed of all draws.
@@ -267,13 +267,15 @@ impl Run<'_> {
     ) -> (Seconds, Discipline) {
         let (servers, slowed) = fitted.processor(scenario, demand);
         let cores = scenario.cores(fitted.cores);
-        match self.period {
+        match self.quota {
             None => (slowed, Discipline::InOrder(servers)),
-            Some(period) => {
+            Some(QuotaTimes { period, burst }) => {
                 let quota = Quota {
                     servers: cores.ceil().max(1.0) as u32,
                     share: cores,
                     period,
+                    // In proportion: a host's burst is its quota.
+                    burst: Seconds(burst.0 * cores / fitted.cores),
                 };
                 (demand, Discipline::Quota(quota))
             }

@@ -8,7 +8,7 @@ use fathometer_predict::PredictError;
 use fathometer_predict::law::Law;
 use fathometer_predict::prediction::{Options, Prediction, predict};
 use fathometer_predict::screen;
-use fathometer_predict::series::{Admission, Load, Reading, Series};
+use fathometer_predict::series::{Admission, Load, QuotaTimes, Reading, Series};
 use fathometer_queueing::closed::{Network, Solution, Station};
 use fathometer_queueing::simulation::{
     Discipline, Distribution, Quota, SimulatedStation, Simulation, Source,
@@ -95,7 +95,7 @@ fn of_loads(loads: Vec<Load>, cores: f64) -> Series {
         name: "known".to_owned(),
         loads,
         cores,
-        quota_period: None,
+        quota: None,
         link: None,
         round_trip: None,
         further_trips: Vec::new(),
@@ -198,6 +198,7 @@ fn with_quota(users: u32) -> Load {
         servers: 1,
         share: 0.2,
         period: Seconds(0.01),
+        burst: Seconds(0.0),
     };
     let simulation = Simulation {
         source: Source::Users {
@@ -251,7 +252,10 @@ fn with_quota(users: u32) -> Load {
 #[test]
 fn light_loads_of_a_quota_predict_its_knee_and_its_percentiles() {
     let series = Series {
-        quota_period: Some(Seconds(0.01)),
+        quota: Some(QuotaTimes {
+            period: Seconds(0.01),
+            burst: Seconds(0.0),
+        }),
         round_trip: Some(Seconds(0.004)),
         ..of_loads(LOADS.map(with_quota).to_vec(), 0.2)
     };
@@ -270,7 +274,7 @@ fn light_loads_of_a_quota_predict_its_knee_and_its_percentiles() {
     }
     // A slower processor in place of the quota has neither the knee nor the percentiles.
     let slower = Series {
-        quota_period: None,
+        quota: None,
         round_trip: None,
         ..series
     };

@@ -96,7 +96,7 @@ fn series() -> Series {
         name: "known".to_owned(),
         loads: [1, 2, 4, 8, 16, 32].map(load).to_vec(),
         cores: 1.0,
-        quota_period: None,
+        quota: None,
         link: None,
         round_trip: None,
         further_trips: Vec::new(),

@@ -108,7 +108,7 @@ fn series(admission: Admission) -> Series {
         name: "known".to_owned(),
         loads: [1, 2, 3, 8, 16].map(load).to_vec(),
         cores: 1.0,
-        quota_period: None,
+        quota: None,
         link: None,
         round_trip: None,
         further_trips: Vec::new(),

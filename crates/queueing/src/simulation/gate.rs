@@ -1,6 +1,6 @@
 //! The quota of a station: server time that is granted anew at the start of each period.
 //!
-//! What is left of a period is lost, and periods start at multiples of their length.
+//! What is left of a period is kept up to the burst, and the rest of it is lost. Periods start at multiples of their length.
 
 use super::Quota;
 
@@ -11,6 +11,7 @@ pub(super) const TOLERANCE_S: f64 = 1e-10;
 #[derive(Debug)]
 pub(super) struct Gate {
     granted_s: f64,
+    burst_s: f64,
     period_s: f64,
     left_s: f64,
     period_number: f64,
@@ -21,18 +22,20 @@ impl Gate {
         let granted_s = quota.share * quota.period.0;
         Gate {
             granted_s,
+            burst_s: quota.burst.0,
             period_s: quota.period.0,
             left_s: granted_s,
             period_number: 0.0,
         }
     }
 
-    /// Grants the quota of the period that `now` is in, once.
+    /// Grants the quotas of the periods until the one that `now` is in, each once.
     pub(super) fn renew(&mut self, now: f64) {
         let number = ((now + TOLERANCE_S) / self.period_s).floor();
         if number > self.period_number {
+            let granted = (number - self.period_number) * self.granted_s;
             self.period_number = number;
-            self.left_s = self.granted_s;
+            self.left_s = (self.left_s + granted).min(self.granted_s + self.burst_s);
         }
     }
 

@@ -50,6 +50,8 @@ pub struct Quota {
     pub share: f64,
     /// The length of a period.
     pub period: Seconds,
+    /// How much of the quota of earlier periods may be used later (`cpu.max.burst`).
+    pub burst: Seconds,
 }
 
 /// A station.
@@ -205,6 +207,7 @@ impl SimulatedStation {
         if let Discipline::Quota(quota) = &self.discipline {
             positive("the quota", quota.share)?;
             positive("the period of the quota", quota.period.0)?;
+            not_negative("the burst of the quota", quota.burst.0)?;
         }
         match self.discipline.servers() {
             Some(servers) => positive("the number of servers", f64::from(servers)),

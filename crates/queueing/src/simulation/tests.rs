@@ -174,10 +174,15 @@ fn short(source: Source, stations: Vec<SimulatedStation>) -> Simulation {
 }
 
 fn quota(servers: u32, share: f64, period: f64) -> Discipline {
+    with_burst(servers, share, period, 0.0)
+}
+
+fn with_burst(servers: u32, share: f64, period: f64, burst: f64) -> Discipline {
     Discipline::Quota(Quota {
         servers,
         share,
         period: Seconds(period),
+        burst: Seconds(burst),
     })
 }
 
@@ -199,6 +204,26 @@ fn one_user_of_a_quota_waits_for_the_next_period() {
     assert!((found.quantile(0.25).0 - 0.011).abs() < 1e-6);
     assert!((found.quantile(0.75).0 - 0.019).abs() < 1e-6);
     assert!((found.utilisations[0] - 1.0).abs() < 1e-3);
+}
+
+#[test]
+fn what_earlier_periods_left_is_used_up_to_the_burst() {
+    // 3 ms of work, a pause of 16.5 ms, 2 ms in each 10 ms: with a burst of 1 ms and more it never waits. Without one, work goes
+    // on at 7.5 to 9.5 and 10 to 11 ms, and from 27.5 ms again.
+    let median = |burst| {
+        let cpu = Distribution::Deterministic(Seconds(0.003));
+        let pause = Distribution::Deterministic(Seconds(0.0165));
+        let stations = vec![
+            station("pause", pause, Discipline::Delay),
+            station("cpu", cpu, with_burst(1, 0.2, 0.01, burst)),
+        ];
+        let found = short(users(1, 0.0), stations).run().unwrap();
+        found.quantile(0.5).0
+    };
+    for (burst, expected) in [(0.0, 0.02), (0.001, 0.0195), (0.002, 0.0195), (0.1, 0.0195)] {
+        let found = median(burst);
+        assert!((found - expected).abs() < 1e-6, "{burst}: {found}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The meaning of the levels of a load study's factors.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,9 @@ use fathometer_model::Seed;
 use fathometer_model::quantity::{Percent, RoundTrips};
 use fathometer_path::Profile;
 use fathometer_sys::SocketOptions;
-use fathometer_sys::cgroup::{BlockDevice, CpuLimit, DiskLimit, Limits as GroupLimits};
+use fathometer_sys::cgroup::{
+    AppliedLimit, BlockDevice, CpuLimit, DiskLimit, Limits as GroupLimits,
+};
 use fathometer_sys::sched::processors;
 use fathometer_workload::plan::{Choice, PageId, Plan, Sessions};
 
@@ -124,6 +127,17 @@ impl<'a> Levels<'a> {
     /// The CPU quota of the host, in cores; 1 without a limit.
     pub(super) fn quota(&self) -> f64 {
         self.limits.cpu.map_or(1.0, |cpu| cpu.quota)
+    }
+
+    /// The period of the host's CPU quota, and its burst as the kernel has taken it; empty without a quota.
+    pub(super) fn quota_times(&self, applied: &[AppliedLimit]) -> BTreeMap<String, f64> {
+        let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+        let times = self.limits.cpu.map(|cpu| {
+            let burst = CpuLimit::burst_of(applied);
+            [("cpu_period_ms", cpu.period), ("cpu_burst_ms", burst)]
+                .map(|(name, time)| (name.to_owned(), milliseconds(time)))
+        });
+        times.into_iter().flatten().collect()
     }
 
     /// The limits of the host that its signals are related to.
@@ -279,10 +293,7 @@ fn quota_of(quota: f64) -> CpuLimit {
     let shortest = Duration::from_secs_f64(SHORTEST_QUOTA / quota);
     // Rounded up to milliseconds, so that the quota within a period is never below the minimum.
     let shortest = Duration::from_millis(shortest.as_secs_f64().mul_add(1e3, -1e-6).ceil() as u64);
-    CpuLimit {
-        period: usual.period.max(shortest),
-        ..usual
-    }
+    CpuLimit::over(quota, usual.period.max(shortest))
 }
 
 /// The limit of reads from the disk of `folder`.

@@ -77,6 +77,7 @@ pub(super) fn of(measured: &mut Measured, levels: &Levels<'_>) -> BTreeMap<Strin
             }
             let pace = Pace::of(measured);
             processor(&mut metrics, &step, levels.quota(), &pace);
+            metrics.0.extend(levels.quota_times(&measured.limits));
             memory_of_host(&mut metrics, &step);
             disk::put(&mut metrics, &step, &levels.limits, &pace);
             if levels.limits.memory.is_some()

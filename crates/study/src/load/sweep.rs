@@ -116,7 +116,8 @@ impl Replicates for Sweeps {
         write_lines(&setup.folder.join(SLICES), &slices)?;
         let probes = setup.folder.join("probes.ndjson");
         write_lines(&probes, &series.samples.readings)?;
-        let metrics = centres(&slices, &mut validity);
+        let mut metrics = centres(&slices, &mut validity);
+        metrics.extend(levels.quota_times(&series.limits));
         if let Some(whole) = series.samples.whole() {
             if levels.limits.memory.is_some()
                 && let Some(reason) = memory::taken_by_others(&series.samples, &whole)

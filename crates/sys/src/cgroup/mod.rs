@@ -225,7 +225,9 @@ impl Group {
     pub fn verify(&self) -> Result<Vec<AppliedLimit>> {
         let mut applied = Vec::new();
         let settings = self.settings()?.into_iter();
-        for (part, setting) in settings.filter(|(_, setting)| setting.kind != Kind::Count) {
+        for (part, setting) in
+            settings.filter(|(_, setting)| !matches!(setting.kind, Kind::Count | Kind::Before))
+        {
             let path = part.path.join(setting.file);
             match fs::read_to_string(&path) {
                 Ok(text) => applied.push(setting.compare(&text)),
@@ -387,9 +389,10 @@ fn write_setting(part: &Part, setting: &Setting) -> Result<()> {
         // The kernel then counts nothing, and the usage is unknown.
         Err(_) if setting.kind == Kind::Count => Ok(()),
         Err(error)
-            if setting.kind == Kind::Optional && error.kind() != io::ErrorKind::InvalidInput =>
+            if matches!(setting.kind, Kind::Optional | Kind::Before)
+                && error.kind() != io::ErrorKind::InvalidInput =>
         {
-            // Without swap there is no such file, and no use of swap to prevent.
+            // Without swap there is no such file, and no use of swap to prevent; old kernels have no bursts.
             Ok(())
         }
         Err(error) => Err(error).doing(writing(&path, &setting.value)),
