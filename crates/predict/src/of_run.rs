@@ -249,8 +249,12 @@ fn reading(record: &ReplicateRecord) -> Option<Reading> {
         value.filter(|value| *value > 0.0)
     };
     let throughput = metric("exchanges_per_s")?;
+    let errors = metric("error_pct").unwrap_or(0.0) / 100.0;
     let percentiles = [50, 90, 95, 98, 99].into_iter().filter_map(|percent| {
-        let time = metric(&format!("response_p{percent}_ms"))?;
+        let of = |time: &str| metric(&format!("{time}_p{percent}_ms"));
+        // Without failures the latency of all exchanges is that of the completed ones.
+        let all = || of("latency").filter(|_| errors == 0.0);
+        let time = of("response").or_else(all)?;
         Some((percent, Seconds::from_ms(time)))
     });
     Some(Reading {
@@ -258,7 +262,7 @@ fn reading(record: &ReplicateRecord) -> Option<Reading> {
         response: Seconds::from_ms(metric("response_mean_ms")?),
         percentiles: percentiles.collect(),
         busy: metric("cpu_us_per_exchange")? * 1e-6 * throughput,
-        errors: metric("error_pct").unwrap_or(0.0) / 100.0,
+        errors,
         disk: disk_use(record, throughput),
         wire_bytes: metric("wire_bytes_per_exchange"),
     })
@@ -363,6 +367,24 @@ mod tests {
             validity: Validity::default(),
             folder: "r0".to_owned(),
         }
+    }
+
+    #[test]
+    fn the_latency_of_all_exchanges_is_that_of_completed_ones_when_none_failed() {
+        let tail = |more: &[(&str, f64)]| {
+            let usual = [
+                ("exchanges_per_s", 100.0),
+                ("response_mean_ms", 10.0),
+                ("cpu_us_per_exchange", 200.0),
+                ("latency_p99_ms", 40.0),
+            ];
+            let found = reading(&record("none", &[&usual[..], more].concat())).unwrap();
+            found.percentiles.get(&99).map(|time| time.0)
+        };
+        assert_eq!(tail(&[("error_pct", 0.0)]), Some(0.04));
+        assert_eq!(tail(&[("error_pct", 2.0)]), None);
+        let recorded = [("error_pct", 2.0), ("response_p99_ms", 30.0)];
+        assert_eq!(tail(&recorded), Some(0.03));
     }
 
     fn of(disk: &str, metrics: &[(&str, f64)]) -> Option<(f64, f64)> {

@@ -191,7 +191,11 @@ fn clients(metrics: &mut Metrics, result: &LoadResult) {
         spent.as_secs_f64() * 1e3 / successes as f64,
     );
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
-    for (name, quantile) in [("response_p50_ms", 0.5), ("response_p98_ms", 0.98)] {
+    for (name, quantile) in [
+        ("response_p50_ms", 0.5),
+        ("response_p98_ms", 0.98),
+        ("response_p99_ms", 0.99),
+    ] {
         let time = quantile_without(&latency.corrected, &latency.failed, quantile);
         metrics.put(name, time.map(milliseconds));
     }
