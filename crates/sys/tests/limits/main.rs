@@ -216,6 +216,16 @@ fn limits_that_a_group_has_can_be_changed_and_others_cannot() {
     let applied = group.verify().unwrap();
     assert!(!applied.is_empty());
     assert!(applied.iter().all(|limit| limit.holds), "{applied:?}");
+    // The kernel refuses a quota below the burst of the previous one.
+    let takes_bursts = group.directories().any(|directory| {
+        let files = ["cpu.cfs_burst_us", "cpu.max.burst"];
+        files.iter().any(|file| directory.join(file).exists())
+    });
+    let burst = match takes_bursts {
+        true => Duration::from_micros(2_500),
+        false => Duration::ZERO,
+    };
+    assert_eq!(CpuLimit::burst_of(&applied), burst);
     let descriptors = Limits {
         descriptors: Some(100),
         ..cpu(0.25)
