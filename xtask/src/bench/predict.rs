@@ -227,8 +227,10 @@ impl Predictor<'_> {
         let mut outputs = Vec::new();
         for name in names {
             let rates = self.measured(&name)?;
+            // A run of one series is named after its study.
             let mut options: Vec<String> = name
                 .split(' ')
+                .filter(|level| level.contains('='))
                 .map(|level| format!("--where={level}"))
                 .collect();
             options.push(format!("--fit={}", list(&light(&rates, self.bursts))));
