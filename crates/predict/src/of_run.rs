@@ -45,7 +45,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The quota of a laboratory's host in runs that do not record it: versions up to then had this period and no burst.
+/// The quota of a laboratory's host in runs that do not record it: hosts had this period and no burst until 27 November 2026.
 const UNRECORDED: QuotaTimes = QuotaTimes {
     period: Seconds(0.01),
     burst: Seconds(0.0),
