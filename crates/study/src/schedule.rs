@@ -241,7 +241,8 @@ fn take(
     None
 }
 
-fn rest(mut pause: Duration, ending: &dyn Fn() -> bool) {
+/// Waits, but not for long after the run is to end.
+pub(crate) fn rest(mut pause: Duration, ending: &dyn Fn() -> bool) {
     while !pause.is_zero() && !ending() {
         let nap = pause.min(GLANCE);
         thread::sleep(nap);

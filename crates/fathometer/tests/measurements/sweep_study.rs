@@ -30,6 +30,7 @@ server = "embedded"
 [sweep]
 users = [1, 4, 40]
 rounds = { quick = 3, full = 3 }
+pause = { after = [40], s = 0.2 }
 
 [load]
 duration_s = { quick = 0.6, full = 0.6 }
@@ -70,7 +71,7 @@ fn a_sweep_has_figures_for_each_number_of_users_and_can_be_predicted_from() {
     };
     let output = program(&["study", "study.toml", "--plan"]);
     let plan = String::from_utf8(output.stdout).unwrap();
-    // Nine slices of 0.75 s.
+    // Nine slices of 0.75 s, and three pauses.
     assert!(plan.contains("7 s"), "{plan}");
     let output = program(&["study", "study.toml", "--quiet", "--output", "run"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -93,6 +94,10 @@ fn a_sweep_has_figures_for_each_number_of_users_and_can_be_predicted_from() {
     }
     assert!(of("exchanges_per_s", 4) > 2.0 * of("exchanges_per_s", 1));
     assert!(of("cpu_total_pct", 40) > of("cpu_total_pct", 1));
+    // A slice takes at least 0.7 s, and the pause after it at least 0.2 s.
+    let duty_cycle = of("duty_cycle_pct", 40);
+    assert!((50.0..95.0).contains(&duty_cycle), "{duty_cycle}");
+    assert!(!record.metrics.contains_key("duty_cycle_pct_of_4_users"));
 
     let slices = fs::read_to_string(run.join(&record.folder).join("slices.ndjson")).unwrap();
     let slices: Vec<Value> = slices

@@ -4,7 +4,8 @@
 //! of the same minutes: a round has one slice of each, in random order. A figure of the replicate is the pseudo-median over its
 //! rounds, which a burst in a few of them hardly moves.
 //!
-//! Slices are separate load tests. The connections of one are closed before the next begins.
+//! Slices are separate load tests. The connections of one are closed before the next begins. The server may have a pause after
+//! slices that overload it, so that its mean load stays low.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,6 +28,7 @@ use crate::experiment::{
 };
 use crate::factor::AnyFactor;
 use crate::run_folder::write_lines;
+use crate::schedule::rest;
 use crate::spec::{Cell, Study, Sweep};
 use fathometer_lab::trial::{ServerAccess, window_of};
 
@@ -80,8 +82,9 @@ impl Experiment for SweepExperiment {
     fn window(&self, study: &Study, cell: &Cell, mode: Mode, path: &Profile) -> Option<Duration> {
         let sweep = study.sweep.as_ref()?;
         let (warm_up, duration) = levels::lengths(&study.load_of(&cell.block)?, mode, path);
-        let slices = sweep.users.len() as u32 * sweep.rounds.of(mode);
-        Some((warm_up + duration + BETWEEN) * slices)
+        let slices = sweep.users.len() as u32;
+        let round = (warm_up + duration + BETWEEN) * slices + sweep.pauses_of_a_round();
+        Some(round * sweep.rounds.of(mode))
     }
 
     fn prepare(&self, preparation: &Preparation<'_>) -> Result<Prepared, PrepareError> {
@@ -224,9 +227,19 @@ fn applied(
                 ..replicate.options()?
             };
             access.apply_to(&mut options);
+            let began = replicate.clock.now();
             let result =
                 fathometer_load::run(options, replicate.clock, shared.interrupted, &mut |_| {})?;
-            slices.push(Slice::of(users, &result, replicate));
+            let mut slice = Slice::of(users, &result, replicate);
+            if let Some(pause) = sweep.pause_after(users) {
+                let ended = replicate.clock.now();
+                rest(pause, shared.interrupted);
+                let cycle = replicate.clock.now().since(began);
+                let share = ended.since(began).as_secs_f64() / cycle.as_secs_f64();
+                let figures = &mut slice.figures;
+                figures.insert("duty_cycle_pct".to_owned(), 100.0 * share);
+            }
+            slices.push(slice);
         }
     }
     Ok(slices)

@@ -1,5 +1,7 @@
 //! The table `[sweep]`: the numbers of users that a replicate of a sweep study applies in turn.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -8,6 +10,9 @@ use super::ByMode;
 /// The most users of a slice, and the most slices of a replicate.
 const MOST_USERS: u32 = 1_000_000;
 const MOST_SLICES: usize = 100_000;
+
+/// The longest pause after a slice, in seconds.
+const LONGEST_PAUSE_S: f64 = 600.0;
 
 /// The numbers of users, and how often each is applied. `[load]` says how long a slice is.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -18,9 +23,38 @@ pub struct Sweep {
     pub users: Vec<u32>,
     /// The number of rounds in a replicate: a round has one slice of each number of users, in random order.
     pub rounds: ByMode<u32>,
+    /// Pauses after slices that overload the server. Absent: each slice follows the one before it at once.
+    pub pause: Option<Pause>,
+}
+
+/// Time without load after slices of some numbers of users. It keeps the mean load of an overload low.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Pause {
+    /// The numbers of users after whose slices there is no load.
+    #[schemars(length(min = 1))]
+    pub after: Vec<u32>,
+    /// How long there is none, in seconds.
+    #[schemars(range(min = 0.0, max = 600.0))]
+    pub s: f64,
 }
 
 impl Sweep {
+    /// The time without load after a slice; `None` without a pause.
+    pub(crate) fn pause_after(&self, users: u32) -> Option<Duration> {
+        let pause = self.pause.as_ref()?;
+        let is_named = pause.after.contains(&users);
+        is_named.then(|| Duration::from_secs_f64(pause.s))
+    }
+
+    /// The sum of the pauses of a round.
+    pub(crate) fn pauses_of_a_round(&self) -> Duration {
+        self.users
+            .iter()
+            .filter_map(|&users| self.pause_after(users))
+            .sum()
+    }
+
     /// Whether it can be run.
     ///
     /// # Errors
@@ -35,6 +69,20 @@ impl Sweep {
         let twice = |users: &&u32| self.users.iter().filter(|other| other == users).count() > 1;
         if let Some(users) = self.users.iter().find(twice) {
             return Err(format!("[sweep] has {users} users twice"));
+        }
+        if let Some(pause) = &self.pause {
+            if !(pause.s > 0.0 && pause.s <= LONGEST_PAUSE_S) {
+                return Err(format!(
+                    "[sweep] has a pause of {} s: it can be above 0 and up to {LONGEST_PAUSE_S} s",
+                    pause.s
+                ));
+            }
+            let is_unknown = |users: &&u32| !self.users.contains(users);
+            if let Some(users) = pause.after.iter().find(is_unknown) {
+                return Err(format!(
+                    "[sweep] has a pause after {users} users, but no slice of {users} users"
+                ));
+            }
         }
         let rounds = [self.rounds.quick, self.rounds.full]
             .into_iter()
@@ -75,6 +123,28 @@ mod tests {
             ("[4, 5]", "{ quick = 1, full = 60000 }", "60000 rounds of 2"),
         ] {
             let error = check(users, rounds).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_pause_follows_the_slices_that_are_named() {
+        let text = |pause: &str| {
+            format!("users = [1, 16, 64]\nrounds = {{ quick = 2, full = 4 }}\npause = {pause}")
+        };
+        let sweep: Sweep = toml::from_str(&text("{ after = [16, 64], s = 0.75 }")).unwrap();
+        sweep.check().unwrap();
+        assert_eq!(sweep.pause_after(1), None);
+        assert_eq!(sweep.pause_after(64), Some(Duration::from_millis(750)));
+        assert_eq!(sweep.pauses_of_a_round(), Duration::from_millis(1500));
+        for (pause, reason) in [
+            ("{ after = [16], s = 0.0 }", "above 0"),
+            ("{ after = [16], s = nan }", "above 0"),
+            ("{ after = [16], s = 601 }", "up to 600 s"),
+            ("{ after = [8], s = 1 }", "no slice of 8 users"),
+        ] {
+            let sweep: Sweep = toml::from_str(&text(pause)).unwrap();
+            let error = sweep.check().unwrap_err();
             assert!(error.contains(reason), "{error}");
         }
     }
