@@ -66,6 +66,7 @@ pub fn usage(message: impl Into<String>) -> Failure {
 /// no study, path, era, server or workload. A file that is missing or wrong is none.
 pub fn code_of(failure: &Failure) -> ExitCode {
     let is_usage = failure.is::<UsageError>()
+        || failure.is::<fathometer_site_content::UsageError>()
         || is(failure, UrlError::is_usage)
         || is(failure, LoadError::is_usage)
         || is(failure, workload::LoadError::is_usage)

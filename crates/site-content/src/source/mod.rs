@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 
 use fathometer_content::KeptWhiteSpace;
 
-use super::super::{Failure, usage};
-use super::ContentArguments;
-use super::walk::{self, NotRead, Walk};
+use crate::walk::{self, NotRead, Walk};
+use crate::{Failure, Options, Say, TlsOptions, usage};
 
 /// Bytes of an archive or a list above which it is refused: it is read as a whole.
 const LARGEST_INPUT: u64 = 1 << 30;
@@ -46,15 +45,15 @@ pub struct SiteFile {
 }
 
 impl Source {
-    /// Opens what the arguments name. Files of an archive or a list are read or fetched here; errors of single files
-    /// are reported on stderr.
-    pub fn open(arguments: &ContentArguments) -> Result<Source, Failure> {
-        let site = &arguments.site;
+    /// Opens what the options name. Files of an archive or a list are read or fetched here; errors of single files
+    /// are said.
+    pub fn open(options: &Options, tls: TlsOptions<'_>) -> Result<Source, Failure> {
+        let site = &options.site;
         let shown = site.display();
         let metadata =
             fs::metadata(site).map_err(|error| format!("cannot read {shown}: {error}"))?;
         if metadata.is_dir() {
-            refuse_security(arguments)?;
+            refuse_tls(options)?;
             return Ok(Source::Folder(site.clone()));
         }
         let text = walk::read(site, LARGEST_INPUT)
@@ -66,11 +65,11 @@ impl Source {
         let without_mark = text.trim_start_matches('\u{feff}');
         let held = match without_mark.trim_start().starts_with('{') {
             true => {
-                refuse_security(arguments)?;
-                archive::read(&text, arguments.max_file)
+                refuse_tls(options)?;
+                archive::read(&text, options.max_file, options.say)
                     .map_err(|fault| usage(format!("{shown} is no HTTP archive: {fault}")))?
             }
-            false => list::fetch(&text, arguments)?,
+            false => list::fetch(&text, options, tls)?,
         };
         if held.files.is_empty() {
             return Err(format!("no file of {shown} has a content").into());
@@ -154,8 +153,8 @@ impl Source {
 }
 
 /// Options of TLS have no effect without a list of URLs.
-fn refuse_security(arguments: &ContentArguments) -> Result<(), Failure> {
-    match arguments.security.are_given() {
+fn refuse_tls(options: &Options) -> Result<(), Failure> {
+    match options.is_tls_stated {
         true => Err(usage("TLS options need a list of URLs")),
         false => Ok(()),
     }
@@ -212,12 +211,12 @@ pub fn is_css(path: &Path) -> bool {
 
 impl Held {
     /// Adds a file, or reports why it cannot be treated.
-    fn add(&mut self, url: &str, file: Result<SiteFile, String>) {
+    fn add(&mut self, url: &str, file: Result<SiteFile, String>, say: Say) {
         match file {
             Ok(file) => self.files.push(file),
             Err(why) => {
                 self.failed += 1;
-                eprintln!("cannot treat {url}: {why}");
+                say(format_args!("cannot treat {url}: {why}"));
             }
         }
     }

@@ -18,10 +18,9 @@ use fathometer_tcp::Settings;
 use fathometer_virtual_lab::{HostTimes, Scenario, Spread, predict_spread};
 use serde::Serialize;
 
-use super::super::{Failure, usage};
-use super::ContentArguments;
-use super::page_files::JoinedSite;
-use super::treatment::USUAL;
+use crate::page_files::JoinedSite;
+use crate::treatment::USUAL;
+use crate::{Failure, Options as SiteOptions, usage};
 
 /// Bytes of a site above which no pages are predicted: the origin of the prediction holds it in memory.
 const MOST_BYTES: u64 = 512 << 20;
@@ -55,25 +54,25 @@ pub struct PagePrediction {
     pub extrapolates: Vec<String>,
 }
 
-/// Checks the arguments before the site is treated.
-pub fn check(arguments: &ContentArguments) -> Result<(), Failure> {
-    if arguments.path.is_empty() {
+/// Checks the options before the site is treated.
+pub fn check(options: &SiteOptions) -> Result<(), Failure> {
+    if options.paths.is_empty() {
         return Ok(());
     }
-    if !arguments.site.is_dir() {
+    if !options.site.is_dir() {
         return Err(usage(
             "--path needs the folder of a site: a list or an archive has no paths that a server could serve",
         ));
     }
-    profiles(arguments).map(drop)
+    profiles(options).map(drop)
 }
 
-fn profiles(arguments: &ContentArguments) -> Result<Vec<Profile>, Failure> {
+fn profiles(options: &SiteOptions) -> Result<Vec<Profile>, Failure> {
     let load = |name: &String| -> Result<Profile, Failure> {
         let text = data::load("paths", "path profile", name)?;
         Ok(Profile::from_toml(&text, name)?)
     };
-    arguments.path.iter().map(load).collect()
+    options.paths.iter().map(load).collect()
 }
 
 /// A site after a treatment.
@@ -93,13 +92,13 @@ impl Treated {
     }
 }
 
-/// Predicts the pages of the site, and of those whose files are joined, over the paths of the arguments.
+/// Predicts the pages of the site, and of those whose files are joined, over the paths of the options.
 pub fn predict_pages(
-    arguments: &ContentArguments,
+    options: &SiteOptions,
     bytes: u64,
     joined: &[JoinedSite],
 ) -> Result<Vec<PagePrediction>, Failure> {
-    if arguments.path.is_empty() {
+    if options.paths.is_empty() {
         return Ok(Vec::new());
     }
     if bytes > MOST_BYTES {
@@ -108,14 +107,14 @@ pub fn predict_pages(
             "--path holds the site in memory, at most {most} MiB; name the folder of fewer files"
         )));
     }
-    let site = site_folder::read(&arguments.site)?;
+    let site = site_folder::read(&options.site)?;
     let mut pages: Vec<String> = site.files.iter().map(|file| file.path.clone()).collect();
     pages.retain(|path| is_page(path));
-    pages.truncate(arguments.pages);
+    pages.truncate(options.pages);
     let sites = treated_sites(&site, joined)?;
     let mut predictions = Vec::new();
-    for profile in profiles(arguments)? {
-        for policy in &arguments.policy {
+    for profile in profiles(options)? {
+        for policy in &options.policies {
             for treated in &sites {
                 let scenario = scenario(&profile, *policy, treated)?;
                 for page in pages.iter().filter(|page| treated.changes(page)) {

@@ -9,12 +9,10 @@ pub use self::without_images::SmallImages;
 mod with_images {
     use fathometer_content::{names_element, rewrite_css};
 
-    use super::super::inlining::Inlining;
-    use super::super::page_files::{
-        Change, Held, HeldKind, JoinedDocument, Made, MakingCost, PageFiles,
-    };
-    use super::super::sprites::{SpriteFile, Sprites};
-    use super::super::table::Inlined;
+    use crate::inlining::Inlining;
+    use crate::page_files::{Change, Held, HeldKind, JoinedDocument, Made, MakingCost, PageFiles};
+    use crate::sprites::{SpriteFile, Sprites};
+    use crate::table::Inlined;
 
     /// The small images of a site.
     #[derive(Debug, Default)]
@@ -96,8 +94,8 @@ mod with_images {
 
 #[cfg(not(feature = "images"))]
 mod without_images {
-    use super::super::page_files::{Change, Held, JoinedDocument, PageFiles};
-    use super::super::table::Inlined;
+    use crate::page_files::{Change, Held, JoinedDocument, PageFiles};
+    use crate::table::Inlined;
 
     /// Without the libraries for images there are none.
     #[derive(Debug, Default)]

@@ -8,38 +8,37 @@ use fathometer_load::url::Url;
 use fathometer_sys::{Clock, Interrupt};
 use fathometer_tls::ClientSettings;
 
-use super::super::super::{Failure, usage};
-use super::super::ContentArguments;
 use super::retrieve::{Limits, retrieve};
 use super::{Held, SiteFile};
+use crate::{Failure, Options, TlsOptions, usage};
 
 /// URLs of a list.
 const MOST_URLS: usize = 10_000;
 
 /// Fetches all URLs of the list: one on each line; blank lines and comments (`#`) are ignored. A URL that fails is
 /// reported on stderr. Nothing is fetched if a line is no URL.
-pub fn fetch(text: &str, arguments: &ContentArguments) -> Result<Held, Failure> {
-    let urls = parse(text).map_err(|why| usage(format!("{}: {why}", arguments.site.display())))?;
+pub fn fetch(text: &str, options: &Options, tls: TlsOptions<'_>) -> Result<Held, Failure> {
+    let urls = parse(text).map_err(|why| usage(format!("{}: {why}", options.site.display())))?;
     let clock = Clock::start();
     let tls = match urls.iter().any(|(_, url)| url.secure) {
-        true => Some(tls_settings(arguments, clock)?),
+        true => Some(tls_settings(tls, clock)?),
         false => None,
     };
     let interrupt = Interrupt::install()?;
     let mut held = Held::default();
-    let mut left = arguments.max_fetch;
+    let mut left = options.max_fetch;
     for (text, url) in urls {
         if interrupt.is_raised() {
             return Err("interrupted: nothing was treated".into());
         }
         let limits = Limits {
-            bytes: arguments.max_file.min(left),
-            time: arguments.timeout,
+            bytes: options.max_file.min(left),
+            time: options.timeout,
         };
         let fetched = match left {
             0 => Err(format!(
                 "{} bytes were fetched before it (--max-fetch)",
-                arguments.max_fetch
+                options.max_fetch
             )),
             _ => retrieve(&url, tls.as_ref(), limits, clock),
         };
@@ -51,7 +50,7 @@ pub fn fetch(text: &str, arguments: &ContentArguments) -> Result<Held, Failure> 
                 media_type: Some(fetched.media_type),
             }
         });
-        held.add(text, file);
+        held.add(text, file, options.say);
     }
     Ok(held)
 }
@@ -76,11 +75,8 @@ fn parse(text: &str) -> Result<Vec<(&str, Url)>, String> {
     }
 }
 
-fn tls_settings(
-    arguments: &ContentArguments,
-    clock: Clock,
-) -> Result<Arc<ClientSettings>, Failure> {
-    let mut options = arguments.security.options(clock)?;
+fn tls_settings(tls: TlsOptions<'_>, clock: Clock) -> Result<Arc<ClientSettings>, Failure> {
+    let mut options = tls(clock)?;
     options.alpn = vec![b"http/1.1".to_vec()];
     Ok(ClientSettings::new(options).map_err(|error| error.to_string())?)
 }

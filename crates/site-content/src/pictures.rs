@@ -12,7 +12,7 @@ use fathometer_content::image::{
 
 use self::proposals::Proposals;
 use self::shown::Shown;
-use super::ContentArguments;
+use super::Options;
 use super::place::{location, place};
 use super::small_images::SmallImages;
 use super::source::SiteFile;
@@ -73,23 +73,23 @@ struct Treated {
 
 impl Pictures {
     /// Sums of no image.
-    pub fn new(arguments: &ContentArguments) -> Pictures {
-        let repetitions = usize::from(arguments.repeat);
+    pub fn new(options: &Options) -> Pictures {
+        let repetitions = usize::from(options.repeat);
         let treatments = [
             ImageTreatment::GifToPng,
             ImageTreatment::GifToApng,
             ImageTreatment::OptimisePng,
             ImageTreatment::ToWebp,
-            ImageTreatment::Jpeg(arguments.jpeg_quality),
+            ImageTreatment::Jpeg(options.jpeg_quality),
         ];
         let treatments = treatments.into_iter();
         #[cfg(feature = "avif")]
-        let treatments = treatments.chain(arguments.avif.then_some(ImageTreatment::ToAvif));
+        let treatments = treatments.chain(options.avif.then_some(ImageTreatment::ToAvif));
         Pictures {
             images: 0,
             failed: 0,
             limits: Limits {
-                pixels: arguments.max_pixels,
+                pixels: options.max_pixels,
                 frames: MOST_FRAMES,
             },
             repetitions,
@@ -98,13 +98,13 @@ impl Pictures {
                 .collect(),
             together: Sums::new(repetitions),
             minified: Sums::new(repetitions),
-            shown: Shown::new(match arguments.report {
-                Some(_) => arguments.files,
-                None => 0,
+            shown: Shown::new(match options.shows_images {
+                true => options.files,
+                false => 0,
             }),
-            proposals: Proposals::new(&arguments.site),
+            proposals: Proposals::new(&options.site),
             small: SmallImages::default(),
-            folder: arguments.site.clone(),
+            folder: options.site.clone(),
         }
     }
 

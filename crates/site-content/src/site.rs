@@ -20,7 +20,7 @@ use super::source::{SiteFile, Source};
 use super::table::{self, Report, Row};
 use super::treatment::{self, Applied, FileCosts, Minified, Sums, Text, Treatment};
 use super::walk::NotRead;
-use super::{ContentArguments, Failure};
+use super::{Failure, Options};
 
 /// Bytes of a dictionary: the default of the `zstd` program.
 const DICTIONARY_BYTES: usize = 112_640;
@@ -35,7 +35,7 @@ type FileSaving = (u64, PathBuf, u64, usize);
 /// The state of one analysis. Its memory is bounded: files are handled one at a time, and only the samples of the
 /// dictionary and the files to list are kept.
 pub struct Site<'a> {
-    arguments: &'a ContentArguments,
+    options: &'a Options,
     source: &'a Source,
     pub files: u64,
     pub failed: u64,
@@ -56,16 +56,16 @@ pub struct Site<'a> {
 }
 
 impl<'a> Site<'a> {
-    pub fn new(arguments: &'a ContentArguments, source: &'a Source) -> Site<'a> {
-        let sums = || Sums::new(usize::from(arguments.repeat));
+    pub fn new(options: &'a Options, source: &'a Source) -> Site<'a> {
+        let sums = || Sums::new(usize::from(options.repeat));
         Site {
-            arguments,
+            options,
             source,
             files: 0,
             failed: source.failed(),
             skipped: 0,
             bytes: 0,
-            kept_white_space: source.kept_white_space(arguments.max_file),
+            kept_white_space: source.kept_white_space(options.max_file),
             style_sheets_failed: 0,
             documents_left: 0,
             treated: treatment::of_single_files()
@@ -76,19 +76,20 @@ impl<'a> Site<'a> {
             samples: Vec::new(),
             samples_bytes: 0,
             dictionary_bytes: None,
-            page_files: PageFiles::new(&arguments.site),
+            page_files: PageFiles::new(&options.site),
             #[cfg(feature = "images")]
-            pictures: pictures::Pictures::new(arguments),
+            pictures: pictures::Pictures::new(options),
             notes: Vec::new(),
         }
     }
 
     pub fn treat_files(&mut self) -> Result<(), Failure> {
-        self.skipped = each_file(self.source, self.arguments, "codings", |file| match file {
+        self.skipped = each_file(self.source, self.options, "codings", |file| match file {
             Ok(file) => self.treat(file),
             Err((path, error)) => {
                 self.failed += 1;
-                eprintln!("cannot read {}: {error}", path.display());
+                let path = path.display();
+                (self.options.say)(format_args!("cannot read {path}: {error}"));
                 Ok(())
             }
         })?;
@@ -96,7 +97,7 @@ impl<'a> Site<'a> {
     }
 
     fn treat(&mut self, file: SiteFile) -> Result<(), Failure> {
-        let repetitions = usize::from(self.arguments.repeat);
+        let repetitions = usize::from(self.options.repeat);
         let bytes = file.content.len() as u64;
         let mut best = (bytes, usize::MAX);
         let minified = self.minify(&file);
@@ -136,7 +137,7 @@ impl<'a> Site<'a> {
         let SiteFile { path, content, .. } = file;
         if saved > 0 {
             self.largest.push(Reverse((saved, path, best.0, best.1)));
-            if self.largest.len() > self.arguments.files {
+            if self.largest.len() > self.options.files {
                 self.largest.pop();
             }
         }
@@ -157,7 +158,7 @@ impl<'a> Site<'a> {
         } else {
             return None;
         };
-        let repetitions = usize::from(self.arguments.repeat);
+        let repetitions = usize::from(self.options.repeat);
         let kept = &self.kept_white_space;
         match minified::minify_repeatedly(kind, &file.content, kept, repetitions) {
             Ok(minified) => Some(minified),
@@ -167,7 +168,8 @@ impl<'a> Site<'a> {
             }
             Err(error) => {
                 self.style_sheets_failed += 1;
-                eprintln!("cannot minify {}: {error}", file.path.display());
+                let path = file.path.display();
+                (self.options.say)(format_args!("cannot minify {path}: {error}"));
                 None
             }
         }
@@ -178,7 +180,8 @@ impl<'a> Site<'a> {
     fn treat_picture(&mut self, file: &SiteFile, costs: &mut FileCosts) -> Option<(u64, usize)> {
         let result = self.pictures.treat(file, costs);
         result.unwrap_or_else(|error| {
-            eprintln!("cannot treat the image {}: {error}", file.path.display());
+            let path = file.path.display();
+            (self.options.say)(format_args!("cannot treat the image {path}: {error}"));
             None
         })
     }
@@ -205,10 +208,10 @@ impl<'a> Site<'a> {
         drop(samples);
         let dictionary_bytes = dictionary.bytes().len();
         let treatment = Treatment::Shared(dictionary);
-        let repetitions = usize::from(self.arguments.repeat);
+        let repetitions = usize::from(self.options.repeat);
         let mut sums = Sums::new(repetitions);
         let mut bytes = 0;
-        each_file(self.source, self.arguments, "dictionary", |file| {
+        each_file(self.source, self.options, "dictionary", |file| {
             // A file that cannot be read was reported in the first pass.
             if let Ok(SiteFile { content, .. }) = file {
                 let text = Text {
@@ -285,7 +288,7 @@ impl<'a> Site<'a> {
         let (images, images_failed, small) = (0, 0, SmallImages);
         #[cfg(feature = "images")]
         treatments.extend(self.pictures.into_rows(self.bytes));
-        let repetitions = usize::from(self.arguments.repeat);
+        let repetitions = usize::from(self.options.repeat);
         let as_it_is = Sums {
             bytes: self.bytes,
             ..Sums::new(repetitions)
@@ -303,7 +306,7 @@ impl<'a> Site<'a> {
             kept: &self.kept_white_space,
             site_bytes: self.bytes,
             repetitions,
-            keeps_files: !self.arguments.path.is_empty(),
+            keeps_files: !self.options.paths.is_empty(),
         };
         let joined = Joined::of(&inputs, small)?;
         treatments.extend(joined.rows);
@@ -316,7 +319,7 @@ impl<'a> Site<'a> {
             ));
         }
         let report = Report {
-            folder: self.arguments.site.display().to_string(),
+            folder: self.options.site.display().to_string(),
             files: self.files,
             files_failed: self.failed,
             entries_skipped: self.skipped,
@@ -348,17 +351,17 @@ impl<'a> Site<'a> {
 /// Calls the function for each file, with lines of progress, and returns the entries that were skipped.
 fn each_file(
     source: &Source,
-    arguments: &ContentArguments,
+    options: &Options,
     stage: &str,
     mut treat: impl FnMut(Result<SiteFile, NotRead>) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
     let clock = Clock::start();
     let (mut reported, mut files) = (clock.now(), 0_u64);
-    source.each(arguments.max_file, |file| {
+    source.each(options.max_file, |file| {
         treat(file)?;
         files += 1;
         if clock.now().since(reported) >= PROGRESS {
-            eprintln!("{stage}: {files} files");
+            (options.say)(format_args!("{stage}: {files} files"));
             reported = clock.now();
         }
         Ok(())

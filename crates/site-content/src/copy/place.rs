@@ -4,8 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::super::{Failure, usage};
 use super::not_written;
+use crate::{Failure, usage};
 
 /// Checks the folder of the copy, and makes the one that it is written to before it is whole.
 pub fn prepare(folder: &Path, out: &Path) -> Result<PathBuf, Failure> {

@@ -5,15 +5,15 @@ use std::path::Path;
 
 use fathometer_content::{names_element, rewrite_css, rewrite_html};
 
-use super::super::minified::{Minifiable, minify};
-use super::super::{Failure, walk};
 use super::names::place_of;
 use super::{SiteCopy, not_read, write};
+use crate::minified::{Minifiable, minify};
+use crate::{Failure, walk};
 
 impl SiteCopy<'_> {
     /// Reads what must be known of a document before style sheets are written.
     pub(super) fn read_document(&mut self, path: &Path) -> Result<(), Failure> {
-        let content = match walk::read(path, self.arguments.max_file) {
+        let content = match walk::read(path, self.options.max_file) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Ok(()),
             Err(error) => return Err(not_read(path, &error)),
@@ -43,7 +43,7 @@ impl SiteCopy<'_> {
             return Ok(());
         }
         let place = path.strip_prefix(self.root)?;
-        match walk::read(path, self.arguments.max_file) {
+        match walk::read(path, self.options.max_file) {
             Ok(css) => {
                 self.are_images_styled |= names_element(&css, "img");
                 rewrite_css(&css, |url| {
@@ -84,11 +84,12 @@ impl SiteCopy<'_> {
         let Some(concatenations) = &mut self.concatenations else {
             return Ok(());
         };
-        let (out, root, max_file) = (self.out, self.root, self.arguments.max_file);
+        let (out, root, max_file) = (self.out, self.root, self.options.max_file);
         let content_of = |place: &str| walk::read(&out.join(place), max_file).ok();
         let is_free = |place: &str| !(out.join(place).exists() || root.join(place).exists());
         let (made, left) = concatenations.make(content_of, is_free);
-        left.iter().for_each(|why| eprintln!("{why}"));
+        left.iter()
+            .for_each(|why| (self.options.say)(format_args!("{why}")));
         self.written.files_concatenated = made.len() as u64;
         for file in made {
             write(&out.join(&file.place), &file.content)?;
@@ -118,7 +119,8 @@ impl SiteCopy<'_> {
             Ok(rewritten) => rewritten,
             Err(why) => {
                 self.written.documents_left += 1;
-                eprintln!("{}: copied as it is, {why}", path.display());
+                let path = path.display();
+                (self.options.say)(format_args!("{path}: copied as it is, {why}"));
                 return content;
             }
         };
@@ -152,7 +154,8 @@ impl SiteCopy<'_> {
             }
             Err(error) => {
                 self.written.style_sheets_failed += u64::from(kind == Minifiable::Css);
-                eprintln!("cannot minify {}: {error}", path.display());
+                let path = path.display();
+                (self.options.say)(format_args!("cannot minify {path}: {error}"));
                 content
             }
         }

@@ -8,8 +8,8 @@ use fathometer_content::image::{Format, Picture, Replacement};
 use fathometer_content::{ImageTag, Unchanged, image_tags};
 use fathometer_http::html::{Resolution, Resolver};
 
-use super::super::place::{location, place};
-use super::super::source::SiteFile;
+use crate::place::{location, place};
+use crate::source::SiteFile;
 
 /// Images that tags show; those of further tags are not known.
 const MOST_SHOWN: usize = 100_000;

@@ -1,4 +1,4 @@
-//! `fathometer content DIR --write OUT`: a treated copy of the site.
+//! A treated copy of a site.
 
 mod documents;
 mod names;
@@ -8,57 +8,60 @@ mod written;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::process::ExitCode;
 
-use clap::ValueEnum;
 use fathometer_content::KeptWhiteSpace;
 use fathometer_content::image::{Format, Image, ImageError, ImageTreatment, Limits};
 
 use self::names::Names;
 use self::place::prepare;
-use self::written::Written;
+pub use self::written::Written;
 use super::concatenation::Concatenations;
 use super::inlining::Inlining;
 use super::pictures::{MOST_FRAMES, format_of};
 use super::source::Source;
 use super::sprites::Sprites;
 use super::walk::{self, Walk};
-use super::{ContentArguments, Failure, usage};
+use super::{Failure, Options, usage};
 
-/// The treatments of a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// A treatment of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treat {
-    /// GIF to PNG, animated GIF to APNG (lossless)
+    /// GIF to PNG, animated GIF to APNG (lossless).
     Gif,
-    /// PNG optimised (lossless)
+    /// PNG optimised (lossless).
     Png,
-    /// GIF and PNG to WebP (lossless)
+    /// GIF and PNG to WebP (lossless).
     Webp,
-    /// JPEG encoded again (lossy)
+    /// JPEG encoded again (lossy).
     Jpeg,
-    /// Still images to AVIF (lossy; slow: seconds of CPU time for each megapixel)
+    /// Still images to AVIF (lossy).
     #[cfg(feature = "avif")]
     Avif,
-    /// HTML and style sheets without comments, repeated white space and long notations
+    /// HTML and style sheets minified.
     Minify,
-    /// Style sheets, and scripts, that follow each other in a document as one file
+    /// Style sheets, and scripts, that follow each other in a document as one file.
     Concat,
-    /// Small images that the same documents show in one PNG (lossless)
+    /// Small images that the same documents show in one PNG (lossless).
     Sprite,
-    /// Small images that one tag shows as `data:` URLs in it (lossless)
+    /// Small images that one tag shows as `data:` URLs in it (lossless).
     Inline,
 }
 
-/// Writes the copy and prints what it saves.
-pub fn run(arguments: &ContentArguments, out: &Path) -> Result<ExitCode, Failure> {
-    if !arguments.site.is_dir() {
-        let site = arguments.site.display();
+/// Writes a treated copy of a site, a folder, to the folder `out`, which must be empty or not exist. Of several treatments of
+/// an image, the smallest result is taken.
+///
+/// # Errors
+///
+/// When the options are wrong, and when a file cannot be read or written. No copy is left then.
+pub fn copy(options: &Options, treatments: &[Treat], out: &Path) -> Result<Written, Failure> {
+    if !options.site.is_dir() {
+        let site = options.site.display();
         return Err(usage(format!(
             "{site} is no folder: only a folder can be copied"
         )));
     }
-    let partial = prepare(&arguments.site, out)?;
-    let finished = SiteCopy::new(arguments, &partial)
+    let partial = prepare(&options.site, out)?;
+    let finished = SiteCopy::new(options, treatments, &partial)
         .whole()
         .and_then(|written| {
             // Some file systems report a full disk only here.
@@ -75,16 +78,9 @@ pub fn run(arguments: &ContentArguments, out: &Path) -> Result<ExitCode, Failure
             return Err(error);
         }
     };
-    written.folder = arguments.site.display().to_string();
+    written.folder = options.site.display().to_string();
     written.out = out.display().to_string();
-    match arguments.json {
-        true => println!("{:#}", serde_json::to_value(&written)?),
-        false => print!("{written}"),
-    }
-    Ok(match written.images_failed + written.style_sheets_failed {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::from(3),
-    })
+    Ok(written)
 }
 
 fn not_written(path: &Path, error: &io::Error) -> Failure {
@@ -94,7 +90,7 @@ fn not_written(path: &Path, error: &io::Error) -> Failure {
 
 /// A copy in progress.
 struct SiteCopy<'a> {
-    arguments: &'a ContentArguments,
+    options: &'a Options,
     root: &'a Path,
     out: &'a Path,
     limits: Limits,
@@ -138,35 +134,35 @@ impl Pass {
 }
 
 impl<'a> SiteCopy<'a> {
-    fn new(arguments: &'a ContentArguments, out: &'a Path) -> SiteCopy<'a> {
+    fn new(options: &'a Options, chosen: &[Treat], out: &'a Path) -> SiteCopy<'a> {
         let mut treatments = Vec::new();
-        for treat in &arguments.treat {
+        for treat in chosen {
             match treat {
                 Treat::Gif => {
                     treatments.extend([ImageTreatment::GifToPng, ImageTreatment::GifToApng]);
                 }
                 Treat::Png => treatments.push(ImageTreatment::OptimisePng),
                 Treat::Webp => treatments.push(ImageTreatment::ToWebp),
-                Treat::Jpeg => treatments.push(ImageTreatment::Jpeg(arguments.jpeg_quality)),
+                Treat::Jpeg => treatments.push(ImageTreatment::Jpeg(options.jpeg_quality)),
                 #[cfg(feature = "avif")]
                 Treat::Avif => treatments.push(ImageTreatment::ToAvif),
                 Treat::Minify | Treat::Concat | Treat::Sprite | Treat::Inline => {}
             }
         }
-        let has = |treat| arguments.treat.contains(&treat);
-        let source = || Source::Folder(arguments.site.clone());
+        let has = |treat| chosen.contains(&treat);
+        let source = || Source::Folder(options.site.clone());
         SiteCopy {
-            arguments,
-            root: &arguments.site,
+            options,
+            root: &options.site,
             out,
             limits: Limits {
-                pixels: arguments.max_pixels,
+                pixels: options.max_pixels,
                 frames: MOST_FRAMES,
             },
             treatments,
             names: Names::default(),
             kept_white_space: has(Treat::Minify)
-                .then(|| source().kept_white_space(arguments.max_file)),
+                .then(|| source().kept_white_space(options.max_file)),
             concatenations: has(Treat::Concat).then(Concatenations::default),
             sprites: has(Treat::Sprite).then(Sprites::default),
             inlining: has(Treat::Inline).then(Inlining::default),
@@ -210,7 +206,7 @@ impl<'a> SiteCopy<'a> {
             fs::create_dir_all(folder).map_err(|error| not_written(folder, &error))?;
         }
         self.written.files += 1;
-        let content = match walk::read(path, self.arguments.max_file) {
+        let content = match walk::read(path, self.options.max_file) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
                 // Copied as it is, without being in memory.
@@ -253,7 +249,8 @@ impl<'a> SiteCopy<'a> {
             }
             Err(error) => {
                 self.written.images_failed += 1;
-                eprintln!("{}: copied as it is: {error}", path.display());
+                let path = path.display();
+                (self.options.say)(format_args!("{path}: copied as it is: {error}"));
                 None
             }
         };

@@ -1,4 +1,4 @@
-//! The result of `--write`, as JSON and as text.
+//! The result of a copy, as JSON and as text.
 
 use std::fmt;
 

@@ -1,41 +1,22 @@
 //! `fathometer content`: what content codings, a shared dictionary, tags in lower case and other formats of images would
 //! save on a site.
 
-mod concatenation;
-#[cfg(feature = "images")]
-mod inlining;
-mod joined;
-mod minified;
-mod page;
-mod page_files;
-#[cfg(feature = "images")]
-mod pictures;
-mod place;
-mod predicted;
-mod site;
-mod small_images;
-mod source;
-#[cfg(feature = "images")]
-mod sprites;
-mod table;
-mod treatment;
-mod walk;
-#[cfg(feature = "images")]
-mod write;
-
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+#[cfg(feature = "images")]
+use clap::ValueEnum;
 use fathometer_files::whole_file;
 use fathometer_http::driver::Policy;
+use fathometer_site_content::{self as site_content, Options};
+use serde::Serialize;
 
-use self::site::Site;
-use self::source::Source;
+use super::Failure;
 use super::arguments::whole_seconds;
 use super::load::security::SecurityArguments;
-use super::{Failure, usage};
 
 /// Arguments of `content`.
 #[derive(Debug, Args)]
@@ -76,8 +57,8 @@ pub struct ContentArguments {
     write: Option<PathBuf>,
     /// Treatments of the copy; of several for an image, the smallest result is taken
     #[cfg(feature = "images")]
-    #[arg(long, value_enum, value_delimiter = ',', requires = "write", default_values_t = [write::Treat::Gif, write::Treat::Png, write::Treat::Webp])]
-    treat: Vec<write::Treat>,
+    #[arg(long, value_enum, value_delimiter = ',', requires = "write", default_values_t = [Treat::Gif, Treat::Png, Treat::Webp])]
+    treat: Vec<Treat>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -104,38 +85,106 @@ pub struct ContentArguments {
     security: SecurityArguments,
 }
 
-/// Treats all files and prints what each treatment saves.
+/// The treatments of a copy.
+#[cfg(feature = "images")]
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Treat {
+    /// GIF to PNG, animated GIF to APNG (lossless)
+    Gif,
+    /// PNG optimised (lossless)
+    Png,
+    /// GIF and PNG to WebP (lossless)
+    Webp,
+    /// JPEG encoded again (lossy)
+    Jpeg,
+    /// Still images to AVIF (lossy; slow: seconds of CPU time for each megapixel)
+    #[cfg(feature = "avif")]
+    Avif,
+    /// HTML and style sheets without comments, repeated white space and long notations
+    Minify,
+    /// Style sheets, and scripts, that follow each other in a document as one file
+    Concat,
+    /// Small images that the same documents show in one PNG (lossless)
+    Sprite,
+    /// Small images that one tag shows as `data:` URLs in it (lossless)
+    Inline,
+}
+
+#[cfg(feature = "images")]
+impl From<Treat> for site_content::Treat {
+    fn from(treat: Treat) -> site_content::Treat {
+        match treat {
+            Treat::Gif => site_content::Treat::Gif,
+            Treat::Png => site_content::Treat::Png,
+            Treat::Webp => site_content::Treat::Webp,
+            Treat::Jpeg => site_content::Treat::Jpeg,
+            #[cfg(feature = "avif")]
+            Treat::Avif => site_content::Treat::Avif,
+            Treat::Minify => site_content::Treat::Minify,
+            Treat::Concat => site_content::Treat::Concat,
+            Treat::Sprite => site_content::Treat::Sprite,
+            Treat::Inline => site_content::Treat::Inline,
+        }
+    }
+}
+
+impl ContentArguments {
+    fn options(&self) -> Options {
+        Options {
+            site: self.site.clone(),
+            files: self.files,
+            repeat: self.repeat,
+            max_file: self.max_file,
+            max_fetch: self.max_fetch,
+            timeout: self.timeout,
+            is_tls_stated: self.security.are_given(),
+            #[cfg(feature = "images")]
+            max_pixels: self.max_pixels,
+            #[cfg(feature = "images")]
+            jpeg_quality: self.jpeg_quality,
+            #[cfg(feature = "avif")]
+            avif: self.avif,
+            shows_images: self.report.is_some(),
+            paths: self.path.clone(),
+            policies: self.policy.clone(),
+            pages: self.pages,
+            say: |line| eprintln!("{line}"),
+        }
+    }
+
+    fn print(&self, result: &(impl Serialize + Display)) -> Result<(), Failure> {
+        match self.json {
+            true => println!("{:#}", serde_json::to_value(result)?),
+            false => print!("{result}"),
+        }
+        Ok(())
+    }
+}
+
+/// Treats all files and prints what each treatment saves, or writes a treated copy.
 pub fn run(arguments: &ContentArguments) -> Result<ExitCode, Failure> {
+    let options = arguments.options();
     #[cfg(feature = "images")]
     if let Some(out) = &arguments.write {
-        return write::run(arguments, out);
+        let treatments: Vec<_> = arguments.treat.iter().map(|&treat| treat.into()).collect();
+        let written = site_content::copy(&options, &treatments, out)?;
+        arguments.print(&written)?;
+        return Ok(code(
+            written.images_failed + written.style_sheets_failed == 0,
+        ));
     }
-    predicted::check(arguments)?;
-    let source = Source::open(arguments)?;
-    let mut site = Site::new(arguments, &source);
-    site.treat_files()?;
-    if site.files == 0 && site.failed == 0 {
-        let folder = arguments.site.display();
-        return Err(usage(format!(
-            "{folder} has no files; name the folder of a site"
-        )));
-    }
-    site.share_dictionary()?;
-    let images = site.shown_images();
-    let replaced = site.proposals();
-    let (mut report, joined) = site.into_report(&replaced)?;
-    report.predictions = predicted::predict_pages(arguments, report.bytes, &joined)?;
+    let mut analysis = site_content::analyse(&options, &|clock| arguments.security.options(clock))?;
     if let Some(file) = &arguments.report {
-        whole_file::write(file, page::page(&report, images, replaced).as_bytes())
+        whole_file::write(file, analysis.page().as_bytes())
             .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     }
-    let is_complete = report.incomplete().is_empty();
-    match arguments.json {
-        true => println!("{:#}", serde_json::to_value(&report)?),
-        false => print!("{report}"),
-    }
-    Ok(match is_complete {
+    arguments.print(&analysis.report)?;
+    Ok(code(analysis.report.incomplete().is_empty()))
+}
+
+fn code(is_complete: bool) -> ExitCode {
+    match is_complete {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(3),
-    })
+    }
 }
