@@ -31,6 +31,7 @@ mod reason;
 mod receiving;
 mod records;
 mod requests;
+mod response_fields;
 mod responses;
 mod schedule;
 mod sending;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use fathometer_model::{Bytes, Instant};
 
 use super::budget::Budget;
-use super::config::{FieldIndexing, Heads, ServerConfig, Writes};
+use super::config::{Heads, ServerConfig, Writes};
 use super::memory::Memory;
 use super::output::Output;
 use super::records::{Records, Served};
+use super::response_fields::{FieldWriter, Head};
 use super::schedule::Schedule;
 use super::sending::Sending;
 use super::streams::{Past, Progress, Slot, Streams};
@@ -19,11 +20,11 @@ use crate::h2::error::{ConnectionError, ErrorCode, Fault};
 use crate::h2::frame::write::{self, Carrier};
 use crate::h2::frame::{HEADER_LENGTH, SettingsList};
 use crate::h2::settings::{self, Settings};
-use crate::hpack::{Encoder, Indexing};
+use crate::hpack::Encoder;
 use crate::message::Priority;
 use crate::origin::conditions::Lines;
 use crate::origin::dynamic::Flowed;
-use crate::origin::{Dates, FieldSink, HopField, Located, Origin, Segment};
+use crate::origin::{Dates, Located, Origin, Segment};
 use crate::waiting::{ENOUGH_WAITING, ENOUGH_WAITING_TOGETHER};
 
 /// The sending side of the connection: everything that becomes frames.
@@ -680,71 +681,4 @@ fn takes_more(streams: &Streams, slot: Slot) -> bool {
 fn single<'a>(lines: &Lines<'a>) -> Option<&'a [u8]> {
     let mut values = lines.iter();
     values.next().filter(|_| values.next().is_none())
-}
-
-/// Writes fields into a header block, and counts them.
-struct FieldWriter {
-    indexing: FieldIndexing,
-    /// Bytes of names and values so far.
-    bytes: u64,
-}
-
-impl FieldWriter {
-    fn new(indexing: FieldIndexing) -> FieldWriter {
-        FieldWriter { indexing, bytes: 0 }
-    }
-
-    /// Writes a field whose name is in lower case.
-    fn write(&mut self, encoder: &mut Encoder, out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-        self.bytes += (name.len() + value.len()) as u64;
-        let indexing = match self.indexing {
-            FieldIndexing::All => Indexing::Yes,
-            FieldIndexing::Nothing => Indexing::No,
-            FieldIndexing::Shared if is_shared(name) => Indexing::Yes,
-            FieldIndexing::Shared => Indexing::No,
-        };
-        encoder.encode(name, value, indexing, out);
-    }
-}
-
-/// Whether the same value is likely to be sent again with another file.
-fn is_shared(name: &[u8]) -> bool {
-    !matches!(
-        name,
-        b":path"
-            | b"allow"
-            | b"content-length"
-            | b"content-range"
-            | b"etag"
-            | b"last-modified"
-            | b"link"
-            | b"location"
-    )
-}
-
-/// Writes fields in the format of HTTP/2.
-struct Head<'a> {
-    encoder: &'a mut Encoder,
-    out: &'a mut Vec<u8>,
-    fields: &'a mut FieldWriter,
-}
-
-impl FieldSink for Head<'_> {
-    fn field(&mut self, name: &str, value: &[u8]) {
-        let mut lower = [0; 64];
-        match lower.get_mut(..name.len()) {
-            Some(lower) => {
-                lower.copy_from_slice(name.as_bytes());
-                lower.make_ascii_lowercase();
-                self.fields.write(self.encoder, self.out, lower, value);
-            }
-            None => {
-                let lower = name.to_ascii_lowercase();
-                self.fields
-                    .write(self.encoder, self.out, lower.as_bytes(), value);
-            }
-        }
-    }
-
-    fn hop(&mut self, _: HopField, _: &str) {}
 }
