@@ -10,7 +10,9 @@ use fathometer_queueing::{PerSecond, Seconds};
 
 use crate::PredictError;
 use crate::fit::Model;
-use crate::law::{LawKind, WAKE_UP_DEVIATION, WAKE_UP_SHARE, doubt};
+use crate::law::{
+    DISCREPANCY_DEVIATION, Discrepancy, LawKind, WAKE_UP_DEVIATION, WAKE_UP_SHARE, doubt,
+};
 use crate::network::Fitted;
 use crate::series::{FitData, Load, Reading, Series};
 
@@ -43,10 +45,11 @@ pub(crate) fn draws(
         let assumed = WAKE_UP_SHARE + WAKE_UP_DEVIATION * normal_quantile(own.uniform(ASSUMED));
         let kind = kind_at(&model.accepted, share);
         // A draw whose readings do not determine the law takes that of all readings.
-        let fitted = match Fitted::of(kind, &resampled, series, assumed)? {
+        let mut fitted = match Fitted::of(kind, &resampled, series, assumed)? {
             Some(fitted) => fitted,
             None => model.exact.clone(),
         };
+        fitted.discrepancy = discrepancy(&model.exact, data, own);
         draws.push(Draw {
             fitted,
             normal: normal_quantile(share),
@@ -60,6 +63,15 @@ pub(crate) fn draws(
         draws[other].normal = one;
     }
     Ok(draws)
+}
+
+/// How the truth may deviate from the law. Bursts show the processor time of a saturated server, so that with them it does not.
+fn discrepancy(exact: &Fitted, data: &FitData, seed: Seed) -> Option<Discrepancy> {
+    let normal = normal_quantile(seed.stream("discrepancy").uniform(0));
+    data.bursts.is_empty().then(|| Discrepancy {
+        seen: exact.queues.iter().copied().fold(0.0, f64::max),
+        log: DISCREPANCY_DEVIATION * normal,
+    })
 }
 
 /// The number of the draw of what is assumed; those of the readings count from 0, those of the loads down from here.

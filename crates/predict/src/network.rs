@@ -14,7 +14,7 @@ use fathometer_queueing::limited::LimitedNetwork;
 use fathometer_queueing::{PerSecond, Seconds};
 
 use crate::PredictError;
-use crate::law::{Law, LawFit, LawKind};
+use crate::law::{Discrepancy, Law, LawFit, LawKind};
 use crate::scenario::Scenario;
 use crate::series::{Admission, FitData, Limits, Load, Series, disk_use};
 
@@ -32,6 +32,8 @@ pub struct Fitted {
     pub law: Law,
     /// What speaks against that law ([`LawFit::misfit`]).
     pub misfit: f64,
+    /// How the truth deviates from it in a draw of the bootstrap.
+    pub(crate) discrepancy: Option<Discrepancy>,
     /// The mean number of exchanges at a core at each fitted load, and in each burst.
     pub queues: Vec<f64>,
     /// The time of an exchange outside of the processor and the link.
@@ -85,6 +87,7 @@ impl Fitted {
         let mut fitted = Fitted {
             law: Law::Constant { demand_s: 0.0 },
             misfit: 0.0,
+            discrepancy: None,
             queues: Vec::new(),
             delay: Seconds(0.0),
             think: Seconds(think.max(0.0)),
@@ -249,14 +252,17 @@ impl Fitted {
     ) -> Result<(Solution, Seconds), PredictError> {
         // A longer processor time means a lower throughput and a longer queue. Where the background is small, that makes the
         // processor time of the law shorter, so that there is one solution.
-        let mut low = self.law.least().0;
-        let mut high = self.law.most(self.lowest).0;
+        let (least, most) = self.discrepancy.map_or((1.0, 1.0), |one| one.range());
+        let mut low = least * self.law.least().0;
+        let mut high = most * self.law.most(self.lowest).0;
         let mut demand = low;
         for _ in 0..MOST_STEPS {
             demand = (low * high).sqrt();
             let solution = self.solution(scenario, users, Seconds(demand))?;
             let rate = PerSecond(solution.throughput.0.max(self.lowest.0));
-            let law = self.law.demand(rate, self.queue(scenario, &solution)).0;
+            let queue = self.queue(scenario, &solution);
+            let factor = self.discrepancy.map_or(1.0, |one| one.factor(queue));
+            let law = factor * self.law.demand(rate, queue).0;
             match law > demand {
                 true => low = demand,
                 false => high = demand,
