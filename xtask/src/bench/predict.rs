@@ -1,8 +1,8 @@
 //! `cargo xtask bench predict`: seven servers at light loads, and at loads to and past the knee, with the ordinary commands
 //! `fathometer study` and `fathometer predict`. The model predicts the loads above 60 % of the highest throughput. It is fitted
 //! to two lighter loads and to the processor time of two or three bursts, whose mean load, with the pauses after them, is at most
-//! 60 %, too; of the server whose threads limit it, to all lighter loads. All are judged together. A last study has the servers of almeida96, two of which served to choose the model. Takes
-//! about an hour and a half; nothing else may run on the machine.
+//! 60 %, too; of the server whose threads limit it, to all lighter loads. All are judged together. A last study has the servers
+//! of almeida96, two of which served to choose the model. Takes about two hours; nothing else may run on the machine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
