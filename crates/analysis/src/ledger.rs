@@ -9,6 +9,7 @@
 mod repeats;
 mod text;
 
+use fathometer_model::CellKey;
 use serde::Serialize;
 
 use crate::claims::{ClaimResult, EraVerdict, Part, Verdict};
@@ -35,6 +36,8 @@ pub struct JudgedRun<'a> {
     pub minutes: Option<f64>,
     /// When it began, in seconds since 1970.
     started: f64,
+    /// The run's cells, to which [`Part::cells`](crate::claims::Part::cells) refers.
+    cells: Vec<CellKey>,
     claims: Vec<ClaimResult>,
     equal_cells: Option<EqualCellsCount>,
     data: &'a StudyData,
@@ -52,6 +55,7 @@ impl<'a> JudgedRun<'a> {
                 .finished
                 .map(|finished| (finished - run.info.started) / 60.0),
             started: run.info.started,
+            cells: run.cells.iter().map(|cell| cell.key.clone()).collect(),
             claims: data.claim_results(run, run.info.intervals()),
             equal_cells: EqualCells::of(run, run.info.intervals()).map(|equal| equal.count),
             data,

@@ -1,9 +1,10 @@
 //! Studies that were measured twice: whether their runs reach the same verdicts.
 //!
 //! Two runs of one study are compared where both decide: claim by claim in each era, if the claim was tested in the
-//! same places in both, and place by place. Only runs that share a test are a pair.
+//! same places in both, and place by place. Only runs that share a test are a pair. A test of cells that differ in a factor
+//! throughout, as in the path, is another test.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -95,7 +96,7 @@ fn all_tests(run: &JudgedRun<'_>) -> usize {
 fn shared_tests<'a>(run: &'a JudgedRun<'_>, other: &'a JudgedRun<'_>) -> Vec<(&'a Part, &'a Part)> {
     let pairs = shared_eras(run, other);
     pairs
-        .flat_map(|(_, era, again)| shared(era, again))
+        .flat_map(|(_, era, again)| shared((run, era), (other, again)))
         .collect()
 }
 
@@ -137,10 +138,12 @@ impl Repeat {
         let mut any = false;
         for (claim, era, again) in shared_eras(earlier, later) {
             let what = || format!("{claim}, era {}", era.era);
-            if places(era) == places(again) && !places(era).is_empty() {
+            let tests_of_both = shared((earlier, era), (later, again));
+            let all_are_shared = tests_of_both.len() == measured(era).count();
+            if all_are_shared && places(era) == places(again) && !places(era).is_empty() {
                 claims.add(what, [era.verdict, again.verdict]);
             }
-            for (part, again) in shared(era, again) {
+            for (part, again) in tests_of_both {
                 any = true;
                 let what = || format!("{}: {} {}", what(), part.label, part.environment_text());
                 tests.add(what, [part.verdict, again.verdict]);
@@ -198,15 +201,42 @@ fn places(era: &EraVerdict) -> BTreeSet<(&str, &[(String, String)])> {
         .collect()
 }
 
-/// Tests that both have.
-fn shared<'a>(era: &'a EraVerdict, again: &'a EraVerdict) -> Vec<(&'a Part, &'a Part)> {
+/// Tests that both have. A test of cells that have no level of a factor in common, as of another path, is another one.
+fn shared<'a>(
+    (run, era): (&JudgedRun<'_>, &'a EraVerdict),
+    (other, again): (&JudgedRun<'_>, &'a EraVerdict),
+) -> Vec<(&'a Part, &'a Part)> {
     measured(era)
         .filter_map(|part| {
-            let same =
-                |other: &&Part| other.label == part.label && other.environment == part.environment;
+            let same = |candidate: &&Part| {
+                candidate.label == part.label
+                    && candidate.environment == part.environment
+                    && have_common_levels(&levels(run, part), &levels(other, candidate))
+            };
             Some((part, measured(again).find(same)?))
         })
         .collect()
+}
+
+/// The levels of some cells, by factor.
+type LevelsOfCells<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+/// The levels of the cells of a test.
+fn levels<'a>(run: &'a JudgedRun<'_>, part: &Part) -> LevelsOfCells<'a> {
+    let mut levels = LevelsOfCells::new();
+    let cells = part.cells.iter().filter_map(|&place| run.cells.get(place));
+    for (factor, level) in cells.flat_map(|cell| &cell.0) {
+        levels.entry(factor).or_default().insert(level);
+    }
+    levels
+}
+
+/// Whether the cells have a level of each factor in common that both have.
+fn have_common_levels(one: &LevelsOfCells<'_>, other: &LevelsOfCells<'_>) -> bool {
+    one.iter().all(|(factor, levels)| {
+        let others = other.get(factor);
+        others.is_none_or(|others| !levels.is_disjoint(others))
+    })
 }
 
 #[cfg(test)]
@@ -230,6 +260,31 @@ mod tests {
             agreement.differences[0].verdicts,
             [Verdict::Holds, Verdict::HoldsWeaker]
         );
+    }
+
+    #[test]
+    fn cells_of_another_path_are_no_repetition() {
+        let cells = |levels: &[(&'static str, &'static str)]| {
+            let mut of = LevelsOfCells::new();
+            for &(factor, level) in levels {
+                of.entry(factor).or_default().insert(level);
+            }
+            of
+        };
+        let lan = cells(&[("path", "lan"), ("ues", "20"), ("ues", "260")]);
+        assert!(have_common_levels(
+            &lan,
+            &cells(&[("path", "lan"), ("ues", "260")])
+        ));
+        assert!(!have_common_levels(
+            &lan,
+            &cells(&[("path", "lan100"), ("ues", "260")])
+        ));
+        // A factor that a study has had for a while only.
+        assert!(have_common_levels(
+            &lan,
+            &cells(&[("copy", "a"), ("path", "lan")])
+        ));
     }
 
     #[test]
