@@ -265,10 +265,11 @@ fn light_loads_of_a_quota_predict_its_knee_and_its_percentiles() {
         for compared in [row.throughput_compared, row.mean_compared] {
             assert!(compared.unwrap().error_share.abs() < 0.03, "{row:?}");
         }
-        // The server takes exchanges in the order of arrival; a real one, which is predicted, does so mostly.
-        let tail = row.tail_compared.unwrap();
-        assert!(tail.within || tail.error_share.abs() < 0.1, "{row:?}");
-        assert!(tail.error_share > -0.1, "{row:?}");
+        // The server takes exchanges in the order of arrival. A real one, which is predicted, does so mostly: its tail is longer
+        // where exchanges wait.
+        let tail = row.tail_compared.unwrap().error_share;
+        let longest = if row.users <= 8 { 0.02 } else { 0.35 };
+        assert!((-0.02..longest).contains(&tail), "{row:?}");
     }
     // A slower processor in place of the quota has neither the knee nor its latencies.
     let slower = Series {
@@ -296,7 +297,7 @@ fn bursts_show_what_an_exchange_costs_among_many() {
         background: 0.0,
     };
     let series = series(cost, 0.2, 0.05);
-    let error = |bursts: &[u32]| {
+    let compared = |bursts: &[u32]| {
         let options = Options {
             fit: vec![1, 4, 8],
             bursts: bursts.to_vec(),
@@ -306,10 +307,32 @@ fn bursts_show_what_an_exchange_costs_among_many() {
         assert_eq!(prediction.burst_users, bursts);
         let row = prediction.rows.iter().find(|row| row.users == 32).unwrap();
         assert!(!row.fitted && !row.burst);
-        row.throughput_compared.unwrap().error_share.abs()
+        row.throughput_compared.unwrap()
     };
-    let (without, with) = (error(&[]), error(&[16, 64]));
-    assert!(with < 0.05 && without > 2.0 * with, "{without} {with}");
+    let (without, with) = (compared(&[]), compared(&[16, 64]));
+    let [error, error_with] = [without, with].map(|compared| compared.error_share.abs());
+    assert!(
+        error_with < 0.05 && error > 2.0 * error_with,
+        "{error} {error_with}"
+    );
+}
+
+/// A cost of which a fifth is shared looks constant at light loads: the law is wrong among many exchanges.
+#[test]
+fn without_bursts_the_interval_allows_for_another_law() {
+    let cost = Cost {
+        busy: 210e-6,
+        alone: 50e-6,
+        background: 0.0,
+    };
+    let options = Options {
+        fit: vec![1, 4, 8],
+        ..options()
+    };
+    let prediction = predict(&series(cost, 0.2, 0.01), &Default::default(), &options).unwrap();
+    let row = prediction.rows.iter().find(|row| row.users == 64).unwrap();
+    let compared = row.throughput_compared.unwrap();
+    assert!(compared.error_share < -0.1 && compared.within, "{row:?}");
 }
 
 #[test]

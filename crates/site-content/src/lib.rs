@@ -57,7 +57,7 @@ fn usage(message: impl Into<String>) -> Failure {
     Box::new(UsageError(message.into()))
 }
 
-/// What a person is told during the work: the progress, and files that cannot be treated. Each call is a line.
+/// Writes one line of progress, or the reason why a file cannot be treated.
 pub type Say = fn(fmt::Arguments<'_>);
 
 /// Makes the options of TLS, when a URL of a list needs them.
@@ -123,7 +123,7 @@ impl Analysis {
 /// # Errors
 ///
 /// When the options are wrong, and when the site cannot be read. Files that cannot be read or treated are counted in the
-/// report, and said.
+/// report, and reported through [`Options::say`].
 pub fn analyse(options: &Options, tls: TlsOptions<'_>) -> Result<Analysis, Failure> {
     predicted::check(options)?;
     let source = Source::open(options, tls)?;

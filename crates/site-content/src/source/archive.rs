@@ -8,7 +8,7 @@ use fathometer_workload::har::{self, Body};
 use super::{Held, SiteFile};
 use crate::Say;
 
-/// Reads the contents of the archive. What it lacks is said.
+/// Reads the contents of the archive. Missing contents are reported through `say`.
 pub fn read(text: &str, max_file: u64, say: Say) -> Result<Held, Fault> {
     let mut held = Held::default();
     har::bodies(text, |response| {

@@ -46,7 +46,7 @@ pub struct SiteFile {
 
 impl Source {
     /// Opens what the options name. Files of an archive or a list are read or fetched here; errors of single files
-    /// are said.
+    /// are reported.
     pub fn open(options: &Options, tls: TlsOptions<'_>) -> Result<Source, Failure> {
         let site = &options.site;
         let shown = site.display();
