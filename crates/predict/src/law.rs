@@ -78,7 +78,7 @@ const LARGEST_SHARE: f64 = 0.95;
 /// The number of steps from a share of 0 to [`LARGEST_SHARE`].
 const STEPS: u32 = 95;
 
-/// The standard deviation of [`Discrepancy::log`]: how far the processor time of an exchange among infinitely many is from that
+/// The standard deviation of `Discrepancy::log`: how far the processor time of an exchange among infinitely many is from that
 /// of a law that was fitted to single exchanges alone. The root mean square over three servers (`nginx` 0.13, `embedded` 0.13 and
 /// `httpd` 0.30; both workloads of almeida96, fitted to loads up to 60 % of the highest throughput).
 pub const DISCREPANCY_DEVIATION: f64 = 0.2;
