@@ -29,6 +29,7 @@
 
 pub mod bisection;
 pub mod evidence;
+pub mod gate;
 pub mod goal;
 pub mod knee;
 pub mod outcome;

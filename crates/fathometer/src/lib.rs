@@ -1,4 +1,4 @@
-//! The command line and the live view. Everything that measures is in the crates below.
+//! The command line. Everything that measures is in the crates below.
 //! It never prints a number that it did not measure.
 
 // Must be first, so that all other modules can use its macros.
@@ -7,4 +7,3 @@ pub mod print;
 
 pub mod build_facts;
 pub mod command;
-pub mod load_view;

@@ -108,6 +108,29 @@ impl Host {
             device: Arc::new(device),
         })
     }
+
+    /// Whether a program listens in this host: a TCP socket in LISTEN, or an unconnected UDP socket.
+    ///
+    /// # Errors
+    /// If the namespace cannot be entered.
+    pub fn has_listener(&self) -> Result<bool> {
+        self.namespace.run(has_listener)
+    }
+}
+
+/// Whether this thread's namespace has a TCP socket in LISTEN or an unconnected UDP socket.
+fn has_listener() -> bool {
+    // The fourth column is the state: 0A is LISTEN; for UDP, 07 means "not connected".
+    [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")]
+        .iter()
+        .any(|(table, state)| {
+            let sockets = std::fs::read_to_string(format!("/proc/thread-self/net/{table}"));
+            let sockets = sockets.unwrap_or_default();
+            sockets
+                .lines()
+                .skip(1)
+                .any(|socket| socket.split_whitespace().nth(3) == Some(*state))
+        })
 }
 
 /// Two hosts with a path between them.

@@ -3,12 +3,14 @@
 //!
 //! It decides nothing about an experiment's design; `fathometer-study` does.
 
+pub mod abilities;
 pub mod catalog;
 pub mod data;
 pub mod era;
 pub mod hosts;
 pub mod leftovers;
 pub mod nearest;
+pub mod path_report;
 pub mod program;
 pub mod server;
 pub mod tap_file;

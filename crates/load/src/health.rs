@@ -46,7 +46,7 @@ pub fn is_noise(validity: &Validity) -> bool {
 
 /// Examines the sum of many short windows, each of which may be too short for this. Considers what windows are
 /// summed for: the send lag, the busiest thread and steal. Pass errors of the single windows on by yourself.
-pub fn examine_sum(measured: &Window, generator: &Generator, kind: &LoopKind) -> Validity {
+pub(crate) fn examine_sum(measured: &Window, generator: &Generator, kind: &LoopKind) -> Validity {
     let circumstances = Circumstances {
         kind,
         lag: LAG,

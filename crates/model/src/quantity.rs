@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::units::Bytes;
+
 /// The longest time that a user may set: thirty days, in seconds.
 const LONGEST_S: f64 = 30.0 * 86_400.0;
 
@@ -238,6 +240,45 @@ pub fn some_time(text: &str) -> Result<Duration, TimeTextError> {
     }
 }
 
+/// Why a text is not a number of bytes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not a size: write a number of bytes, or one with a unit, as in 64M (1024 × 1024) or 8kB (1000)"
+)]
+pub struct SizeTextError(String);
+
+/// Parses a number of bytes: `500`, `64M`, `1.5GiB`. `K`, `M`, `G` and `T`, and these with `iB`, are powers of 1024; `kB`,
+/// `MB`, `GB` and `TB` are powers of 1000.
+///
+/// # Errors
+/// When the text has another form, or the number is above 10^18.
+pub fn bytes(text: &str) -> Result<Bytes, SizeTextError> {
+    let wrong = || SizeTextError(text.to_owned());
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let (base, power) = match unit.trim_start() {
+        "" | "B" => (1, 0),
+        "K" | "k" | "KiB" => (1024, 1),
+        "M" | "m" | "MiB" => (1024, 2),
+        "G" | "g" | "GiB" => (1024, 3),
+        "T" | "t" | "TiB" => (1024, 4),
+        "kB" => (1000, 1),
+        "MB" => (1000, 2),
+        "GB" => (1000, 3),
+        "TB" => (1000, 4),
+        _ => return Err(wrong()),
+    };
+    let scale = f64::from(base).powi(power);
+    // Exact up to 2^53 bytes.
+    let bytes = number.parse::<f64>().map_err(|_| wrong())? * scale;
+    match (0.0..=1e18).contains(&bytes) {
+        true => Ok(Bytes(bytes.round() as u64)),
+        false => Err(wrong()),
+    }
+}
+
 impl From<TimeSpan> for Duration {
     fn from(time: TimeSpan) -> Duration {
         Duration::from_secs_f64(time.0)
@@ -268,6 +309,24 @@ mod tests {
         1e308,
         f64::MAX,
     ];
+
+    #[test]
+    fn sizes_have_binary_or_decimal_units() {
+        for (text, expected) in [
+            ("0", 0),
+            ("700", 700),
+            ("64M", 64 << 20),
+            ("64 MiB", 64 << 20),
+            ("1.5k", 1536),
+            ("8kB", 8000),
+            ("2T", 2 << 40),
+        ] {
+            assert_eq!(bytes(text), Ok(Bytes(expected)), "{text}");
+        }
+        for wrong in ["", "M", "-1M", "64X", "1e9", "1.2.3", "9999999T"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn invalid_quantities_are_refused_with_the_valid_range() {

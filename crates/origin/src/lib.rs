@@ -19,6 +19,7 @@ mod listing;
 mod loops;
 mod machine;
 pub(crate) mod memory_return;
+pub mod ports;
 mod protocols;
 mod root;
 mod secure;

@@ -11,6 +11,7 @@
 pub mod extract;
 mod flow;
 pub mod folder;
+pub mod listing;
 pub mod name;
 pub mod output;
 pub mod pack;

@@ -20,6 +20,7 @@ pub mod of_loads;
 pub mod of_run;
 pub mod page_cache;
 pub mod prediction;
+pub mod predictions;
 pub mod scenario;
 pub mod screen;
 pub mod series;

@@ -8,7 +8,7 @@
 //! shared [`secret`], over a [`channel`] that encrypts. [`clock_offset`] compares their clocks. [`session`] hosts either
 //! machine on sockets.
 //!
-//! Where the engine has a store for its processes, [`pmi`] finds the place to meet by it.
+//! Where the launcher has a store for its processes, [`rendezvous`] finds the place to meet by it, with [`pmi`].
 //!
 //! A study over several machines needs no communication: [`study_share`] finds which share a process measures.
 //!
@@ -33,6 +33,7 @@ pub mod node_list;
 pub mod plan_hash;
 pub mod pmi;
 pub mod record;
+pub mod rendezvous;
 #[cfg(test)]
 mod reports;
 pub mod secret;

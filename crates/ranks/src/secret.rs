@@ -3,6 +3,7 @@
 use std::fmt;
 
 use ring::hmac::{self, HMAC_SHA256, Key};
+use ring::rand::{SecureRandom as _, SystemRandom};
 
 /// The length of a MAC in bytes.
 pub const MAC: usize = 32;
@@ -21,6 +22,23 @@ pub const LEAST: usize = 16;
     "the secret has {0} bytes, and at least {LEAST} are required: make one with `head -c 32 /dev/urandom | base64`"
 )]
 pub struct ShortSecret(pub usize);
+
+/// The system gave no random bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the system gave no random bytes for a secret")]
+pub struct NoRandomBytes;
+
+/// The text of a new secret: 32 random bytes in hexadecimal.
+///
+/// # Errors
+/// If the system gives no random bytes.
+pub fn random_text() -> Result<String, NoRandomBytes> {
+    let mut bytes = [0; 32];
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_| NoRandomBytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
 
 /// The secret that all ranks of a test share.
 #[derive(Clone)]

@@ -1,15 +1,18 @@
 //! Studies: their files ([`files`]), the design ([`spec`]), the interface of a kind of study ([`experiment`])
 //! and the kinds ([`kinds`]: [`page`], [`load`]), the order of execution ([`schedule`]), what a run would
 //! measure ([`plan`]), the whole run ([`run`]), when it ends
-//! ([`stopping`]), and resuming it after an interruption ([`past`]). A study
+//! ([`stopping`]), resuming it after an interruption ([`past`]), and its evaluation ([`evaluation`]). A study
 //! over several machines: the share of one ([`share`]), and one run of all parts ([`merge`]).
 //!
 //! Searches on servers outside of a study's run: the resource that limits one ([`bottleneck`]), and the driver of
-//! capacity searches, which capacity studies use too ([`capacity_search`]).
+//! capacity searches, which capacity studies use too ([`capacity_search`]). The measured self-test of comparisons
+//! ([`compare_self_test`]) starts servers of its own.
 
 pub mod bottleneck;
 pub mod capacity_search;
 mod common;
+pub mod compare_self_test;
+pub mod evaluation;
 pub mod experiment;
 pub mod factor;
 pub mod files;

@@ -1,10 +1,14 @@
 //! How often a comparison finds a change, by simulation from recorded noise: both sides are drawn with replacement
 //! from the replicates of one real cell, and one of them is changed by a known share.
 
+use std::path::Path;
+
 use fathometer_model::Seed;
 use serde::Serialize;
 
 use super::{Better, Comparison, Design, Metric, Side, Verdict};
+use crate::Error;
+use crate::real_cells::cells_with;
 
 /// Planted changes in percent; the first is no change.
 pub const PLANTED: [f64; 5] = [0.0, 1.0, 2.0, 5.0, 10.0];
@@ -19,6 +23,29 @@ pub struct Noise {
     pub metric: String,
     /// The values of each cell, with many replicates.
     pub cells: Vec<Vec<f64>>,
+}
+
+/// The noise of the metrics that comparisons have, from the runs in a folder.
+///
+/// # Errors
+/// When a run cannot be read.
+pub fn noise_of(runs: &Path) -> Result<Vec<Noise>, Error> {
+    let metrics = [
+        ("rate", "exchanges_per_s"),
+        ("cpu", "cpu_us_per_exchange"),
+        ("p50", "response_p50_ms"),
+        ("p99", "response_p99_ms"),
+    ];
+    let noise = metrics.map(|(metric, recorded)| {
+        let mut cells = cells_with(runs, &[recorded])?;
+        // Changes are ratios.
+        cells.retain(|cell| cell.iter().all(|value| *value > 0.0));
+        Ok(Noise {
+            metric: metric.to_owned(),
+            cells,
+        })
+    });
+    noise.into_iter().collect()
 }
 
 /// How often one change was found.

@@ -25,6 +25,7 @@
 pub mod bound;
 mod buckets;
 pub mod csv;
+mod cut_short;
 mod distribution;
 pub mod findings;
 pub mod hdr;
@@ -48,6 +49,7 @@ pub mod slo;
 pub mod summary;
 pub mod webstone;
 
+pub use cut_short::cut_short;
 pub use distribution::Distribution;
 pub use numbers::Numbers;
 pub use protocols::{Datagrams, FrameCount, Frames, Handshakes};

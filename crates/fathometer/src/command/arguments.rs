@@ -23,6 +23,20 @@ pub fn whole_seconds(text: &str) -> Result<Duration, String> {
     Ok(seconds.into())
 }
 
+/// A number of bytes, with or without a unit: `500`, `64M`, `8kB`.
+pub fn size(text: &str) -> Result<u64, String> {
+    let bytes = quantity::bytes(text).map_err(|error| error.to_string())?;
+    Ok(bytes.0)
+}
+
+/// Like [`size`], but above zero.
+pub fn some_bytes(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        0 => Err("it must be above zero".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
 /// A multiplication factor.
 pub fn factor(text: &str) -> Result<f64, String> {
     let number = text

@@ -5,21 +5,19 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use fathometer_analysis::compare::power::{Noise, PowerTable};
+use fathometer_analysis::compare::power::{self, PowerTable};
 use fathometer_analysis::compare::{
     Comparison, Design, Gate, Outcome, Side, of_load, of_loads, of_run, screen,
 };
 use fathometer_analysis::load::Summary;
-use fathometer_analysis::real_cells::cells_with;
 use fathometer_analysis::run::Run;
 use fathometer_model::Seed;
+use fathometer_study::compare_self_test as self_test;
 use fathometer_sys::Clock;
 
 use super::arguments::some_time;
 use super::saved::{summaries, summary};
 use super::{Failure, usage};
-
-mod self_test;
 
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
@@ -140,21 +138,7 @@ pub fn run(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
 
 /// Simulates comparisons and prints how often they find a change; 1 without recorded noise.
 fn simulate(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
-    let mut noise = Vec::new();
-    for (metric, recorded) in [
-        ("rate", "exchanges_per_s"),
-        ("cpu", "cpu_us_per_exchange"),
-        ("p50", "response_p50_ms"),
-        ("p99", "response_p99_ms"),
-    ] {
-        let mut cells = cells_with(&arguments.runs, &[recorded])?;
-        // Changes are ratios.
-        cells.retain(|cell| cell.iter().all(|value| *value > 0.0));
-        noise.push(Noise {
-            metric: metric.to_owned(),
-            cells,
-        });
-    }
+    let noise = power::noise_of(&arguments.runs)?;
     let table = PowerTable::simulate(Seed(arguments.seed), arguments.trials, &noise);
     if table.rows.is_empty() {
         let folder = arguments.runs.display();

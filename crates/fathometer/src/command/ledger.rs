@@ -4,12 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use fathometer_analysis::ledger::{JudgedRun, Ledger};
 use fathometer_analysis::real_cells::run_folders;
-use fathometer_analysis::run::Run;
-use fathometer_analysis::study::StudyData;
-use fathometer_lab::data;
-use fathometer_study::files::StudyFiles;
+use fathometer_study::evaluation;
 
 use super::{Failure, usage};
 
@@ -39,7 +35,7 @@ pub fn run(arguments: &LedgerArguments) -> Result<ExitCode, Failure> {
         })?,
         false => arguments.runs.clone(),
     };
-    let ledger = ledger(&folders)?;
+    let ledger = evaluation::ledger(&folders)?;
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&ledger)?);
     } else if arguments.markdown {
@@ -48,29 +44,4 @@ pub fn run(arguments: &LedgerArguments) -> Result<ExitCode, Failure> {
         print!("{}", ledger.terminal());
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The ledger of these runs, of all built-in papers.
-fn ledger(folders: &[PathBuf]) -> Result<Ledger, Failure> {
-    let mut papers: Vec<(String, StudyData)> = Vec::new();
-    for name in data::names("papers") {
-        if let Some(study) = StudyFiles::of(name)?.data()? {
-            papers.push((name.to_owned(), study));
-        }
-    }
-    let mut runs = Vec::new();
-    for folder in folders {
-        let run = Run::load(folder)?;
-        let name = folder.file_name().unwrap_or(folder.as_os_str());
-        let of_run = papers.iter().find(|(paper, _)| *paper == run.info.study);
-        if let Some((_, study)) = of_run {
-            runs.push(JudgedRun::of(&name.to_string_lossy(), &run, study));
-        }
-    }
-    let papers: Vec<(String, &StudyData)> = papers
-        .iter()
-        .filter(|(_, study)| !study.published_claims.rows.is_empty())
-        .map(|(name, study)| (name.clone(), study))
-        .collect();
-    Ok(Ledger::of(&papers, &runs))
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use fathometer_analysis::load::Slo;
 use fathometer_ranks::spool::{Spool, whole};
-use fathometer_study::merge::{Merged, merge};
+use fathometer_study::merge::merge;
 use fathometer_sys::stderr::say;
 
 use super::load::exit_code;
@@ -83,7 +83,7 @@ pub fn studies(
     let judged = report::publish(output, json)?;
     // The folder is the result, so a failure to write the page is an error.
     say(format_args!("report: {}", judged.page?.display()));
-    for line in problems(&merged) {
+    for line in merged.problems() {
         say(format_args!("INVALID: {line}"));
     }
     Ok(match merged.is_whole() {
@@ -91,34 +91,6 @@ pub fn studies(
         true if strict && !judged.all_met => ExitCode::from(4),
         true => ExitCode::SUCCESS,
     })
-}
-
-/// What the merged run lacks.
-fn problems(merged: &Merged) -> Vec<String> {
-    let list = |ranks: &[u32]| {
-        let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
-        ranks.join(", ")
-    };
-    let mut problems = Vec::new();
-    if !merged.missing.is_empty() {
-        problems.push(format!(
-            "the runs of rank {} are missing; merge again when they are there",
-            list(&merged.missing)
-        ));
-    }
-    if !merged.unfinished.is_empty() {
-        problems.push(format!(
-            "the runs of rank {} are not finished; `fathometer study --resume` continues them",
-            list(&merged.unfinished)
-        ));
-    }
-    if merged.cells_without_figures > 0 {
-        problems.push(format!(
-            "{} cells have no valid replicate; the reasons are in the report",
-            merged.cells_without_figures
-        ));
-    }
-    problems
 }
 
 /// Reads the spools and prints the result.

@@ -13,9 +13,11 @@ use fathometer_lab::data::DataError;
 use fathometer_lab::era::EraError;
 use fathometer_lab::server::definition::DefinitionError;
 use fathometer_load::LoadError;
+use fathometer_load::connection_check::CheckError;
 use fathometer_load::url::UrlError;
 use fathometer_load::workload;
 use fathometer_study::bottleneck::error::SearchError;
+use fathometer_study::evaluation::EvaluationError;
 use fathometer_study::files::FilesError;
 use fathometer_study::run::RunError;
 use fathometer_study::starter::StarterError;
@@ -43,7 +45,6 @@ pub mod serve;
 pub mod site;
 pub mod statistics;
 pub mod study;
-mod time_sequence_graph;
 pub mod trace;
 pub mod unpack;
 
@@ -69,11 +70,13 @@ pub fn code_of(failure: &Failure) -> ExitCode {
         || failure.is::<fathometer_site_content::UsageError>()
         || is(failure, UrlError::is_usage)
         || is(failure, LoadError::is_usage)
+        || is(failure, CheckError::is_usage)
         || is(failure, workload::LoadError::is_usage)
         || is(failure, DataError::is_usage)
         || is(failure, EraError::is_usage)
         || is(failure, DefinitionError::is_usage)
         || is(failure, FilesError::is_usage)
+        || is(failure, EvaluationError::is_usage)
         || is(failure, RunError::is_usage)
         || is(failure, StarterError::is_usage)
         || is(failure, SearchError::is_usage);

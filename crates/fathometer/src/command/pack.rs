@@ -10,6 +10,7 @@ use fathometer_sys::Interrupt;
 
 use super::Failure;
 use fathometer_pack::folder::Folder;
+use fathometer_pack::listing::files;
 use fathometer_pack::output::Output;
 use fathometer_pack::pack;
 
@@ -79,7 +80,7 @@ pub fn run(arguments: &PackArguments) -> Result<ExitCode, Failure> {
     }
     let text = format!(
         "{shown}: {}, {} in a package of version {} of {}",
-        super::unpack::files(packed.files),
+        files(packed.files),
         Bytes(packed.content),
         version.number(),
         Bytes(packed.bytes)

@@ -4,22 +4,21 @@
 //! (for example to a ping), or the program given with `--server`.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::Duration;
 
 use clap::Args;
-use fathometer_model::{DirectionCertificate, PathCertificate, Seed, Validity};
+use fathometer_model::Seed;
 use fathometer_path::Profile;
 use fathometer_sys::{HostProcess, Interrupt, Session, priority, privilege};
-use serde::Serialize;
 
 use super::Failure;
 use fathometer_lab::data;
 use fathometer_lab::era::Era;
 use fathometer_lab::hosts::{Host, Lab, Side};
+use fathometer_lab::path_report::{self, PathReport};
 use fathometer_lab::wire::WireOptions;
 
 /// Longest wait for the server to listen. After it the command starts anyway.
@@ -64,21 +63,6 @@ pub struct PathArguments {
     command: Vec<OsString>,
 }
 
-/// The report as JSON.
-#[derive(Debug, Serialize)]
-struct Report<'a> {
-    profile: &'a Profile,
-    era: &'a str,
-    seed: u64,
-    /// TCP settings of the era that this kernel does not support.
-    impossible_settings: Vec<String>,
-    /// Whether the delivery threads could get a higher priority than all other threads of the machine.
-    punctual_threads: bool,
-    exit_code: u8,
-    path: &'a PathCertificate,
-    validity: &'a Validity,
-}
-
 /// Runs the command behind the path and returns its exit code.
 pub fn run(arguments: &PathArguments) -> Result<ExitCode, Failure> {
     let text = data::load("paths", "path profile", &arguments.profile)?;
@@ -95,7 +79,7 @@ pub fn run(arguments: &PathArguments) -> Result<ExitCode, Failure> {
     options.capture = arguments.capture.clone();
     options.comment = format!("era {}", era.name);
     let lab = Lab::start(&profile, &options, |side| era.settings(side, None))?;
-    let impossible_settings = impossible_settings(&lab);
+    let impossible_settings = path_report::impossible_settings(&lab);
 
     let server = match &arguments.server {
         None => None,
@@ -126,7 +110,7 @@ pub fn run(arguments: &PathArguments) -> Result<ExitCode, Failure> {
     let (certificate, validity) = lab.stop();
 
     let exit_code = code(status);
-    let report = Report {
+    let report = PathReport {
         profile: &profile,
         era: &era.name,
         seed: arguments.seed,
@@ -147,19 +131,6 @@ pub fn run(arguments: &PathArguments) -> Result<ExitCode, Failure> {
     })
 }
 
-fn impossible_settings(lab: &Lab) -> Vec<String> {
-    let mut settings: Vec<String> = Vec::new();
-    for host in [&lab.client, &lab.server] {
-        for setting in host.applied.impossible() {
-            let text = setting.to_string();
-            if !settings.contains(&text) {
-                settings.push(text);
-            }
-        }
-    }
-    settings
-}
-
 fn start(host: &Host, mut command: Command, session: Session) -> Result<HostProcess, Failure> {
     command
         .env("FATHOMETER_SERVER", Side::Server.ipv4().to_string())
@@ -173,7 +144,7 @@ fn start(host: &Host, mut command: Command, session: Session) -> Result<HostProc
 fn await_listener(host: &Host, server: &HostProcess) -> Result<(), Failure> {
     let clock = fathometer_sys::Clock::start();
     while clock.now().since(fathometer_model::Instant::ZERO) < READY {
-        if host.namespace.run(has_listener)? {
+        if host.has_listener()? {
             return Ok(());
         }
         if let Some(exit) = server.wait_for(Duration::from_millis(20)) {
@@ -188,21 +159,6 @@ fn await_listener(host: &Host, server: &HostProcess) -> Result<(), Failure> {
         "fathometer: the server does not listen after {READY:?}; starting the command anyway"
     );
     Ok(())
-}
-
-/// Whether this thread's namespace has a TCP socket in LISTEN or an unconnected UDP socket.
-fn has_listener() -> bool {
-    // The fourth column is the state: 0A is LISTEN; for UDP, 07 means "not connected".
-    [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")]
-        .iter()
-        .any(|(table, state)| {
-            let sockets = std::fs::read_to_string(format!("/proc/thread-self/net/{table}"));
-            let sockets = sockets.unwrap_or_default();
-            sockets
-                .lines()
-                .skip(1)
-                .any(|socket| socket.split_whitespace().nth(3) == Some(*state))
-        })
 }
 
 /// Waits for the command. Ctrl-C reaches it directly. A signal to this process alone is forwarded if the
@@ -228,72 +184,4 @@ fn code(status: ExitStatus) -> u8 {
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     // The kernel keeps eight bits of an exit code.
     code as u8
-}
-
-impl fmt::Display for Report<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "path {}", self.profile)?;
-        writeln!(f, "     source: {}", self.profile.source)?;
-        writeln!(f, "     era {}, seed {}", self.era, self.seed)?;
-        for setting in &self.impossible_settings {
-            writeln!(f, "     not as in the era: {setting}")?;
-        }
-        if !self.punctual_threads {
-            writeln!(
-                f,
-                "     SCHED_FIFO is not permitted: deliveries may wait for a processor"
-            )?;
-        }
-        direction(f, "up  ", &self.path.up)?;
-        direction(f, "down", &self.path.down)?;
-        if self.validity.is_valid() {
-            return writeln!(f, "     valid");
-        }
-        for reason in &self.validity.reasons {
-            writeln!(f, "     INVALID: {reason}")?;
-        }
-        Ok(())
-    }
-}
-
-fn direction(
-    f: &mut fmt::Formatter<'_>,
-    name: &str,
-    certificate: &DirectionCertificate,
-) -> fmt::Result {
-    write!(
-        f,
-        "{name} {} packets ({}) in, {} ({}) out",
-        certificate.packets_in,
-        certificate.bytes_in,
-        certificate.packets_out,
-        certificate.bytes_out,
-    )?;
-    if certificate.packets_out > 0 {
-        write!(
-            f,
-            "; late p50 {}, p99 {}, max {}",
-            Micros(certificate.lateness_p50_ns),
-            Micros(certificate.lateness_p99_ns),
-            Micros(certificate.lateness_max_ns),
-        )?;
-    }
-    for (reason, count) in &certificate.drops {
-        write!(f, "; {count} dropped: {reason}")?;
-    }
-    writeln!(f, "; {} lost by the emulation", certificate.unasked_drops)
-}
-
-/// Nanoseconds, printed in microseconds or, when large, in milliseconds.
-struct Micros(u64);
-
-impl fmt::Display for Micros {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let micros = self.0 as f64 / 1e3;
-        if micros < 1000.0 {
-            write!(f, "{micros:.1} µs")
-        } else {
-            write!(f, "{:.2} ms", micros / 1e3)
-        }
-    }
 }

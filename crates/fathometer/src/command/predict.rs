@@ -10,12 +10,12 @@ use fathometer_analysis::run::Run;
 use fathometer_lab::server::Capability;
 use fathometer_lab::server::definition::Definition;
 use fathometer_model::Seed;
-use fathometer_predict::prediction::{Options, Prediction, predict};
+use fathometer_predict::prediction::Options;
+use fathometer_predict::predictions::Predictions;
 use fathometer_predict::scenario::Scenario;
 use fathometer_predict::series::Series;
-use fathometer_predict::{PredictError, Seconds, markdown, of_loads, of_run, screen};
+use fathometer_predict::{Seconds, markdown, of_loads, of_run, screen};
 use fathometer_sys::stderr::say;
-use serde::Serialize;
 
 use super::arguments::some_time;
 use super::saved::summaries;
@@ -89,21 +89,6 @@ const HELP: &str = "Examples:
   fathometer load URL -c 1 --probe PID --save light/1.json    then -c 2, -c 4, and: fathometer predict light
 Exit codes: 0 done, 1 failed, 2 usage, 3 no model fits one of the series.";
 
-/// A series without a prediction.
-#[derive(Debug, Serialize)]
-struct Unpredicted {
-    series: String,
-    reason: String,
-}
-
-/// The JSON output.
-#[derive(Debug, Serialize)]
-struct Output {
-    format: u32,
-    predictions: Vec<Prediction>,
-    unpredicted: Vec<Unpredicted>,
-}
-
 /// Predicts and prints.
 pub fn run(arguments: &PredictArguments) -> Result<ExitCode, Failure> {
     let mut all = series(arguments)?;
@@ -123,42 +108,15 @@ pub fn run(arguments: &PredictArguments) -> Result<ExitCode, Failure> {
         true => vec![Scenario::default()],
         false => arguments.what_if.clone(),
     };
-    let mut output = Output {
-        format: 1,
-        predictions: Vec::new(),
-        unpredicted: Vec::new(),
-    };
-    for series in &all {
-        for scenario in &scenarios {
-            match predict(series, scenario, &options) {
-                Ok(prediction) => output.predictions.push(prediction),
-                Err(PredictError::Scenario(reason)) => output.unpredicted.push(Unpredicted {
-                    series: series.name.clone(),
-                    reason,
-                }),
-                Err(error @ (PredictError::NoModel(_) | PredictError::Unusable(_))) => {
-                    output.unpredicted.push(Unpredicted {
-                        series: series.name.clone(),
-                        reason: error.to_string(),
-                    });
-                    // It is the same in every scenario.
-                    break;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
+    let output = Predictions::of(&all, &scenarios, &options)?;
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&output)?);
     } else if arguments.markdown {
         print!("{}", markdown::table(&output.predictions));
     } else {
         let mut texts: Vec<String> = output.predictions.iter().map(screen::render).collect();
-        let is_unpredicted = |series: &&Series| {
-            let mut left = output.unpredicted.iter();
-            left.any(|left| left.series == series.name)
-        };
-        texts.extend(all.iter().filter(is_unpredicted).map(screen::measured));
+        let unpredicted = all.iter().filter(|series| output.lacks(series));
+        texts.extend(unpredicted.map(screen::measured));
         print!("{}", texts.join("\n"));
     }
     for left in &output.unpredicted {

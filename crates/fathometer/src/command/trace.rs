@@ -18,8 +18,9 @@ use fathometer_packets::{
 use fathometer_model::Bytes;
 use serde::Serialize;
 
-use super::{Failure, time_sequence_graph};
+use super::Failure;
 use fathometer_lab::tap_file::TapFile;
+use fathometer_study::evaluation::time_sequence_graph;
 
 /// Maximum number of connections in one graph: the first ones of the capture.
 const DRAWN: usize = 256;
@@ -43,7 +44,7 @@ pub struct TraceArguments {
     #[arg(long, default_value = "client", value_name = "client|server|all|NAME")]
     tap: String,
     /// Memory limit of the accounting; K, M, G and T are powers of 1024. A connection takes about 250 bytes
-    #[arg(long, default_value = "2G", value_name = "SIZE", value_parser = super::unpack::size)]
+    #[arg(long, default_value = "2G", value_name = "SIZE", value_parser = super::arguments::size)]
     memory: u64,
     /// Also print one line per connection
     #[arg(long)]

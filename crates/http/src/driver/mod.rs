@@ -85,6 +85,7 @@ mod item;
 mod kind;
 mod link;
 mod machine;
+mod missing;
 mod options;
 mod page;
 mod policy;
@@ -106,6 +107,7 @@ pub use graph::PageGraph;
 pub use image::{Dimensions, Sizer};
 pub use kind::{FileKind, ParsePrioritiesError, Priorities, Urgency};
 pub use machine::HostedRequest;
+pub use missing::Missing;
 pub use options::{
     CloseManner, Flush, Http2Windows, Options, ParseFlushError, Revalidation, Visit,
 };

@@ -3,16 +3,22 @@
 //! `fathometer capacity` and the cells of a capacity study search in the same way, by [`run`]. They differ in the
 //! [`Subject`]: how the server is reached, and what else is measured during a trial. `trials` applies one trial,
 //! `idle` waits until the server has drained, `seen` counts exchanges for each promise, and `demand` is what loads are.
+//! [`output`] is what is printed of a search, and [`socket_self_test`] searches servers whose capacity is known.
 
+mod calibration;
 mod demand;
 mod idle;
+pub mod output;
+pub mod own_origin;
 mod seen;
+pub mod socket_self_test;
 mod trials;
 
 use std::time::Duration;
 
 use fathometer_capacity::{Outcome, Promise, Search, TrialPlan, TrialRecord};
 
+pub use self::calibration::Calibration;
 pub use self::demand::{ArrivalProcess, Demand};
 pub use self::trials::{Subject, Trials};
 

@@ -40,6 +40,34 @@ impl Merged {
     pub fn is_whole(&self) -> bool {
         self.missing.is_empty() && self.unfinished.is_empty() && self.cells_without_figures == 0
     }
+
+    /// What the merged run lacks, a line each.
+    pub fn problems(&self) -> Vec<String> {
+        let list = |ranks: &[u32]| {
+            let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
+            ranks.join(", ")
+        };
+        let mut problems = Vec::new();
+        if !self.missing.is_empty() {
+            problems.push(format!(
+                "the runs of rank {} are missing; merge again when they are there",
+                list(&self.missing)
+            ));
+        }
+        if !self.unfinished.is_empty() {
+            problems.push(format!(
+                "the runs of rank {} are not finished; `fathometer study --resume` continues them",
+                list(&self.unfinished)
+            ));
+        }
+        if self.cells_without_figures > 0 {
+            problems.push(format!(
+                "{} cells have no valid replicate; the reasons are in the report",
+                self.cells_without_figures
+            ));
+        }
+        problems
+    }
 }
 
 /// Merges the runs of several machines into a new one.

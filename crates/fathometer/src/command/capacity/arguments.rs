@@ -6,12 +6,13 @@ use std::time::Duration;
 use clap::{Args, value_parser};
 use fathometer_analysis::load::Slo;
 use fathometer_capacity::Goal;
+use fathometer_capacity::gate::Gate;
 use fathometer_capacity::series::SLOT;
+use fathometer_load::server_probes::Target;
 use fathometer_study::capacity_search::Demand;
 
 use super::super::arguments::{some_time, time};
-use super::super::load::{ArrivalsChoice, Target};
-use super::gate::Gate;
+use super::super::load::ArrivalsChoice;
 
 /// Arguments of `capacity`.
 #[derive(Debug, Args)]

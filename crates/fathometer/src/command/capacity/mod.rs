@@ -2,28 +2,25 @@
 
 mod arguments;
 mod calibration;
-mod gate;
-mod output;
-mod real;
 mod self_test;
 mod server;
 
 use std::process::ExitCode;
 
+use fathometer_capacity::gate::Gate;
 use fathometer_capacity::{Answer, Outcome, Promise, Search, TrialPlan, TrialRecord};
 use fathometer_files::whole_file;
 use fathometer_model::{Bytes, Seed};
+use fathometer_study::capacity_search::output::{self, Found};
 use fathometer_study::capacity_search::{
-    self, ArrivalProcess, CONNECTIONS, Demand, Ended, SILENT, Step, Trials, timeout,
+    self, ArrivalProcess, CONNECTIONS, Calibration, Demand, Ended, SILENT, Step, Trials, timeout,
 };
 use fathometer_sys::stderr::say;
 use fathometer_sys::{Clock, Interrupt};
 
 pub use self::arguments::CapacityArguments;
 use self::arguments::goal;
-use self::calibration::{Calibration, Requests};
-use self::gate::Gate;
-use self::output::Found;
+use self::calibration::Requests;
 use self::server::Server;
 use super::load::{ArrivalsChoice, LoadArguments, TrialSetup};
 use super::{Failure, usage};

@@ -7,12 +7,12 @@ use fathometer_capacity::Goal;
 use fathometer_capacity::self_test::{self, Searched};
 use fathometer_capacity::simulated::KINDS;
 use fathometer_model::Seed;
+use fathometer_study::capacity_search::socket_self_test;
 use fathometer_sys::stderr::say;
 use fathometer_sys::{Clock, Interrupt};
 
 use super::super::Failure;
 use super::arguments::CapacityArguments;
-use super::real;
 
 /// Searches of the self-test in virtual time.
 const SEARCHES: u64 = 200;
@@ -67,14 +67,14 @@ pub(super) fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
 pub(super) fn run_on_sockets(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
     let clock = Clock::start();
     let interrupt = Interrupt::install()?;
-    let options = real::Options {
-        searches: arguments.searches.unwrap_or(real::SEARCHES),
+    let options = socket_self_test::Options {
+        searches: arguments.searches.unwrap_or(socket_self_test::SEARCHES),
         width: arguments.width,
         confidence: arguments.confidence,
         seed: Seed(arguments.seed),
         is_quiet: arguments.quiet,
     };
-    let all = real::run(options, clock, &|| interrupt.is_raised())?;
+    let all = socket_self_test::run(options, clock, &|| interrupt.is_raised())?;
     if interrupt.is_raised() {
         say(format_args!(
             "interrupted: {} searches were complete",

@@ -1,12 +1,13 @@
 //! The server under test: what the trials of the command are applied to.
 
 use fathometer_analysis::load::LoadResult;
+use fathometer_load::server_probes::{Probes, Target};
 use fathometer_load::{Live, Options};
 use fathometer_study::capacity_search::{Demand, Subject};
 use fathometer_sys::Clock;
 
 use super::super::Failure;
-use super::super::load::{Probes, Target, TrialSetup};
+use super::super::load::TrialSetup;
 
 /// A server with a URL.
 pub struct Server {

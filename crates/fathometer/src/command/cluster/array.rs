@@ -7,11 +7,12 @@ use std::process::ExitCode;
 
 use fathometer_cluster::slurm::array::{ArrayScript, files_of};
 use fathometer_cluster::slurm::files;
+use fathometer_slurm::follow::{self, Output};
+use fathometer_slurm::{JobError, folder, programs};
 use fathometer_sys::Interrupt;
 
-use super::follow::{self, Output};
+use super::OwnStreams;
 use super::slurm::SlurmArguments;
-use super::{folder, programs};
 use crate::command::{Failure, merge, usage};
 
 /// Whether the command of a job is a study.
@@ -88,7 +89,8 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
         let codes = codes(&folder, ranks)?;
         Ok(codes.iter().all(Option::is_some).then_some(0))
     };
-    let (ending, cancelled) = follow::follow_by(&job, output, interrupt, &all_ended)?;
+    let (ending, cancelled) =
+        follow::follow_by(&job, output, interrupt, &all_ended, &mut OwnStreams)?;
     let codes = codes(&folder, ranks)?;
     eprintln!("fathometer: job {job}: {}", summary(&codes));
     let failed = cancelled || ending.exit_code(cancelled) != 0 || codes.iter().any(is_failure);
@@ -96,7 +98,7 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
 }
 
 /// The exit code of each rank, once it has one.
-fn codes(folder: &Path, ranks: NonZeroU32) -> Result<Vec<Option<u8>>, Failure> {
+fn codes(folder: &Path, ranks: NonZeroU32) -> Result<Vec<Option<u8>>, JobError> {
     (0..ranks.get())
         .map(|rank| folder::code_in(&folder.join(&files_of(rank)[1])))
         .collect()

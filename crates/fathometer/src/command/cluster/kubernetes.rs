@@ -1,8 +1,6 @@
 //! `fathometer cluster kubernetes`: a load test or a study as manifests for `kubectl apply`.
 
 use std::ffi::OsString;
-use std::fmt::Write as _;
-use std::io::Read as _;
 use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -115,7 +113,10 @@ pub(super) fn run(arguments: &KubernetesArguments) -> Result<ExitCode, Failure> 
             "--claim is the volume of a study: write -- study NAME",
         ));
     }
-    let secret = arguments.with_secret.then(new_secret).transpose()?;
+    let secret = arguments
+        .with_secret
+        .then(fathometer_ranks::secret::random_text)
+        .transpose()?;
     let job = LoadJob {
         name: &arguments.name,
         namespace: arguments.namespace.as_ref(),
@@ -180,16 +181,4 @@ impl KubernetesArguments {
     fn deadline_s(&self) -> Option<u64> {
         self.time.map(|time| time.as_secs().max(1))
     }
-}
-
-/// 32 random bytes in hexadecimal.
-fn new_secret() -> Result<String, Failure> {
-    let mut bytes = [0; 32];
-    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.map_err(|error| format!("cannot read random bytes from /dev/urandom: {error}"))?;
-    let mut text = String::new();
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    Ok(text)
 }

@@ -4,14 +4,12 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use fathometer_slurm::follow::Streams;
 
 use super::{Failure, usage};
 
 mod array;
-mod folder;
-mod follow;
 mod kubernetes;
-mod programs;
 mod slurm;
 
 /// Arguments of `cluster`.
@@ -55,4 +53,21 @@ fn check_command(words: &[OsString]) -> Result<(), Failure> {
         "after -- write a command of fathometer, as in -- load http://10.0.0.1:8080/, not {:?}",
         words.first().map(OsString::as_os_str).unwrap_or_default()
     )))
+}
+
+/// The streams of this program.
+struct OwnStreams;
+
+impl Streams for OwnStreams {
+    fn result(&mut self, bytes: &[u8]) {
+        crate::print::bytes_to_stdout(bytes);
+    }
+
+    fn messages(&mut self, bytes: &[u8]) {
+        crate::print::bytes_to_stderr(bytes);
+    }
+
+    fn say(&mut self, line: &str) {
+        eprintln!("fathometer: {line}");
+    }
 }

@@ -10,9 +10,10 @@ use std::time::Duration;
 use clap::Args;
 use fathometer_cluster::shell::quote;
 use fathometer_cluster::slurm::{BatchOption, BatchScript, Partition, TimeLimit, files};
+use fathometer_slurm::{folder, follow, programs};
 use fathometer_sys::Interrupt;
 
-use super::{check_command, folder, follow, programs};
+use super::{OwnStreams, check_command};
 use crate::command::arguments::{some_time, whole_seconds};
 use crate::command::{Failure, usage};
 
@@ -139,7 +140,7 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
         let spool = spool.display();
         eprintln!("fathometer: each rank keeps its records in {spool}");
     }
-    let (ending, cancelled) = follow::follow(&job, &folder, interrupt)?;
+    let (ending, cancelled) = follow::follow(&job, &folder, interrupt, &mut OwnStreams)?;
     eprintln!(
         "fathometer: job {job} {ending}; its files are in {}",
         folder.display()

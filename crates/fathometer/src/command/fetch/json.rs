@@ -1,10 +1,9 @@
 //! The result of a retrieval as JSON.
 
-use fathometer_http::driver::{BundleAnswer, Policy, Retrieval};
+use fathometer_http::driver::{BundleAnswer, Missing, Policy, Retrieval};
 use fathometer_load::client::LoopStatistics;
 use fathometer_model::Instant;
 
-use super::missing::Missing;
 use super::{FetchArguments, start_of};
 
 pub(super) fn print_json(

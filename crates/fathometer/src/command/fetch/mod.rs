@@ -1,7 +1,6 @@
 //! `fathometer fetch`: retrieves one page, or a list of files, from any server with a connection policy.
 
 mod json;
-mod missing;
 mod screen;
 
 use std::fs;
@@ -12,8 +11,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use fathometer_http::driver::{
-    Flush, Options, PageDriver, PageList, Policy, Priorities, Protocol, Retrieval, Revalidation,
-    ValidatorCache, Visit,
+    Flush, MOST_FILES, Missing, Options, PageDriver, PageList, Policy, Priorities, Protocol,
+    Retrieval, Revalidation, ValidatorCache, Visit,
 };
 use fathometer_http::h3;
 use fathometer_model::{Bytes, ContentCoding, Instant, Seed};
@@ -21,7 +20,6 @@ use fathometer_quic::TransportSettings;
 use fathometer_sys::{Clock, Interrupt, SocketOptions};
 use fathometer_tls::ClientSettings;
 
-use self::missing::Missing;
 use super::arguments::whole_seconds;
 use super::load::security::SecurityArguments;
 use super::{Failure, usage};
@@ -30,6 +28,9 @@ use fathometer_load::client::{self, ClientSockets};
 use fathometer_load::http3_client::ClientSettings as QuicSettings;
 use fathometer_load::url::Url;
 use fathometer_quic_sockets::{Sockets as QuicSockets, UdpOffload};
+
+/// Number of refused targets that the screen lists.
+const LISTED: usize = 20;
 
 /// Arguments of `fetch`.
 #[derive(Debug, Args)]
@@ -191,12 +192,32 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
     for (target, failure) in &retrieval.failures {
         eprintln!("failed to fetch {target}: {}", failure.in_words());
     }
-    missing.warn();
+    warn(&missing);
     Ok(if missing.complete && is_cached {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(1)
     })
+}
+
+/// Prints what a retrieval lacks.
+fn warn(missing: &Missing<'_>) {
+    for (target, status) in missing.refused.iter().take(LISTED) {
+        let advice = match status {
+            300..=399 => "; redirections are not followed, fetch the other URL",
+            _ => "",
+        };
+        eprintln!("{target}: the server answered {status}{advice}");
+    }
+    if let Some(more @ 1..) = missing.refused.len().checked_sub(LISTED) {
+        eprintln!("and {more} more (--json lists them all)");
+    }
+    if missing.left_out > 0 {
+        eprintln!(
+            "{} references were not followed: at most {MOST_FILES} files of one page are fetched",
+            missing.left_out
+        );
+    }
 }
 
 /// The requested policy, or the default of the scheme. The URL decides whether TLS is used.

@@ -8,11 +8,11 @@ use clap::{Args, ValueEnum, value_parser};
 use fathometer_analysis::load::Slo;
 use fathometer_http::driver::Policy;
 use fathometer_load::Windows;
+use fathometer_load::server_probes::Target;
 use fathometer_load::workload::SEED;
 use fathometer_quic_sockets::UdpOffload;
 
 use super::output::Format;
-use super::probe_targets::Target;
 use super::rank_arguments::RankArguments;
 use super::security::SecurityArguments;
 use crate::command::arguments::{factor, some_time, time};

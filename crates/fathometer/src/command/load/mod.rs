@@ -4,16 +4,10 @@ mod against;
 mod arguments;
 mod describe;
 mod exit;
-mod fields;
-mod meeting;
 pub(crate) mod output;
 mod plan;
-mod probe_targets;
-mod probes;
-mod quic;
 mod rank_arguments;
 mod ranks;
-mod rate;
 pub mod security;
 mod trials;
 
@@ -23,8 +17,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fathometer_analysis::load::LoadResult;
+use fathometer_analysis::load::{self, LoadResult};
 use fathometer_http::driver::Policy;
+use fathometer_live_view::{self as live_view, Kind, LoadView, Outline, Reading};
 use fathometer_model::{Seed, Validity};
 use fathometer_sys::{Clock, Interrupt, SocketOptions, sched};
 
@@ -32,14 +27,12 @@ use self::arguments::TIME;
 pub use self::arguments::{ArrivalsChoice, LoadArguments};
 use self::describe::describe;
 pub(crate) use self::exit::exit_code;
-use self::exit::{cut_short, is_cut_short};
-use self::fields::fields;
 use self::output::Format;
-pub(crate) use self::probe_targets::Target;
-pub(crate) use self::probes::Probes;
 pub(crate) use self::trials::TrialSetup;
 use super::{Failure, usage};
-use crate::load_view::{self, Kind, LoadView, Outline, Reading};
+use fathometer_load::connection_check::{self, Checked};
+use fathometer_load::request_fields::{self, RequestFields};
+use fathometer_load::server_probes::Probes;
 use fathometer_load::url::{self, Url};
 use fathometer_load::{Limit, Live, Options, Phase, Users, Windows};
 
@@ -130,8 +123,8 @@ fn show_result(
     if !failures.is_empty() {
         return Ok(ExitCode::from(1));
     }
-    if was_interrupted && is_cut_short(result) {
-        eprintln!("{}", cut_short(result));
+    if was_interrupted && let Some(covered) = load::cut_short(result) {
+        eprintln!("{covered}");
         return Ok(ExitCode::from(1));
     }
     Ok(exit_code(result, &promises))
@@ -142,9 +135,8 @@ struct Ready {
     url: Url,
     address: SocketAddr,
     planned: plan::Planned,
-    checked: security::ConnectionCheck,
-    fields: Vec<(String, String)>,
-    host_field: Option<String>,
+    checked: Checked,
+    fields: RequestFields,
 }
 
 impl Ready {
@@ -158,22 +150,15 @@ impl Ready {
         for note in &planned.notes {
             eprintln!("{}: {note}", planned.plan.name);
         }
-        let checked = security::check_connection(
-            (arguments.policy, arguments.max_streams),
-            &arguments.security,
-            &url,
-            address,
-            arguments.connect_timeout,
-            clock,
-        )?;
-        let (fields, host_field) = fields(&arguments.headers)?;
+        let checked = checked(arguments, &url, address, clock)?;
+        let fields =
+            request_fields::parse(&arguments.headers).map_err(|error| usage(error.to_string()))?;
         Ok(Ready {
             url,
             address,
             planned,
             checked,
             fields,
-            host_field,
         })
     }
 
@@ -189,8 +174,8 @@ impl Ready {
                 connection: arguments.h2_connection_window,
             },
             udp_offload: arguments.udp_offload,
-            fields: self.fields.clone(),
-            host_field: self.host_field.clone(),
+            fields: self.fields.fields.clone(),
+            host_field: self.fields.host.clone(),
             timeout: arguments.timeout,
             connect_timeout: arguments.connect_timeout,
             warm_up: arguments.warmup,
@@ -219,6 +204,33 @@ impl Ready {
             )
         }
     }
+}
+
+/// Checks the connection, and prints what TLS has negotiated.
+fn checked(
+    arguments: &LoadArguments,
+    url: &Url,
+    address: SocketAddr,
+    clock: Clock,
+) -> Result<Checked, Failure> {
+    let wanted = connection_check::policy(arguments.policy, arguments.max_streams, url)?;
+    let tls = match url.secure {
+        true => Some(arguments.security.options(clock)?),
+        false if arguments.security.are_given() => {
+            return Err(usage("TLS options need an https URL"));
+        }
+        false => None,
+    };
+    let server = connection_check::Server {
+        url,
+        address,
+        patience: arguments.connect_timeout,
+    };
+    let checked = connection_check::check(wanted, tls, server, clock)?;
+    if let Some(agreement) = &checked.agreement {
+        eprintln!("{}: {agreement}", url.authority);
+    }
+    Ok(checked)
 }
 
 /// Why a window is worth a repeat: noise of this machine alone made it INVALID. A window in which the server stopped
@@ -283,9 +295,9 @@ fn show(view: &mut LoadView, live: &Live) {
     view.update(&Reading {
         elapsed: live.elapsed,
         phase: match live.phase {
-            Phase::WarmUp => load_view::Phase::WarmUp,
-            Phase::Measured => load_view::Phase::Steady,
-            Phase::Drain => load_view::Phase::Drain,
+            Phase::WarmUp => live_view::Phase::WarmUp,
+            Phase::Measured => live_view::Phase::Steady,
+            Phase::Drain => live_view::Phase::Drain,
         },
         last: &live.last,
         so_far: &live.so_far,

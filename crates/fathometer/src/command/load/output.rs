@@ -1,7 +1,7 @@
 //! Outputs of a load test: the screen, files, and one row per exchange.
 
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use fathometer_analysis::load::{self, LoadResult, Summary, Verdict};
 use fathometer_analysis::load_page;
 use fathometer_columnar::{PartsWriter, part_name};
+use fathometer_files::whole_file;
 use fathometer_model::ExchangeRow;
 use fathometer_workload::plan::Plan;
 
@@ -170,25 +171,12 @@ impl Saved {
     }
 }
 
-/// Writes a partial file next to the target, and renames it once it is complete and on the disk.
+/// Writes the file completely or not at all; directly to a device or a pipe.
 fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
-    // Write directly to a device or a pipe.
-    if path.exists() && !path.is_file() {
-        return std::fs::write(path, text);
+    match path.exists() && !path.is_file() {
+        true => std::fs::write(path, text),
+        false => whole_file::write(path, text.as_bytes()),
     }
-    let mut partial = path.to_owned().into_os_string();
-    partial.push(".partial");
-    let written = File::create(&partial)
-        .and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            // A full disk may be reported only by this call.
-            file.sync_all()
-        })
-        .and_then(|()| std::fs::rename(&partial, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&partial);
-    }
-    written
 }
 
 /// Checks that a file can be created at this path. An existing file stays until it is replaced.

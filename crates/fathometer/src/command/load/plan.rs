@@ -6,18 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fathometer_model::Seed;
-use fathometer_workload::arrivals::{Arrivals, Piece, Profile};
+use fathometer_workload::arrivals::{Arrivals, Profile};
 use fathometer_workload::fit::FitReport;
 use fathometer_workload::plan::{Choice, Plan, Sessions, Target};
 
-use super::super::arguments::time;
 use super::super::site::stages;
 use super::super::{Failure, usage};
 use super::arguments::{ArrivalsChoice, LoadArguments, TIME, USERS};
-use super::rate::{self, Stretch};
 use fathometer_load::Users;
 use fathometer_load::url::Url;
-use fathometer_load::workload;
+use fathometer_load::{user_steps, workload};
 
 /// The plan of a test.
 pub struct Planned {
@@ -149,7 +147,7 @@ fn closed(arguments: &LoadArguments, plan: &mut Plan) -> Result<Users, Failure> 
     }
     let users = arguments.ue.or(arguments.connections);
     let mut steps = match &arguments.steps {
-        Some(text) => steps(text).map_err(usage)?,
+        Some(text) => user_steps::parse(text).map_err(|error| usage(error.to_string()))?,
         None => Vec::new(),
     };
     let first = steps
@@ -169,69 +167,10 @@ fn closed(arguments: &LoadArguments, plan: &mut Plan) -> Result<Users, Failure> 
     })
 }
 
-/// Parses `10@0s,50@30s`: the number of users from each time on.
-fn steps(text: &str) -> Result<Vec<(Duration, u32)>, String> {
-    let mut steps: Vec<(Duration, u32)> = Vec::new();
-    for part in text.split(',') {
-        let wrong =
-            |why: String| format!("{part:?} is not a step: {why}: write USERS@TIME, as in 50@30s");
-        let (users, at) = part
-            .split_once('@')
-            .ok_or_else(|| wrong("it has no @".to_owned()))?;
-        let users = users
-            .parse()
-            .map_err(|_| wrong(format!("{users:?} is not a number of users")))?;
-        let at = time(at).map_err(wrong)?;
-        if steps.last().is_some_and(|&(before, _)| at <= before) {
-            return Err(wrong("it is not later than the one before".to_owned()));
-        }
-        steps.push((at, users));
-    }
-    Ok(steps)
-}
-
 fn profile(arguments: &LoadArguments) -> Result<Profile, Failure> {
     let Some(text) = &arguments.rate else {
         return Err(usage("an open loop needs a --rate"));
     };
-    let stretches = rate::parse(text).map_err(|error| usage(format!("--rate {text}: {error}")))?;
     let whole = arguments.warmup + arguments.duration.unwrap_or(TIME);
-    let given: Duration = stretches.iter().filter_map(|stretch| stretch.length).sum();
-    let rest = whole.saturating_sub(given);
-    let last = stretches.last().map_or(0.0, |stretch| stretch.to);
-    let pieces = stretches
-        .iter()
-        .filter(|stretch| {
-            stretch.length.is_some() || (stretch.from != stretch.to && !rest.is_zero())
-        })
-        .map(|&Stretch { from, to, length }| Piece {
-            length: length.unwrap_or(rest),
-            from,
-            to,
-        })
-        .collect();
-    Ok(Profile::new(pieces, last)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn steps_are_users_and_times() {
-        let seconds = Duration::from_secs;
-        assert_eq!(
-            steps("10@0,50@30s").unwrap(),
-            [(Duration::ZERO, 10), (seconds(30), 50)]
-        );
-        for (bad, why) in [
-            ("10", "no @"),
-            ("x@1s", "\"x\""),
-            ("1@2s,1@1s", "\"1@1s\""),
-            ("1@soon", "unit"),
-        ] {
-            let error = steps(bad).unwrap_err();
-            assert!(error.contains(why), "{bad}: {error}");
-        }
-    }
+    Profile::from_text(text, whole).map_err(|error| usage(format!("--rate {text}: {error}")))
 }

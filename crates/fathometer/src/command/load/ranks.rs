@@ -1,18 +1,18 @@
 //! A load test that several machines carry out together: one of them is this process.
 
-use std::io;
-use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fathometer_live_view::{Kind, LoadView};
 use fathometer_load::{Limit, Live, Options, Phase};
 use fathometer_ranks::environment::{self, GivenPlace, PlaceError, Placement};
 use fathometer_ranks::message::Hello;
 use fathometer_ranks::plan_hash;
 use fathometer_ranks::record::TestFacts;
+use fathometer_ranks::rendezvous;
 use fathometer_ranks::secret::Secret;
 use fathometer_ranks::session::{Session, SessionOptions, SharedSession, WholeLive};
 use fathometer_sys::{Clock, Interrupt};
@@ -20,9 +20,8 @@ use fathometer_sys::{Clock, Interrupt};
 use super::super::{Failure, usage};
 use super::arguments::LoadArguments;
 use super::rank_arguments::RankArguments;
-use super::{Ready, describe, meeting, outline, output, show, show_result, title};
+use super::{Ready, describe, outline, output, show, show_result, title};
 use crate::build_facts;
-use crate::load_view::{Kind, LoadView};
 
 /// The place of this process among several ranks; `None`: the test is its own.
 pub(super) fn placement(arguments: &LoadArguments) -> Result<Option<Placement>, Failure> {
@@ -38,7 +37,11 @@ pub(super) fn placement(arguments: &LoadArguments) -> Result<Option<Placement>, 
         rank, source_of, ..
     }) = &found
         && *source_of == environment::PMI
-        && let Some(place) = meeting::by_pmi(*rank, &arguments.ranks)?
+        && let Some(place) = rendezvous::by_pmi(
+            *rank,
+            arguments.ranks.listen,
+            arguments.ranks.rendezvous_timeout,
+        )?
     {
         given.rendezvous = Some(place);
         found = environment::placement(&given, &variable);
@@ -123,35 +126,6 @@ fn files(arguments: &LoadArguments, rank: u32) -> Vec<PathBuf> {
         .collect()
 }
 
-fn resolve(place: &str) -> io::Result<Vec<SocketAddr>> {
-    Ok(place.to_socket_addrs()?.collect())
-}
-
-/// Where rank 0 listens. A machine's own name is often that of its loopback interface, which no other machine
-/// reaches; rank 0 then listens on all of its addresses.
-fn listens_at(arguments: &RankArguments, rendezvous: &str) -> Result<SocketAddr, Failure> {
-    if let Some(address) = arguments.listen {
-        return Ok(address);
-    }
-    let mut addresses = resolve(rendezvous)
-        .map_err(|error| format!("failed to resolve the rendezvous {rendezvous}: {error}"))?;
-    addresses.sort_by_key(SocketAddr::is_ipv6);
-    let Some(&address) = addresses.first() else {
-        return Err(format!("the rendezvous {rendezvous} has no address").into());
-    };
-    let host = rendezvous
-        .rsplit_once(':')
-        .map_or(rendezvous, |(host, _)| host);
-    let is_number = host
-        .trim_matches(['[', ']'])
-        .parse::<std::net::IpAddr>()
-        .is_ok();
-    match address.ip().is_loopback() && !is_number && host != "localhost" {
-        true => Ok(SocketAddr::from(([0, 0, 0, 0], address.port()))),
-        false => Ok(address),
-    }
-}
-
 fn facts(options: &Options) -> TestFacts {
     TestFacts {
         ranks: options.share.ranks(),
@@ -195,7 +169,7 @@ fn plan_of(arguments: &LoadArguments, options: &Options) -> [u8; 32] {
 pub(super) fn run(arguments: &LoadArguments, place: &Placement) -> Result<ExitCode, Failure> {
     check(arguments)?;
     let secret = secret(&arguments.ranks)?;
-    let Some(rendezvous) = place.rendezvous.clone() else {
+    let Some(place_to_meet) = place.rendezvous.clone() else {
         return Err("several ranks need a rendezvous".into());
     };
     let rank = place.share.rank();
@@ -219,7 +193,7 @@ pub(super) fn run(arguments: &LoadArguments, place: &Placement) -> Result<ExitCo
             ranks: place.share.ranks(),
             plan: plan_of(arguments, &options),
             version: build_facts::VERSION.to_owned(),
-            host: meeting::host_name(),
+            host: rendezvous::host_name(),
         },
         secret,
         facts,
@@ -231,10 +205,19 @@ pub(super) fn run(arguments: &LoadArguments, place: &Placement) -> Result<ExitCo
     let interrupted = Box::new(move || interrupt.is_raised());
     let session = match rank {
         0 => {
-            let address = listens_at(&arguments.ranks, &rendezvous)?;
+            let address = match arguments.ranks.listen {
+                Some(address) => address,
+                None => rendezvous::listening_address(&place_to_meet)?,
+            };
             Session::listen(session_options, address, clock, interrupted)?
         }
-        _ => Session::join(session_options, rendezvous, resolve, clock, interrupted)?,
+        _ => Session::join(
+            session_options,
+            place_to_meet,
+            rendezvous::resolve,
+            clock,
+            interrupted,
+        )?,
     };
     let stopped = session.stopped();
     let session = Arc::new(Mutex::new(session));

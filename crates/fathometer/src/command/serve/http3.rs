@@ -1,6 +1,5 @@
 //! HTTP/3 beside the other versions: on the same port numbers, over UDP.
 
-use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +14,6 @@ use fathometer_origin::OriginStatistics;
 use fathometer_origin::http3::{Service, ServiceError, ServiceOptions, guarded_transport};
 use fathometer_quic_sockets::{Sockets, UdpOffload};
 use fathometer_sys::stderr::say;
-
-/// Number of attempts to find a port that is free for both TCP and UDP.
-const TRIES: usize = 16;
 
 /// The event loops that serve HTTP/3, if it is enabled.
 pub struct Http3(Option<Service>);
@@ -94,34 +90,6 @@ pub fn report(statistics: &OriginStatistics) {
         datagrams.receive_calls,
         datagrams.receive_buffers
     ));
-}
-
-/// Replaces each port 0 by a port that is free for TCP and UDP. Another program may take the port before it is
-/// opened for listening; that is reported as an error then.
-pub fn resolved(addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
-    let free = |address: &SocketAddr| {
-        for _ in 0..TRIES {
-            let tcp = TcpListener::bind(address)?;
-            let found = tcp.local_addr()?;
-            if UdpSocket::bind(found).is_ok() {
-                return Ok(found);
-            }
-        }
-        Err(std::io::Error::from(std::io::ErrorKind::AddrInUse))
-    };
-    addresses
-        .iter()
-        .map(|address| match address.port() {
-            0 => free(address).map_err(|error| {
-                format!(
-                    "failed to find a port of {} for TCP and UDP: {error}",
-                    address.ip()
-                )
-                .into()
-            }),
-            _ => Ok(*address),
-        })
-        .collect()
 }
 
 fn failure(error: ServiceError) -> Failure {

@@ -1,7 +1,6 @@
 //! `fathometer serve`: the origin server on a real address.
 
 mod dictionaries;
-mod dynamic;
 mod http3;
 mod negotiation;
 mod packages;
@@ -111,7 +110,7 @@ pub struct ServeArguments {
     /// PATH[,parts=N][,size=BYTES][,every=TIME][,first=TIME][,type=TYPE], as in
     /// /feed.txt,parts=10,size=1k,every=200ms. Without size (bytes per part), the content is the file at PATH,
     /// split into parts of equal size. May be given several times
-    #[arg(long, value_name = "PATH,…", value_parser = dynamic::read)]
+    #[arg(long, value_name = "PATH,…")]
     dynamic: Vec<Dynamic>,
     #[command(flatten)]
     negotiation: NegotiationArguments,

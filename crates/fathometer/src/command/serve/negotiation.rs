@@ -8,7 +8,7 @@ use fathometer_http::origin::negotiation::{CompressionOptions, Compressor, Level
 use fathometer_model::Bytes;
 
 use super::dictionaries::{self, Contents, DictionaryArgument};
-use crate::command::unpack::size;
+use crate::command::arguments::size;
 use crate::command::{Failure, usage};
 use fathometer_origin::LibraryEncoders;
 use fathometer_sys::stderr::say;

@@ -18,12 +18,11 @@ use fathometer_tls::{
     Version,
 };
 
-use super::http3;
 use crate::command::Failure;
 use fathometer_files::key_log::KeyLogFile;
 use fathometer_lab::server::definition::Generation;
 use fathometer_lab::server::{self, Credentials};
-use fathometer_origin::Protocols;
+use fathometer_origin::{Protocols, ports};
 use fathometer_quic_sockets::UdpOffload;
 
 /// Limit of early data per connection, in bytes: enough for any realistic burst of requests.
@@ -166,7 +165,7 @@ impl ProtocolArguments {
     /// The addresses to listen on. HTTP/3 is announced with its port, so that port is selected in advance.
     pub fn addresses(&self, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
         match self.speaks(Generation::HTTP3) {
-            true => http3::resolved(asked),
+            true => Ok(ports::resolved(asked)?),
             false => Ok(asked.to_vec()),
         }
     }

@@ -18,11 +18,13 @@
 mod flow;
 mod packing;
 mod running;
+mod text;
 
 pub use super::live::{Dynamic, DynamicError, LARGEST_PART};
 pub use flow::Flow;
 pub(crate) use flow::Ready;
 pub use running::Flowed;
+pub use text::DynamicTextError;
 
 #[cfg(test)]
 mod tests;

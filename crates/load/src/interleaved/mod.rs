@@ -1,0 +1,213 @@
+//! Two servers, measured in turn so that the drift of the machine cancels.
+//!
+//! The test is a sequence of rounds. A round has four short slices, baseline, other, other, baseline (ABBA) or the mirror
+//! image, drawn by the seed. A drift that is linear within a round cancels, and what repeats with a period of the
+//! machine cannot follow the order. The rounds of about a second form a block (`block.rs`); a block gives one pair of
+//! samples of each metric.
+//!
+//! Slices are short because the speed of a machine changes on every scale of time: the shorter the slices, the more of
+//! that both sides share. Each slice opens its own connections. Connections that are kept through the test stay on
+//! the event loop and processor that the server's kernel chose once, and the difference between two sets of
+//! connections, more than 1 % of the CPU time per exchange, would count as one of the servers.
+//!
+//! Each round pins the generator's threads to the next processors. Otherwise the kernel may leave one server beside the
+//! generator, and the other away from it, for the whole test, which no order of slices cancels.
+
+mod block;
+mod neighbours;
+mod slice;
+
+use std::time::Duration;
+
+use fathometer_analysis::compare::{Comparison, Design, Side};
+use fathometer_analysis::load::LoopKind;
+use fathometer_model::Seed;
+use fathometer_sys::Clock;
+use fathometer_workload::plan::Plan;
+
+use self::block::Block;
+use self::neighbours::Neighbours;
+use self::slice::{Lengths, measure};
+use crate::{LoadError, Options};
+
+/// The order of the slices of a round; true is the baseline.
+const ORDER: [bool; 4] = [true, false, false, true];
+/// Blocks of a test that is long enough.
+const BLOCKS: u32 = 20;
+/// A block is no longer than this, unless one round is.
+const LONGEST_BLOCK: Duration = Duration::from_secs(1);
+
+/// A server of the test.
+pub struct Server<'a> {
+    /// Its name in the comparison.
+    pub name: &'a str,
+    /// What is requested from it.
+    pub plan: &'a Plan,
+    /// The options of a load test of it; the lengths and the processors are set for each slice.
+    pub options: &'a dyn Fn() -> Options,
+}
+
+/// A test of two servers.
+pub struct Test<'a> {
+    /// The baseline, and the other server.
+    pub servers: [Server<'a>; 2],
+    /// The first processes of the servers whose CPU time is compared; empty: it is not.
+    pub programs: &'a [u32],
+    /// How long the test is.
+    pub length: Duration,
+    /// The measured window of each slice; `None`: as long as the response times need.
+    pub slice: Option<Duration>,
+    /// The seed of the orders of rounds.
+    pub seed: Seed,
+}
+
+/// The rounds of a test.
+#[derive(Debug, Default)]
+pub struct Rounds {
+    blocks: Vec<Block>,
+    /// The number of valid rounds.
+    valid: usize,
+    /// Why the others are INVALID, one reason for each.
+    invalid: Vec<String>,
+    /// How requests were generated.
+    kind: Option<LoopKind>,
+    /// Why other programs make the test INVALID.
+    contention: Option<String>,
+}
+
+impl Test<'_> {
+    /// Measures until the time is over; `None` if it was interrupted.
+    ///
+    /// # Errors
+    /// If a slice cannot be measured at all.
+    pub fn measure(
+        &self,
+        clock: Clock,
+        interrupted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<Rounds>, LoadError> {
+        let neighbours = Neighbours::start(self.programs);
+        let mut rounds = self.rounds(clock, interrupted)?;
+        if let Some(rounds) = &mut rounds {
+            rounds.contention = neighbours.and_then(|it| it.judge(self.programs));
+        }
+        Ok(rounds)
+    }
+
+    fn rounds(
+        &self,
+        clock: Clock,
+        interrupted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<Rounds>, LoadError> {
+        let end = clock.now() + self.length;
+        let Some(lengths) = self.lengths(clock, interrupted)? else {
+            return Ok(None);
+        };
+        let orders = self.seed.stream("against.order");
+        let block = (self.length / BLOCKS).min(LONGEST_BLOCK);
+        let mut rounds = Rounds::default();
+        for number in 0.. {
+            let began = clock.now();
+            if number > 1 && began >= end {
+                break;
+            }
+            let is_mirrored = orders.draw(number) % 2 == 1;
+            let mut round = Block::default();
+            let mut fault = None;
+            for is_baseline in ORDER.map(|is_baseline| is_baseline != is_mirrored) {
+                let side = usize::from(!is_baseline);
+                let mut options = (self.servers[side].options)();
+                options.pin = Some(number as usize);
+                match measure(lengths, options, clock, self.programs, interrupted)? {
+                    Ok(slice) => {
+                        round.add_slice(side, &slice);
+                        rounds.kind.get_or_insert_with(|| slice.kind());
+                    }
+                    Err(reason) => fault = Some(reason),
+                }
+                if interrupted() {
+                    return Ok(None);
+                }
+            }
+            match fault {
+                None => {
+                    round.set_length(clock.now().since(began));
+                    Block::add(&mut rounds.blocks, round, block);
+                    rounds.valid += 1;
+                }
+                Some(reason) => rounds.invalid.push(reason),
+            }
+        }
+        Block::finish(&mut rounds.blocks, block);
+        Ok(Some(rounds))
+    }
+
+    /// The lengths of slices, from one long slice of each side; `None` if it was interrupted.
+    fn lengths(
+        &self,
+        clock: Clock,
+        interrupted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<Lengths>, LoadError> {
+        let mut lengths = Lengths::SHORTEST;
+        for server in &self.servers {
+            let options = (server.options)();
+            let measured = measure(Lengths::LONGEST, options, clock, self.programs, interrupted)?;
+            if interrupted() {
+                return Ok(None);
+            }
+            let needed = match measured {
+                Ok(slice) => Lengths::needed(&slice, server.plan),
+                Err(_) => Lengths::LONGEST,
+            };
+            lengths = lengths.max(needed);
+        }
+        Ok(Some(match self.slice {
+            Some(slice) => lengths.with_window(slice),
+            None => lengths,
+        }))
+    }
+
+    /// The comparison of all valid rounds: changes within `equal`, a share, count as none.
+    pub fn compare(&self, rounds: Rounds, equal: f64) -> Comparison {
+        let dropped = rounds.invalid.len();
+        let Rounds {
+            blocks,
+            valid,
+            mut invalid,
+            kind,
+            contention,
+        } = rounds;
+        // A few rounds are left out on both sides alike.
+        if 2 * valid > dropped {
+            invalid.clear();
+        }
+        invalid.truncate(1);
+        invalid.extend(contention);
+        let has_programs = !self.programs.is_empty();
+        let side = |place: usize, reasons: &[String]| {
+            let noise = kind.as_ref().map(|kind| block::noise(&blocks, place, kind));
+            Side {
+                name: self.servers[place].name.to_owned(),
+                invalid: reasons
+                    .iter()
+                    .cloned()
+                    .chain(noise.into_iter().flatten())
+                    .collect(),
+                metrics: block::metrics(&blocks, place, has_programs),
+                ..Side::default()
+            }
+        };
+        Comparison::of(&side(0, &[]), &side(1, &invalid), Design::Paired, equal)
+    }
+}
+
+impl Rounds {
+    /// How many rounds are INVALID and left out, and why the first one is, as text; `None`: none is.
+    pub fn left_out(&self) -> Option<String> {
+        let dropped = self.invalid.len();
+        let reason = self.invalid.first()?;
+        Some(format!(
+            "{dropped} of {} rounds are INVALID and left out: {reason}",
+            dropped + self.valid
+        ))
+    }
+}

@@ -1,0 +1,89 @@
+//! What probes monitor: processes, units, or the machine alone.
+
+use std::str::FromStr;
+
+use fathometer_sys::cgroup::roots_of_unit;
+
+use super::ProbeError;
+
+/// What to monitor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// The machine and this network namespace.
+    Here,
+    /// The same, and a process with all its descendants, in its own network namespace.
+    Process(u32),
+    /// The processes of a service or container: a control group's name, as in `nginx.service`.
+    Unit(String),
+}
+
+/// How the names of units end.
+const UNITS: [&str; 3] = [".service", ".scope", ".slice"];
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Target, String> {
+        match text {
+            "here" => Ok(Target::Here),
+            unit if UNITS.iter().any(|end| unit.ends_with(end)) => Ok(Target::Unit(unit.to_owned())),
+            number => match number.parse() {
+                Ok(pid @ 1..) => Ok(Target::Process(pid)),
+                _ => Err(
+                    "write a process ID, as from `pgrep -o nginx`, a unit as in nginx.service, or the word here".into(),
+                ),
+            },
+        }
+    }
+}
+
+/// The processes of the targets; `None` is this network namespace alone.
+///
+/// # Errors
+/// If a unit has no processes.
+pub fn processes_of(targets: &[Target]) -> Result<Vec<Option<u32>>, ProbeError> {
+    let mut processes = Vec::new();
+    for target in targets {
+        match target {
+            Target::Here => processes.push(None),
+            Target::Process(pid) => processes.push(Some(*pid)),
+            Target::Unit(unit) => {
+                let roots = roots_of_unit(unit);
+                if roots.is_empty() {
+                    return Err(ProbeError::EmptyUnit(unit.clone()));
+                }
+                processes.extend(roots.into_iter().map(Some));
+            }
+        }
+    }
+    Ok(processes)
+}
+
+/// Name and ID of a process, as in `nginx (process 4711)`.
+///
+/// # Errors
+/// If there is no such process.
+pub fn process_name(pid: u32) -> Result<String, ProbeError> {
+    match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
+        Ok(name) => Ok(format!("{} (process {pid})", name.trim())),
+        Err(_) => Err(ProbeError::NoProcess(pid)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_a_process_or_here() {
+        assert_eq!("here".parse(), Ok(Target::Here));
+        assert_eq!("4711".parse(), Ok(Target::Process(4711)));
+        assert_eq!(
+            "nginx.service".parse(),
+            Ok(Target::Unit("nginx.service".to_owned()))
+        );
+        for bad in ["", "0", "-1", "nginx", "There"] {
+            assert!(bad.parse::<Target>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Follows a submitted job: shows what it prints, and returns how it ended.
+
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fathometer_cluster::slurm::job::JobId;
+use fathometer_cluster::slurm::{Ending, Sighting, Watch, files};
+use fathometer_sys::{Clock, Interest, Interrupt, Waiter};
+
+use crate::folder::{self, Tail};
+use crate::{JobError, programs};
+
+/// How often the job's files are read.
+const POLL: Duration = Duration::from_millis(200);
+
+/// Where what a job prints is passed on.
+pub trait Streams {
+    /// What rank 0 printed to stdout.
+    fn result(&mut self, bytes: &[u8]);
+
+    /// What the job printed to stderr.
+    fn messages(&mut self, bytes: &[u8]);
+
+    /// A line about the job.
+    fn say(&mut self, line: &str);
+}
+
+/// What a job printed.
+pub struct Output {
+    /// Rank 0's stdout, to stdout.
+    result: Option<Tail>,
+    /// Rank 0's stderr and the job's log, to stderr.
+    messages: Vec<Tail>,
+}
+
+/// Follows the job until it has ended; Ctrl-C cancels it. Returns its ending, and whether it was cancelled.
+///
+/// # Errors
+/// If the system cannot wait, or the file of the exit code has something else in it.
+pub fn follow(
+    job: &JobId,
+    folder: &Path,
+    interrupt: Interrupt,
+    streams: &mut dyn Streams,
+) -> Result<(Ending, bool), JobError> {
+    follow_by(
+        job,
+        Output::of(folder),
+        interrupt,
+        &|| folder::exit_code(folder),
+        streams,
+    )
+}
+
+/// The same with what a job prints, and with where its exit code is found.
+///
+/// # Errors
+/// As for [`follow`].
+pub fn follow_by(
+    job: &JobId,
+    mut output: Output,
+    interrupt: Interrupt,
+    exit_code: &dyn Fn() -> Result<Option<u8>, JobError>,
+    streams: &mut dyn Streams,
+) -> Result<(Ending, bool), JobError> {
+    let clock = Clock::start();
+    let mut waiter = Waiter::new(clock)?;
+    let mut watch = Watch::new(clock.now());
+    loop {
+        let now = clock.now();
+        if interrupt.is_raised() && !watch.is_cancelled() {
+            watch.cancel(now);
+            match programs::cancel(job) {
+                Ok(()) => {
+                    streams.say(&format!(
+                        "job {job}: cancelled; waiting for its ranks to exit"
+                    ));
+                }
+                Err(error) => streams.say(&format!("job {job}: cannot cancel: {error}")),
+            }
+        }
+        // The code before the output: what a job prints comes before its code.
+        let code = exit_code()?;
+        output.pass(streams);
+        if let Some(ending) = watch.ending(now, code) {
+            return Ok((ending, watch.is_cancelled()));
+        }
+        if watch.asks(now) {
+            let sighting = programs::look(job);
+            let text = match &sighting {
+                Sighting::Job(report) => report.to_string(),
+                Sighting::Unknown => "Slurm has no record of it".to_owned(),
+                Sighting::Unreachable(message) => format!("Slurm does not answer: {message}"),
+            };
+            if watch.saw(clock.now(), sighting) {
+                streams.say(&format!("job {job}: {text}"));
+            }
+        }
+        let interrupt = [(interrupt.as_fd(), Interest::Read)];
+        let sources = if watch.is_cancelled() {
+            &[][..]
+        } else {
+            &interrupt[..]
+        };
+        waiter.wait(sources, Some(clock.now() + POLL))?;
+    }
+}
+
+impl Output {
+    fn of(folder: &Path) -> Output {
+        let tail = |name| Tail::new(folder.join(name));
+        Output {
+            result: Some(tail(files::RANK_0_OUTPUT)),
+            messages: vec![tail(files::RANK_0_ERRORS), tail(files::LOG)],
+        }
+    }
+
+    /// Messages alone.
+    pub fn messages(files: impl Iterator<Item = PathBuf>) -> Output {
+        Output {
+            result: None,
+            messages: files.map(Tail::new).collect(),
+        }
+    }
+
+    /// Passes on what is new. A file that cannot be read now is read at the next look.
+    fn pass(&mut self, streams: &mut dyn Streams) {
+        for messages in &mut self.messages {
+            let _ = messages.copy(|bytes| streams.messages(bytes));
+        }
+        if let Some(result) = &mut self.result {
+            let _ = result.copy(|bytes| streams.result(bytes));
+        }
+    }
+}

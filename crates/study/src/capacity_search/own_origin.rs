@@ -1,0 +1,138 @@
+//! An origin of this program as the server of a calibration, with the protocol and the size of responses of the server
+//! under test.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use fathometer_model::Bytes;
+use fathometer_sys::sched;
+
+/// The longest name of the origin's file, a limit of file systems.
+const LONGEST_NAME: usize = 200;
+
+/// What the origin serves.
+#[derive(Debug, Clone, Copy)]
+pub struct OriginOptions<'a> {
+    /// Whether connections use TLS.
+    pub is_secure: bool,
+    /// Whether they are those of QUIC.
+    pub is_over_quic: bool,
+    /// The workload whose site it serves; `None`: one file.
+    pub workload: Option<&'a str>,
+    /// The seed of the workload.
+    pub seed: u64,
+    /// The URL of that file at the server under test: the request to the origin is as long.
+    pub url: &'a str,
+    /// The size of the file.
+    pub response: Bytes,
+}
+
+/// Why the origin does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum OriginError {
+    /// A program or a file cannot be used.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// The program ended before it listened.
+    #[error(
+        "the origin of the calibration does not start: check `fathometer serve`, or use --no-calibration"
+    )]
+    NotListening,
+}
+
+/// `fathometer serve` on a free port, killed when dropped.
+pub struct OwnOrigin {
+    child: Child,
+    /// The line that names its address is read from here; it stays open until the origin ends.
+    output: BufReader<ChildStdout>,
+    /// The URL of its requests.
+    pub url: String,
+    _folder: Option<Folder>,
+}
+
+impl OwnOrigin {
+    /// Starts the origin.
+    ///
+    /// # Errors
+    /// If the program cannot be started, or does not listen.
+    pub fn start(options: OriginOptions<'_>) -> Result<OwnOrigin, OriginError> {
+        let mut command = Command::new(std::env::current_exe()?);
+        // The generator has the other half of the processors.
+        let threads = sched::processors().map_or(1, |processors| processors.len().div_ceil(2));
+        command
+            .args(["serve", "--listen", "127.0.0.1:0", "--threads"])
+            .arg(threads.to_string());
+        if options.is_secure {
+            command.arg("--tls");
+        }
+        if options.is_over_quic {
+            command.arg("--http3");
+        }
+        let (folder, path) = match options.workload {
+            Some(workload) => {
+                command.args(["--site", workload, "--seed", &options.seed.to_string()]);
+                (None, String::new())
+            }
+            None => {
+                // The request has the size of that under test.
+                let path = options.url.splitn(4, '/').nth(3).map_or(0, str::len);
+                let name = "x".repeat(path.clamp(1, LONGEST_NAME));
+                let folder = Folder::create(&name, options.response)?;
+                command.arg(&folder.0);
+                (Some(folder), name)
+            }
+        };
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let output = child.stdout.take().ok_or(OriginError::NotListening)?;
+        let mut origin = OwnOrigin {
+            child,
+            output: BufReader::new(output),
+            url: String::new(),
+            _folder: folder,
+        };
+        let mut line = String::new();
+        origin.output.read_line(&mut line)?;
+        let base = line
+            .split_whitespace()
+            .last()
+            .ok_or(OriginError::NotListening)?;
+        origin.url = format!("{base}{path}");
+        Ok(origin)
+    }
+}
+
+impl Drop for OwnOrigin {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A folder with one file, removed when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn create(name: &str, size: Bytes) -> io::Result<Folder> {
+        let folder = format!("fathometer-calibration-{}", std::process::id());
+        let folder = Folder(std::env::temp_dir().join(folder));
+        fs::create_dir(&folder.0)?;
+        let file: &Path = &folder.0.join(name);
+        fs::write(file, vec![b'x'; size.0.min(MOST_CONTENT) as usize])?;
+        Ok(folder)
+    }
+}
+
+/// The largest content of the origin's file.
+const MOST_CONTENT: u64 = 64 << 20;
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,366 @@
+//! Does `load --against` find a known change, and none where there is none? The measured self-test of comparisons.
+//!
+//! Two servers of the same program do the same work for each request, except for a planted part of the CPU time per
+//! exchange. The work is calibrated first: CPU time per exchange at two amounts of work gives the time of a round of
+//! it. Then each planted change is measured several times, each by a `load --against` of its own.
+
+mod servers;
+
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use fathometer_analysis::compare::{Comparison, Verdict};
+use fathometer_analysis::load::Summary;
+use fathometer_model::Validity;
+use fathometer_sys::Clock;
+use fathometer_sys::stderr::say;
+use serde::Serialize;
+
+use self::servers::{Server, Site};
+
+/// Planted changes of the CPU time per exchange, in percent, and how many times as many tests each gets. Without a
+/// change there are more: false alarms are rare.
+const PLANTED: [(f64, u32); 4] = [(0.0, 2), (1.0, 1), (2.0, 1), (5.0, 1)];
+/// Rounds of work per request of the baseline.
+const WORK: u64 = 20_000;
+/// Users of every test.
+const USERS: &str = "4";
+/// Length of a test that calibrates.
+const CALIBRATION: &str = "2s";
+/// The metrics of the table.
+const METRICS: [&str; 4] = ["rate", "server-cpu", "p50", "p99"];
+/// Half of an interval's length, as a share, above which a machine is too noisy to show a change of 1 %.
+const TOO_WIDE: f64 = 0.01;
+
+/// Why the self-test has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum SelfTestError {
+    /// A program or a file cannot be used.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// The result of a load test is malformed.
+    #[error("the result of a load test: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// A server or a load test failed, or the machine is too noisy to calibrate.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// What is tested.
+pub struct Options {
+    /// Tests of each planted change; twice as many without a change.
+    pub tests: u32,
+    /// The length of a test.
+    pub length: Duration,
+    /// Shows no progress.
+    pub is_quiet: bool,
+}
+
+/// A metric over the tests of one planted change.
+#[derive(Debug, Serialize)]
+struct Found {
+    metric: &'static str,
+    worse: usize,
+    better: usize,
+    /// Medians over the tests, as shares.
+    change: f64,
+    half_length: f64,
+}
+
+/// The tests of one planted change.
+#[derive(Debug, Serialize)]
+struct Row {
+    planted_percent: f64,
+    tests: usize,
+    invalid: usize,
+    /// Why the first of these is.
+    reason: Option<String>,
+    /// Tests in which any metric of the table changed.
+    any: usize,
+    found: Vec<Found>,
+}
+
+/// What the self-test has found.
+#[derive(Debug, Serialize)]
+pub struct Table {
+    cpu_us_per_exchange: f64,
+    work_ns_per_round: f64,
+    users: &'static str,
+    seconds_per_test: f64,
+    validity: Validity,
+    rows: Vec<Row>,
+}
+
+/// Runs all tests.
+///
+/// # Errors
+/// When a server or a test cannot be started, or fails.
+pub fn run(options: &Options, clock: Clock) -> Result<Table, SelfTestError> {
+    let site = Site::create()?;
+    let (cost, each) = calibrate(&site.0, clock)?;
+    let note = |text: &str| {
+        if !options.is_quiet {
+            say(format_args!("{text}"));
+        }
+    };
+    note(&format!(
+        "{cost:.1} µs per exchange, {:.2} ns per round of work",
+        1e3 * each
+    ));
+    let mut rows = Vec::new();
+    for (percent, times) in PLANTED {
+        let extra = (percent / 100.0 * cost / each).round() as u64;
+        let mut comparisons = Vec::new();
+        for test in 1..=options.tests * times {
+            note(&format!(
+                "+{percent} %: test {test} of {}",
+                options.tests * times
+            ));
+            // What differs between two processes of one program must differ from test to test.
+            let baseline = Server::start(&site.0, WORK, clock)?;
+            let changed = Server::start(&site.0, WORK + extra, clock)?;
+            comparisons.push(against(&changed, &baseline, options.length)?);
+        }
+        rows.push(row(percent, &comparisons));
+    }
+    let validity = judge(&rows);
+    Ok(Table {
+        cpu_us_per_exchange: cost,
+        work_ns_per_round: 1e3 * each,
+        users: USERS,
+        seconds_per_test: options.length.as_secs_f64(),
+        validity,
+        rows,
+    })
+}
+
+impl Table {
+    /// As Markdown.
+    pub fn text(&self) -> String {
+        let mut text = match self.validity.is_valid() {
+            true => String::new(),
+            false => format!("INVALID: {}\n\n", self.validity.reasons.join("; ")),
+        };
+        text.push_str(&format!(
+            "CPU time per exchange {:.1} µs; {} users; {} s per test. Entries: tests that found an increase, tests \
+             that found a decrease; the median change ± half of the interval's length.\n\n",
+            self.cpu_us_per_exchange, self.users, self.seconds_per_test
+        ));
+        text.push_str("| planted CPU time | tests | INVALID | any alarm |");
+        METRICS
+            .iter()
+            .for_each(|metric| text.push_str(&format!(" {metric} |")));
+        text.push_str("\n|---|---|---|---|---|---|---|---|\n");
+        for row in &self.rows {
+            text.push_str(&format!(
+                "| +{} % | {} | {} | {} |",
+                row.planted_percent, row.tests, row.invalid, row.any
+            ));
+            for found in &row.found {
+                // More of a rate is better, more of a time is worse.
+                let (more, less) = match found.metric {
+                    "rate" => (found.better, found.worse),
+                    _ => (found.worse, found.better),
+                };
+                text.push_str(&format!(
+                    " {more}, {less}; {:+.2} ± {:.2} % |",
+                    100.0 * found.change,
+                    100.0 * found.half_length
+                ));
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Whether the machine was quiet enough for the table to count.
+    pub fn is_valid(&self) -> bool {
+        self.validity.is_valid()
+    }
+}
+
+/// Counts the verdicts of the tests that are valid.
+fn row(percent: f64, comparisons: &[Comparison]) -> Row {
+    let valid = || comparisons.iter().filter(|it| it.invalid.is_empty());
+    let is_alarm = |verdict: Verdict| matches!(verdict, Verdict::Worse | Verdict::Better);
+    let found = METRICS.map(|metric| {
+        let changes =
+            || valid().filter_map(|it| it.changes.iter().find(|change| change.metric == metric));
+        let halves = changes().filter_map(|change| Some(0.5 * (change.high? - change.low?)));
+        Found {
+            metric,
+            worse: changes().filter(|it| it.verdict == Verdict::Worse).count(),
+            better: changes().filter(|it| it.verdict == Verdict::Better).count(),
+            change: median(changes().map(|change| change.change).collect()),
+            half_length: median(halves.collect()),
+        }
+    });
+    Row {
+        planted_percent: percent,
+        tests: comparisons.len(),
+        invalid: comparisons.len() - valid().count(),
+        reason: comparisons
+            .iter()
+            .find_map(|it| it.invalid.first().cloned()),
+        any: valid()
+            .filter(|it| it.changes.iter().any(|change| is_alarm(change.verdict)))
+            .count(),
+        found: found.into(),
+    }
+}
+
+/// Whether the machine was quiet enough.
+fn judge(rows: &[Row]) -> Validity {
+    let mut validity = Validity::default();
+    let tests: usize = rows.iter().map(|row| row.tests).sum();
+    let invalid: usize = rows.iter().map(|row| row.invalid).sum();
+    if 2 * invalid > tests {
+        let reason = rows.iter().find_map(|row| row.reason.as_deref());
+        validity.invalidate(format!(
+            "{invalid} of {tests} tests are INVALID (limit: half); the first: {}",
+            reason.unwrap_or("noise")
+        ));
+    }
+    for found in rows.iter().take(1).flat_map(|row| &row.found) {
+        // NaN, when no test is valid, is too wide.
+        let is_narrow = found.half_length <= TOO_WIDE;
+        if ["rate", "server-cpu"].contains(&found.metric) && !is_narrow {
+            validity.invalidate(format!(
+                "the interval of {} is ±{:.2} % (limit {:.0} %): the machine is too noisy to show a change of 1 %, or \
+                 the tests are too short (--length)",
+                found.metric,
+                100.0 * found.half_length,
+                100.0 * TOO_WIDE
+            ));
+        }
+    }
+    validity
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        n => 0.5 * (values[(n - 1) / 2] + values[n / 2]),
+    }
+}
+
+/// The baseline's CPU time per exchange, and that of a round of work, in µs. Alternates, so that drift cancels.
+fn calibrate(site: &Path, clock: Clock) -> Result<(f64, f64), SelfTestError> {
+    let baseline = Server::start(site, WORK, clock)?;
+    let double = Server::start(site, 2 * WORK, clock)?;
+    let (mut one, mut two) = (0.0, 0.0);
+    for _ in 0..2 {
+        one += 0.25 * cost(&baseline)?;
+        two += 0.25 * (cost(&double)? + cost(&double)?);
+        one += 0.25 * cost(&baseline)?;
+    }
+    let each = (two - one) / WORK as f64;
+    match each > 0.0 {
+        true => Ok((one, each)),
+        false => Err(SelfTestError::Failed(
+            "cannot calibrate: twice the work takes no longer; repeat on a quiet machine"
+                .to_owned(),
+        )),
+    }
+}
+
+/// A server's CPU time per exchange, in µs.
+fn cost(server: &Server) -> Result<f64, SelfTestError> {
+    let text = load(&[&server.url, "-d", CALIBRATION, "--probe", &server.pid()])?;
+    let summary: Summary = serde_json::from_str(&text)?;
+    let rate = summary.measured.rates.achieved_per_s.unwrap_or(0.0);
+    let Some(watched) = summary.server else {
+        return Err(SelfTestError::Failed(
+            "the server was not probed".to_owned(),
+        ));
+    };
+    let cpu: f64 = watched.programs.iter().map(|program| program.cpu_s).sum();
+    Ok(1e6 * cpu / (rate * watched.watched_s))
+}
+
+/// One test of a server against the baseline.
+fn against(
+    server: &Server,
+    baseline: &Server,
+    length: Duration,
+) -> Result<Comparison, SelfTestError> {
+    let length = format!("{}ms", length.as_millis());
+    let (pid, other) = (server.pid(), baseline.pid());
+    let text = load(&[
+        &server.url,
+        "--against",
+        &baseline.url,
+        "-d",
+        &length,
+        "--probe",
+        &pid,
+        "--probe",
+        &other,
+    ])?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// The JSON of a load test by this program. A test that is INVALID (exit code 3) has one too.
+fn load(arguments: &[&str]) -> Result<String, SelfTestError> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(["load", "--json", "-c", USERS])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()?;
+    match output.status.code() {
+        Some(0 | 3) => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        _ => Err(SelfTestError::Failed(format!(
+            "a load test failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathometer_analysis::compare::{Better, Design, Metric, Side};
+
+    /// Ten rounds of a side whose rate is lower by this share, with this noise.
+    fn comparison(percent: f64, noise: f64) -> Comparison {
+        let side = |factor: f64, sign: f64| {
+            let samples = |centre: f64| -> Vec<f64> {
+                let of = |i: i32| centre * (1.0 + sign * noise * f64::from(i % 3 - 1));
+                (0..12).map(of).collect()
+            };
+            let metric = |name: &str, better, centre: f64| {
+                Metric::ratio(name, "", better, samples(centre), "none")
+            };
+            Side {
+                metrics: vec![
+                    metric("rate", Better::Higher, 100.0 / factor),
+                    metric("server-cpu", Better::Lower, 50.0 * factor),
+                ],
+                ..Side::default()
+            }
+        };
+        let (a, b) = (side(1.0, 1.0), side(1.0 + percent / 100.0, -1.0));
+        Comparison::of(&a, &b, Design::Paired, 0.03)
+    }
+
+    #[test]
+    fn alarms_are_counted_by_direction_and_noise_makes_the_table_invalid() {
+        let quiet = [row(0.0, &[comparison(0.0, 1e-3), comparison(0.0, 1e-3)]), {
+            let mut invalid = comparison(2.0, 1e-3);
+            invalid.invalid.push("late".to_owned());
+            row(2.0, &[comparison(2.0, 1e-3), invalid])
+        }];
+        assert_eq!((quiet[0].any, quiet[0].invalid), (0, 0));
+        assert_eq!(quiet[1].reason.as_deref(), Some("late"));
+        assert_eq!((quiet[1].any, quiet[1].invalid, quiet[1].tests), (1, 1, 2));
+        assert_eq!((quiet[1].found[0].worse, quiet[1].found[1].worse), (1, 1));
+        assert!((quiet[1].found[1].change - 0.02).abs() < 1e-3, "{quiet:?}");
+        assert!(judge(&quiet).is_valid(), "{:?}", judge(&quiet));
+        let noisy = [row(0.0, &[comparison(0.0, 0.05)])];
+        assert!(judge(&noisy).reasons[0].contains("too noisy to show a change of 1 %"));
+        assert!(!judge(&[row(0.0, &[])]).is_valid());
+    }
+}

@@ -1,0 +1,79 @@
+//! The site and the servers of the self-test.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use fathometer_sys::Clock;
+
+use super::SelfTestError;
+
+/// Time for a server to listen.
+const START: Duration = Duration::from_secs(10);
+
+/// A folder with a file of 1 KiB, removed when dropped.
+pub(super) struct Site(pub(super) PathBuf);
+
+impl Site {
+    pub(super) fn create() -> Result<Site, SelfTestError> {
+        let name = format!("fathometer-compare-self-test-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir(&folder)?;
+        let site = Site(folder);
+        fs::write(site.0.join("index.html"), [b'x'; 1024])?;
+        Ok(site)
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server that works for each request, killed when dropped.
+pub(super) struct Server {
+    child: Child,
+    pub(super) url: String,
+}
+
+impl Server {
+    pub(super) fn start(site: &Path, work: u64, clock: Clock) -> Result<Server, SelfTestError> {
+        // The port is free again when this listener is dropped.
+        let address: SocketAddr = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let child = Command::new(std::env::current_exe()?)
+            .args(["bottleneck", "--serve-slowly", &format!("work={work}")])
+            .args(["--at", &address.to_string(), "--site"])
+            .arg(site)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()?;
+        let server = Server {
+            child,
+            url: format!("http://{address}/index.html"),
+        };
+        let until = clock.now() + START;
+        while TcpStream::connect(address).is_err() {
+            if clock.now() >= until {
+                return Err(SelfTestError::Failed(
+                    "the server of the self-test does not listen".to_owned(),
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(server)
+    }
+
+    pub(super) fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,52 @@
+//! What the capture of a replicate shows of its connections.
+
+use std::fs::File;
+use std::path::Path;
+
+use fathometer_analysis::report::Captured;
+use fathometer_analysis::waterfall::sender::{Sender, Sent};
+use fathometer_packets::time_sequence::{SegmentKind, TimeSequence};
+use fathometer_packets::{Options, TapChoice, account_with_sequences};
+
+use super::time_sequence_graph;
+
+/// Largest number of connections that are read.
+const MOST: usize = 256;
+/// Largest number of points in the graph of a replicate.
+const POINTS: usize = 20_000;
+
+/// The senders at the server's end of the path, in the order in which their connections were opened, and the graph of
+/// the connections there; `None` when the folder has no capture of that end, or it cannot be read.
+pub(super) fn of_replicate(folder: &Path) -> Option<Captured> {
+    let file = File::open(folder.join("taps.pcapng")).ok()?;
+    let options = Options {
+        taps: TapChoice::Server,
+        time_sequences: MOST,
+        ..Options::default()
+    };
+    let (accounting, mut sequences) = account_with_sequences(file, &options).ok()?;
+    sequences.sort_by_key(|sequence| sequence.connection);
+    let senders = sequences.iter().map(sender).collect();
+    let title = "Packets at the server's end of the path";
+    let connections = accounting.connections.len();
+    let graph = time_sequence_graph::graph(sequences, connections, title, POINTS);
+    Some(Captured { senders, graph })
+}
+
+fn sender(sequence: &TimeSequence) -> Sender {
+    let down = &sequence.down;
+    let segments = down.segments.iter();
+    // The SYN occupies number 0 and carries no data.
+    let data = segments.filter(|segment| segment.end > 1 && segment.kind != SegmentKind::Probe);
+    Sender {
+        segments: data
+            .map(|segment| Sent {
+                at: segment.at,
+                end: segment.end,
+                repeats: segment.kind == SegmentKind::Repeated,
+            })
+            .collect(),
+        acknowledgements: down.acknowledgements.clone(),
+        window_edges: down.window_edges.clone(),
+    }
+}
