@@ -284,7 +284,7 @@ fn rows_of(run: &JudgedRun<'_>, claim: &str, blank: &Row) -> Vec<Row> {
         .filter(|era| era.verdict != Verdict::NotTested);
     tested
         .map(|era| {
-            let telling = telling(era);
+            let deciding = deciding(era);
             let counted = era.parts.iter().filter(|part| part.counts && part.n > 0);
             let variants = result.variants.iter().filter_map(|variant| {
                 let own = variant.eras.iter().find(|own| own.era == era.era)?;
@@ -305,9 +305,9 @@ fn rows_of(run: &JudgedRun<'_>, claim: &str, blank: &Row) -> Vec<Row> {
                 leaning: era.leaning,
                 remark: era.remark.clone(),
                 n: counted.map(|part| part.n).min().unwrap_or(0),
-                place: telling.map(place).unwrap_or_default(),
-                estimate: telling.and_then(|part| part.value),
-                interval: telling.and_then(|part| part.interval),
+                place: deciding.map(place).unwrap_or_default(),
+                estimate: deciding.and_then(|part| part.value),
+                interval: deciding.and_then(|part| part.interval),
                 p_value: era.p_value,
                 replicates_to_decide: era.replicates_to_decide,
                 variants: variants.collect(),
@@ -319,7 +319,7 @@ fn rows_of(run: &JudgedRun<'_>, claim: &str, blank: &Row) -> Vec<Row> {
 
 /// The part that decides: of those whose verdict is the claim's, the one that is least sure; against a claim, the
 /// one that is surest.
-fn telling(era: &EraVerdict) -> Option<&Part> {
+fn deciding(era: &EraVerdict) -> Option<&Part> {
     let own = || {
         let counted = era.parts.iter().filter(|part| part.counts);
         counted.filter(|part| part.verdict == era.verdict && part.value.is_some())

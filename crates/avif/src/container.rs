@@ -14,7 +14,7 @@ const EXIF: u16 = 3;
 const ESSENTIAL: u8 = 0x80;
 /// Bytes of the header of a box.
 const HEADER: usize = 8;
-/// What tells that the second item is alpha (ISO/IEC 23000-22, section 7.3.5.2).
+/// What states that the second item is alpha (ISO/IEC 23000-22, section 7.3.5.2).
 const IS_ALPHA: &[u8] = b"urn:mpeg:mpegB:cicp:systems:auxiliary:alpha\0";
 
 /// What is in a file.

@@ -1,4 +1,4 @@
-//! What a search knows of one promise.
+//! The state of the search for one promise.
 
 use crate::evidence::{Counts, Evidence};
 use crate::goal::Goal;
@@ -13,14 +13,14 @@ const SHORTEST: f64 = 2.0;
 const GROSS: f64 = 0.5;
 /// Independent exchanges that a trial counts for whose latency rises towards the limit.
 const RISING_WEIGHT: f64 = 8.0;
-/// The least number of independent exchanges behind a certificate: fewer do not tell their dispersion.
+/// The least number of independent exchanges behind a certificate: fewer do not show their dispersion.
 const LEAST_EFFECTIVE: f64 = 20.0;
 /// Loads that differ by less than the width over this are the same test.
 const SAME: f64 = 6.0;
 /// The share of bad exchanges at which a server is overloaded throughout.
 const THROUGHOUT: f64 = 0.98;
 
-/// What a search knows of one promise.
+/// The state of the search for one promise.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
     pub(crate) promise: Promise,

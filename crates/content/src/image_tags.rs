@@ -31,7 +31,7 @@ pub struct ImageTag<'a> {
 ///
 /// # Errors
 ///
-/// If a tag cannot be told from text without building the tree; the function was called for the tags before that. Or if
+/// If a tag cannot be distinguished from text without building the tree; the function was called for the tags before that. Or if
 /// the document has a `base`, which changes the meaning of all sources.
 pub fn image_tags<'a>(
     html: &'a [u8],

@@ -20,7 +20,7 @@ const TEXT_ELEMENTS: [&[u8]; 9] = [
 /// The element that never ends.
 const PLAINTEXT: &[u8] = b"plaintext";
 
-/// Why a document stays as it is: from here on, a tag cannot be told from text without building the tree.
+/// Why a document stays as it is: from here on, a tag cannot be distinguished from text without building the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unchanged {
     /// A CDATA section is a comment in HTML and text in SVG.

@@ -93,7 +93,7 @@ impl<'a> Package<'a> {
     }
 }
 
-/// The page with its names in one of the [`CASES`]; `None` if a tag cannot be told from text without building the tree.
+/// The page with its names in one of the [`CASES`]; `None` if a tag cannot be distinguished from text without building the tree.
 fn in_case(page: &[u8], case: &str, seed: Seed) -> Option<Vec<u8>> {
     let mut draws = (0_u64..).map(|n| seed.draw(n) & 1 == 1);
     let mut heads = || draws.next().unwrap_or_default();

@@ -56,7 +56,7 @@ impl AltSvc {
     }
 
     /// The first alternative with this protocol (ALPN name).
-    pub fn speaking(&self, protocol: &[u8]) -> Option<&Alternative> {
+    pub fn for_protocol(&self, protocol: &[u8]) -> Option<&Alternative> {
         match self {
             AltSvc::Clear => None,
             AltSvc::Offers(offers) => offers.iter().find(|offer| offer.protocol == protocol),
@@ -161,31 +161,44 @@ mod tests {
 
     #[test]
     fn alternatives_are_parsed_with_their_parameters() {
-        let told = offers(&[r#"h3=":443"; ma=3600, h2="alt.example.com:8000"; ma=60; persist=1"#]);
-        assert_eq!(told.len(), 2);
+        let alternatives =
+            offers(&[r#"h3=":443"; ma=3600, h2="alt.example.com:8000"; ma=60; persist=1"#]);
+        assert_eq!(alternatives.len(), 2);
         assert_eq!(
-            (told[0].protocol.as_slice(), told[0].port),
+            (alternatives[0].protocol.as_slice(), alternatives[0].port),
             (&b"h3"[..], 443)
         );
-        assert_eq!((told[0].host.as_str(), told[0].persist), ("", false));
-        assert_eq!(told[0].max_age, Duration::from_secs(3600));
-        assert_eq!(told[1].host, "alt.example.com");
-        assert_eq!((told[1].port, told[1].persist), (8000, true));
-        // Several fields are one list; the standard's examples of names in ALPN.
-        let told = offers(&[r#"w%3Dx%3Ay#z=":1""#, r#"x%25y="[::1]:2";ma="7""#]);
-        assert_eq!(told[0].protocol, b"w=x:y#z");
-        assert_eq!(told[0].max_age, DEFAULT_MAX_AGE);
         assert_eq!(
-            (told[1].protocol.as_slice(), told[1].host.as_str()),
+            (alternatives[0].host.as_str(), alternatives[0].persist),
+            ("", false)
+        );
+        assert_eq!(alternatives[0].max_age, Duration::from_secs(3600));
+        assert_eq!(alternatives[1].host, "alt.example.com");
+        assert_eq!(
+            (alternatives[1].port, alternatives[1].persist),
+            (8000, true)
+        );
+        // Several fields are one list; the standard's examples of names in ALPN.
+        let alternatives = offers(&[r#"w%3Dx%3Ay#z=":1""#, r#"x%25y="[::1]:2";ma="7""#]);
+        assert_eq!(alternatives[0].protocol, b"w=x:y#z");
+        assert_eq!(alternatives[0].max_age, DEFAULT_MAX_AGE);
+        assert_eq!(
+            (
+                alternatives[1].protocol.as_slice(),
+                alternatives[1].host.as_str()
+            ),
             (&b"x%y"[..], "[::1]")
         );
-        assert_eq!(told[1].max_age, Duration::from_secs(7));
+        assert_eq!(alternatives[1].max_age, Duration::from_secs(7));
         // Unknown parameters, separators within quotes, too large an age.
-        let told = offers(&[r#"h3=":1"; v="4,6;\"8"; ma=99999999999, h3=":2""#]);
-        assert_eq!((told.len(), told[0].max_age.as_secs()), (2, 1 << 31));
-        let value = AltSvc::Offers(told);
-        assert_eq!(value.speaking(b"h3").map(|offer| offer.port), Some(1));
-        assert_eq!(value.speaking(b"h2"), None);
+        let alternatives = offers(&[r#"h3=":1"; v="4,6;\"8"; ma=99999999999, h3=":2""#]);
+        assert_eq!(
+            (alternatives.len(), alternatives[0].max_age.as_secs()),
+            (2, 1 << 31)
+        );
+        let value = AltSvc::Offers(alternatives);
+        assert_eq!(value.for_protocol(b"h3").map(|offer| offer.port), Some(1));
+        assert_eq!(value.for_protocol(b"h2"), None);
     }
 
     #[test]
@@ -215,8 +228,12 @@ mod tests {
             assert_eq!(AltSvc::parse([wrong]), None, "{wrong:?}");
             // An unclosed quote also swallows the text after it.
             if wrong.matches('"').count() != 1 {
-                let told = offers(&[&format!("{wrong}, h3=\":7\"")]);
-                assert_eq!((told.len(), told[0].port), (1, 7), "{wrong:?}");
+                let alternatives = offers(&[&format!("{wrong}, h3=\":7\"")]);
+                assert_eq!(
+                    (alternatives.len(), alternatives[0].port),
+                    (1, 7),
+                    "{wrong:?}"
+                );
             }
         }
         let many = vec![r#"h3=":443""#; 100].join(",");

@@ -15,7 +15,7 @@ const LATEST: Duration = Duration::from_secs(30);
 pub(super) struct Lines {
     /// The intervals since the last line, merged.
     since: Option<Point>,
-    said_at: Duration,
+    printed_at: Duration,
     phase: Phase,
     warned: usize,
 }
@@ -24,7 +24,7 @@ impl Lines {
     pub(super) fn new() -> Lines {
         Lines {
             since: None,
-            said_at: Duration::ZERO,
+            printed_at: Duration::ZERO,
             phase: Phase::WarmUp,
             warned: 0,
         }
@@ -34,19 +34,19 @@ impl Lines {
     /// before it: the rate over that time, the largest value of each percentile in any interval, and all errors
     /// since the start.
     pub(super) fn update(&mut self, state: &State) -> String {
-        let mut said = String::new();
+        let mut printed = String::new();
         let Some(last) = &state.last else {
-            return said;
+            return printed;
         };
         let point = Point::from(last);
         match &mut self.since {
             Some(since) => since.extend(&point),
             None => self.since = Some(point),
         }
-        let due = (self.said_at / 10).clamp(SOONEST, LATEST);
-        let due = state.elapsed >= self.said_at + due || state.phase != self.phase;
+        let due = (self.printed_at / 10).clamp(SOONEST, LATEST);
+        let due = state.elapsed >= self.printed_at + due || state.phase != self.phase;
         if let (true, Some(since)) = (due, self.since.take_if(|_| due)) {
-            self.said_at = state.elapsed;
+            self.printed_at = state.elapsed;
             self.phase = state.phase;
             let [median, _, p99, _] = since.latency.map(text::maybe);
             let offered = match state.outline.open_loop {
@@ -56,7 +56,7 @@ impl Lines {
             let errors = text::count(state.so_far.errors());
             // Writing to a String does not fail.
             let _ = writeln!(
-                said,
+                printed,
                 "{}  {}  {}{offered}  p50 {median}  p99 {p99}  errors {errors}",
                 text::clock(state.elapsed),
                 state.phase.name(),
@@ -64,9 +64,9 @@ impl Lines {
             );
         }
         for warning in state.warnings.iter().skip(self.warned) {
-            let _ = writeln!(said, "INVALID: {warning}");
+            let _ = writeln!(printed, "INVALID: {warning}");
         }
         self.warned = self.warned.max(state.warnings.len());
-        said
+        printed
     }
 }

@@ -67,7 +67,7 @@ struct Partial {
 
 /// An interval that all loops have reported.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct ClosedInterval {
     /// The interval.
     pub interval: Interval,
     /// The counts of its window at its end.
@@ -155,12 +155,16 @@ impl Timeline {
     }
 
     /// Adds the part of one loop, and returns the interval if that was the last loop.
-    pub fn add(&mut self, part: Part) -> Option<Told> {
+    pub fn add(&mut self, part: Part) -> Option<ClosedInterval> {
         self.add_and_pass_on(part, &mut |_| ())
     }
 
     /// The same, and passes the merged interval on.
-    pub(super) fn add_and_pass_on(&mut self, mut part: Part, sink: Sink<'_>) -> Option<Told> {
+    pub(super) fn add_and_pass_on(
+        &mut self,
+        mut part: Part,
+        sink: Sink<'_>,
+    ) -> Option<ClosedInterval> {
         let number = part.interval;
         let so_far = std::mem::take(&mut part.so_far);
         match self.partial.get_mut(&number) {
@@ -189,7 +193,7 @@ impl Timeline {
         &self.corrected
     }
 
-    fn close(&mut self, partial: Partial, sink: Sink<'_>) -> Told {
+    fn close(&mut self, partial: Partial, sink: Sink<'_>) -> ClosedInterval {
         let mut part = partial.part;
         part.so_far = partial.so_far;
         sink(&part);
@@ -210,7 +214,7 @@ impl Timeline {
         };
         self.keep(&interval, &part.latency);
         self.spares.give_back(part);
-        Told { interval, so_far }
+        ClosedInterval { interval, so_far }
     }
 
     /// Adds an interval to the last entry, or begins a new one. When there are too many, each pair

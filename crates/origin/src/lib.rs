@@ -105,7 +105,7 @@ pub struct OriginLoop {
     again: Vec<usize>,
     /// Whether a listener may have more connections, or until when accepting is paused.
     accepting: Accepting,
-    spoken: Option<Instant>,
+    reported: Option<Instant>,
     /// When connections that are still open are reset; set while the loop drains.
     drained_by: Option<Instant>,
     log: Option<AccessLog>,
@@ -169,7 +169,7 @@ impl OriginLoop {
             memory_return: MemoryReturn::default(),
             again: Vec::new(),
             accepting: Accepting::WhenReady,
-            spoken: None,
+            reported: None,
             drained_by: None,
             log: None,
             wall_clock: WallClock::new(clock),
@@ -389,10 +389,10 @@ impl OriginLoop {
         self.accepting = Accepting::PausedUntil(now + PAUSE);
         self.statistics.pauses += 1;
         if self
-            .spoken
-            .is_none_or(|spoken| now.since(spoken) >= REPEATED_AFTER)
+            .reported
+            .is_none_or(|reported| now.since(reported) >= REPEATED_AFTER)
         {
-            self.spoken = Some(now);
+            self.reported = Some(now);
             say(format_args!(
                 "new connections wait: {why} ({} open); allow more with `ulimit -n` or --max-connections",
                 self.open_now()

@@ -42,7 +42,7 @@ impl Common {
             )),
             None => self
                 .http2(now)
-                .expect("an origin speaks one version at least"),
+                .expect("an origin serves at least one version"),
         }
     }
 

@@ -555,8 +555,12 @@ fn echoes_of_a_host_to_itself_have_directions() {
     }
     let accounting = account(writer.bytes(), &Options::default()).unwrap();
     assert_eq!((accounting.up.packets(), accounting.down.packets()), (3, 2));
-    let told = |note: &String| note.starts_with("1 packets go from a host to itself");
-    assert!(accounting.notes.iter().any(told), "{:?}", accounting.notes);
+    let is_noted = |note: &String| note.starts_with("1 packets go from a host to itself");
+    assert!(
+        accounting.notes.iter().any(is_noted),
+        "{:?}",
+        accounting.notes
+    );
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub struct Point {
     pub simulated: SimulationResult,
 }
 
-/// With fewer loads, a cost that falls with the load cannot be told from noise: noise then excuses no deviation.
+/// With fewer loads, a cost that falls with the load cannot be distinguished from noise: noise then excuses no deviation.
 const TREND_LOADS: usize = 3;
 
 /// Exchanges of a simulation for the fit.
@@ -233,7 +233,7 @@ fn checked(
             };
             let (found, misfit) = run.with_delay(exact.clone(), loads)?;
             tried.push((misfit, found, varied));
-            // One load does not tell it from the delay.
+            // One load does not separate it from the delay.
             if loads.len() == 1 {
                 break;
             }

@@ -107,7 +107,7 @@ impl Discrepancy {
     }
 }
 
-/// A law and what speaks against it.
+/// A law and the evidence against it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LawFit {
     /// The law.

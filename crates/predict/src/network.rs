@@ -30,7 +30,7 @@ pub const LINK: &str = "link";
 pub struct Fitted {
     /// The processor time of an exchange.
     pub law: Law,
-    /// What speaks against that law ([`LawFit::misfit`]).
+    /// The evidence against that law ([`LawFit::misfit`]).
     pub misfit: f64,
     /// How the truth deviates from it in a draw of the bootstrap.
     pub(crate) discrepancy: Option<Discrepancy>,

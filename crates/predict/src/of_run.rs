@@ -32,7 +32,7 @@ impl<'a> Place<'a> {
         Some(Place { users, cell })
     }
 
-    /// Whether the slices of a sweep were long enough for its exchanges. Without the figure nothing speaks against them.
+    /// Whether the slices of a sweep were long enough for its exchanges. Without the figure there is no evidence against them.
     fn has_all_latencies(&self) -> bool {
         let seen = self.mean("users_seen_pct");
         seen.is_nan() || seen >= LEAST_SEEN_PCT

@@ -410,7 +410,7 @@ fn what_no_law_describes_is_not_predicted() {
     }
     let error = predict(&jumping, &Default::default(), &options()).unwrap_err();
     assert!(matches!(error, PredictError::NoModel(_)), "{error}");
-    // Two loads do not tell a trend from noise.
+    // Two loads do not separate a trend from noise.
     let mut few = series(FALLING, 0.2, 0.005);
     few.loads.truncate(2);
     let everything = Options {

@@ -37,7 +37,7 @@ impl Handshakes {
         self.count = self.count.saturating_sub(1);
     }
 
-    /// The oldest handshake in progress, and its start; `is_open` tells whether one is in progress.
+    /// The oldest handshake in progress, and its start; `is_open` is whether one is in progress.
     pub(crate) fn oldest(
         &mut self,
         is_open: impl Fn(ConnectionKey, Serial) -> bool,

@@ -39,7 +39,7 @@ struct World {
     /// Members that are cut off.
     cut: Vec<u32>,
     events: Vec<CoordinatorEvent>,
-    told: BTreeMap<u32, Vec<MemberEvent>>,
+    member_events: BTreeMap<u32, Vec<MemberEvent>>,
 }
 
 impl World {
@@ -59,7 +59,7 @@ impl World {
             flying: Vec::new(),
             cut: Vec::new(),
             events: Vec::new(),
-            told: BTreeMap::new(),
+            member_events: BTreeMap::new(),
         }
     }
 
@@ -103,7 +103,7 @@ impl World {
                 let member = self.members.get_mut(&rank).unwrap();
                 member.tick(clock);
                 let there = std::mem::take(member.outbox());
-                self.told
+                self.member_events
                     .entry(rank)
                     .or_default()
                     .extend(std::iter::from_fn(|| member.event()));
@@ -132,17 +132,19 @@ impl World {
         let Some(&CoordinatorEvent::Start(at)) = world.events.first() else {
             panic!("{:?}", world.events);
         };
-        let own = world.told[&1].iter().find_map(|event| match event {
-            MemberEvent::Start(at, 5) => Some(*at),
-            _ => None,
-        });
+        let own = world.member_events[&1]
+            .iter()
+            .find_map(|event| match event {
+                MemberEvent::Start(at, 5) => Some(*at),
+                _ => None,
+            });
         let own = Instant::from_nanos(own.unwrap().as_nanos() - 1_000_000_000);
         world.events.clear();
         (world, at, own)
     }
 
-    fn said(&self, rank: u32) -> &[MemberEvent] {
-        self.told.get(&rank).map_or(&[], Vec::as_slice)
+    fn of(&self, rank: u32) -> &[MemberEvent] {
+        self.member_events.get(&rank).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -168,7 +170,7 @@ fn a_member_may_be_ready_before_it_is_connected() {
     world.coordinator.ready(now);
     world.run(Duration::from_millis(500));
     let started = |event: &MemberEvent| matches!(event, MemberEvent::Start(..));
-    assert!(world.said(1).iter().any(started), "{:?}", world.told);
+    assert!(world.of(1).iter().any(started), "{:?}", world.member_events);
 }
 
 #[test]
@@ -181,12 +183,12 @@ fn figures_and_the_result_arrive_and_the_member_may_exit() {
     member.compare_again(clock);
     world.run(Duration::from_millis(100));
     assert!(
-        matches!(world.said(1).last(), Some(MemberEvent::Compared(record)) if record.after.is_some())
+        matches!(world.of(1).last(), Some(MemberEvent::Compared(record)) if record.after.is_some())
     );
     let member = world.members.get_mut(&1).unwrap();
     member.send(&Message::Ended(vec![3]));
     world.run(Duration::from_millis(10));
-    assert_eq!(world.said(1).last(), Some(&MemberEvent::Done));
+    assert_eq!(world.of(1).last(), Some(&MemberEvent::Done));
     assert_eq!(
         world.events,
         [
@@ -211,7 +213,7 @@ fn silence_is_a_loss_on_both_sides_and_a_delay_of_two_seconds_is_none() {
         member.send(&Message::Interval(vec![interval]));
         world.run(Duration::from_millis(700));
     }
-    assert!(matches!(world.said(1).last(), Some(MemberEvent::Start(..))));
+    assert!(matches!(world.of(1).last(), Some(MemberEvent::Start(..))));
     assert_eq!(std::mem::take(&mut world.events).len(), 12);
     world.delay = Duration::from_secs(2);
     world.run(Duration::from_secs(10));
@@ -225,7 +227,7 @@ fn silence_is_a_loss_on_both_sides_and_a_delay_of_two_seconds_is_none() {
     );
     assert!(world.coordinator.is_over());
     let lost = "nothing was heard from rank 0 for 5s".to_owned();
-    assert_eq!(world.said(1).last(), Some(&MemberEvent::Lost(lost)));
+    assert_eq!(world.of(1).last(), Some(&MemberEvent::Lost(lost)));
 }
 
 #[test]
@@ -282,7 +284,7 @@ fn fewer_ranks_than_declared_start_nothing() {
     );
     world.run(Duration::from_millis(10));
     assert!(
-        matches!(world.said(1).last(), Some(MemberEvent::Lost(why)) if why.contains("did not start"))
+        matches!(world.of(1).last(), Some(MemberEvent::Lost(why)) if why.contains("did not start"))
     );
 }
 
@@ -303,11 +305,11 @@ fn a_rank_of_another_test_is_refused_and_the_test_does_not_start() {
         world.join(hello);
         world.run(Duration::from_millis(10));
         assert!(
-            matches!(world.said(rank).last(), Some(MemberEvent::Lost(told)) if told.contains(why)),
+            matches!(world.of(rank).last(), Some(MemberEvent::Lost(member_events)) if member_events.contains(why)),
             "{why}: {:?}",
-            world.told
+            world.member_events
         );
-        let failed = |event: &CoordinatorEvent| matches!(event, CoordinatorEvent::Failed(told) if told.contains(why));
+        let failed = |event: &CoordinatorEvent| matches!(event, CoordinatorEvent::Failed(member_events) if member_events.contains(why));
         assert!(world.events.iter().any(failed), "{why}: {:?}", world.events);
     }
 }
@@ -373,9 +375,9 @@ fn a_start_that_is_far_away_and_a_host_that_is_no_name_are_refused() {
             ..hello(1, 2)
         });
         world.run(Duration::from_millis(10));
-        let told = world.said(1);
-        let [MemberEvent::Lost(why)] = told else {
-            panic!("{told:?}");
+        let member_events = world.of(1);
+        let [MemberEvent::Lost(why)] = member_events else {
+            panic!("{member_events:?}");
         };
         assert!(why.contains("no name"), "{why}");
         // The place stays free for the rank itself.

@@ -16,7 +16,7 @@ use crate::secret::{BINDING, NONCE, Secret, Side};
 /// How long a connection may take to say which rank it is.
 pub const INTRODUCTION: Duration = Duration::from_secs(5);
 
-/// The most connections that have not said which rank they are.
+/// The most connections whose rank is not known yet.
 pub const MOST_STRANGERS: usize = 64;
 
 /// The most bytes that wait to be sent to a connection. What rank 0 sends fits many times; a peer that asks for the time
@@ -69,7 +69,7 @@ enum Stage {
 #[derive(Debug)]
 struct Peer {
     link: Link,
-    /// Once it has said so.
+    /// `None` until it has sent it.
     rank: Option<u32>,
     since: Instant,
     last_heard: Instant,

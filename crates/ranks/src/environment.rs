@@ -163,7 +163,7 @@ mod tests {
         let agreed = [("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_SIZE", "3")];
         let both: Vec<_> = SLURM_JOB.into_iter().chain(agreed).collect();
         assert_eq!(place(NOTHING, &both), some(2, 3, "node07:23013"));
-        // The number of ranks may be said twice.
+        // The number of ranks may be given twice.
         let twice = (None, Some(4), Some("a:1"));
         assert_eq!(place(twice, &OPEN_MPI), some(1, 4, "a:1"));
     }

@@ -188,7 +188,7 @@ impl Member {
     /// The loops of this rank are ready.
     pub fn ready(&mut self, now: Instant) {
         self.is_ready = true;
-        // Before that, rank 0 has not said that it takes part.
+        // Before that, rank 0 has not confirmed that it takes part.
         if self.is_welcome {
             self.begin(Series::Before, now);
         }

@@ -1,4 +1,4 @@
-//! What ranks tell each other.
+//! Messages between ranks.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,7 @@ pub enum Message {
 pub struct Hello {
     /// Its rank.
     pub rank: u32,
-    /// The number of ranks that it was told.
+    /// The number of ranks that its options give.
     pub ranks: u32,
     /// The hash of its plan and options.
     pub plan: [u8; 32],

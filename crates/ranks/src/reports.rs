@@ -155,9 +155,9 @@ fn the_whole_is_the_same_in_whatever_order_figures_arrive_and_as_it_was_spooled(
                 let bytes = encode_part(&part(rank, interval));
                 whole.interval(rank, bytes).unwrap();
             }
-            let told = whole.close_next().unwrap();
-            assert_eq!(told.interval.start, FACTS.interval * interval as u32);
-            assert_eq!(told.interval.completed, 50 + 51 + 52);
+            let closed = whole.close_next().unwrap();
+            assert_eq!(closed.interval.start, FACTS.interval * interval as u32);
+            assert_eq!(closed.interval.completed, 50 + 51 + 52);
         }
         for rank in order {
             whole.ended(rank, &encode_record(&record(rank))).unwrap();

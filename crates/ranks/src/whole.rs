@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fathometer_analysis::load::Distribution;
 use fathometer_load::MOST_INTERVALS;
-use fathometer_load::timeline::{Part, Spares, Timeline, Told, merge_counts};
+use fathometer_load::timeline::{ClosedInterval, Part, Spares, Timeline, merge_counts};
 
 use crate::limits::{AbsurdFigure, Totals};
 use crate::merge::{self, MergeError, Merged};
@@ -158,7 +158,7 @@ impl Whole {
     }
 
     /// Closes the next interval if no rank is still to report it.
-    pub fn close_next(&mut self) -> Option<Told> {
+    pub fn close_next(&mut self) -> Option<ClosedInterval> {
         let next = self.next;
         let is_whole = |rank: &Rank| rank.reported > next || !matches!(rank.end, RankEnd::Open);
         if !self.ranks.iter().all(is_whole) {

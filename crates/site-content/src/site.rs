@@ -315,7 +315,7 @@ impl<'a> Site<'a> {
         if self.documents_left > 0 {
             let left = self.documents_left;
             self.notes.push(format!(
-                "{left} documents are not minified: a tag in them cannot be told from text without building the tree"
+                "{left} documents are not minified: a tag in them cannot be distinguished from text without building the tree"
             ));
         }
         let report = Report {

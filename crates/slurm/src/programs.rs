@@ -91,7 +91,7 @@ struct Done {
 }
 
 impl Done {
-    /// What the program said on stderr, or else how it exited.
+    /// What the program wrote to stderr, or else how it exited.
     fn message(&self) -> String {
         match self.errors.trim() {
             "" => self.status.to_string(),

@@ -402,9 +402,9 @@ mod tests {
                 "program nginx",
             ),
         ];
-        for (edit, told) in edits {
-            let error = refusal(edit).expect(told);
-            assert!(error.contains(told), "{told:?} is not in {error}");
+        for (edit, expected) in edits {
+            let error = refusal(edit).expect(expected);
+            assert!(error.contains(expected), "{expected:?} is not in {error}");
             assert!(
                 error.contains("runs/a") && error.contains("--output"),
                 "{error}"

@@ -237,12 +237,12 @@ fn lock(root: &Path) -> Result<Option<Lock>, OpenError> {
         match Lock::file(&path) {
             Ok(Taken::Ours(lock)) => {
                 let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-                let told = format!("process {} on {}", std::process::id(), host.trim());
+                let owner = format!("process {} on {}", std::process::id(), host.trim());
                 let mut file = lock.as_file();
                 // Only for error messages: the lock is effective without it.
                 let _ = file
                     .set_len(0)
-                    .and_then(|()| file.write_all(told.as_bytes()));
+                    .and_then(|()| file.write_all(owner.as_bytes()));
                 return Ok(Some(lock));
             }
             Ok(Taken::Held) => thread::sleep(BETWEEN_LOOKS),

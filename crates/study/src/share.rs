@@ -1,7 +1,7 @@
 //! The share of a study that one of several machines measures.
 //!
 //! A study is split by replicates, and not by cells. Comparisons inside a study are between cells: cells on different
-//! machines would differ by the machines too, and nothing could tell the two apart. So each machine measures whole
+//! machines would differ by the machines too, and nothing could separate the two. So each machine measures whole
 //! replicates, one attempt at every cell, and the machine is a blocking factor of the analysis. Replicate i belongs to
 //! rank i mod N. Each machine computes its share from rank and size, and replicates keep the numbers and seeds that one
 //! machine would give them.

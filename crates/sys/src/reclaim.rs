@@ -149,11 +149,11 @@ mod tests {
             ],
         );
         scheme.spares_mapped = true;
-        let said = format!(
+        let expected = format!(
             "DAMON reclaims memory of the page cache that was not accessed for 60 s ({})",
             scheme.place.display()
         );
-        assert_eq!(scheme.to_string(), said);
+        assert_eq!(scheme.to_string(), expected);
         assert_eq!(schemes_below(sys.path()), [scheme]);
         write(sys.path(), &[(state, "off")]);
         assert_eq!(schemes_below(sys.path()), []);

@@ -103,7 +103,7 @@ struct Errors {
     count: usize,
 }
 
-/// What `fathometer predict` said, and whether all it was fitted to are light loads.
+/// The output of `fathometer predict`, and whether all it was fitted to are light loads.
 #[derive(Default)]
 struct Predicted {
     outputs: Vec<Value>,

@@ -34,19 +34,19 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
         .spawn()
         .map_err(|error| format!("failed to run fathometer site: {error}"))?;
     let mut output = child.stdout.take().ok_or("it has no standard output")?;
-    let said = thread::spawn(move || {
-        let mut said = String::new();
-        output.read_to_string(&mut said).map(|_| said)
+    let reader = thread::spawn(move || {
+        let mut text = String::new();
+        output.read_to_string(&mut text).map(|_| text)
     });
     let peak = watch(&mut child)?;
     let elapsed = begin.elapsed();
-    let said = said
+    let output = reader
         .join()
         .expect("it does not panic")
         .map_err(|error| format!("failed to read the output of fathometer site: {error}"))?;
-    let said: Value = serde_json::from_str(&said)
+    let output: Value = serde_json::from_str(&output)
         .map_err(|error| format!("the output of fathometer site is not JSON: {error}"))?;
-    let failed = failed(&said)?;
+    let failed = failed(&output)?;
     let met = elapsed < LONGEST && peak < MOST_KIB && failed.is_empty();
     println!("{WORKLOAD}");
     for (what, figure, bar) in [
@@ -79,8 +79,8 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
 }
 
 /// Returns the names of the stages whose test failed.
-fn failed(said: &Value) -> Result<Vec<String>, String> {
-    let stages = said["fit"]["stages"]
+fn failed(output: &Value) -> Result<Vec<String>, String> {
+    let stages = output["fit"]["stages"]
         .as_array()
         .filter(|stages| !stages.is_empty())
         .ok_or("fathometer site reports no stage")?;
@@ -127,8 +127,8 @@ mod tests {
             stage("b", "differs"),
             stage("c", "reported"),
         ];
-        let said = json!({ "fit": { "stages": stages } });
-        assert_eq!(failed(&said), Ok(vec!["b".to_owned()]));
+        let output = json!({ "fit": { "stages": stages } });
+        assert_eq!(failed(&output), Ok(vec!["b".to_owned()]));
         assert!(failed(&json!({ "fit": { "stages": [] } })).is_err());
         assert!(failed(&json!({})).is_err());
     }

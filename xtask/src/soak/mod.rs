@@ -187,8 +187,8 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
     orders.stop.store(true, Ordering::Relaxed);
     results.extend(attacks.drain(..).map(Attack::end));
     let took = clock.now().since(begun);
-    let said = [clear.end()?, secure.end()?];
-    conclude(arguments, &samples, &results, took, &said)
+    let output = [clear.end()?, secure.end()?];
+    conclude(arguments, &samples, &results, took, &output)
 }
 
 /// Starts all kinds of attackers.
@@ -216,7 +216,7 @@ fn conclude(
     samples: &[Sample],
     attackers: &[Value],
     took: Duration,
-    said: &[String; 2],
+    output: &[String; 2],
 ) -> Result<ExitCode, String> {
     let phases: Vec<Value> = Phase::ALL
         .into_iter()
@@ -246,7 +246,7 @@ fn conclude(
         "honest_failed": failed,
         "memory_returned": has_returned,
         "attackers": attackers,
-        "servers_said": said,
+        "servers_said": output,
         "samples": samples.iter().map(servers::json_of).collect::<Vec<_>>(),
     });
     println!();

@@ -92,14 +92,14 @@ impl Server {
             .args(["-INT", &id])
             .status()
             .map_err(|error| format!("failed to stop the server: {error}"))?;
-        let mut said = String::new();
+        let mut output = String::new();
         if let Some(mut errors) = self.child.stderr.take() {
             errors
-                .read_to_string(&mut said)
+                .read_to_string(&mut output)
                 .map_err(|error| format!("failed to read the output of the server: {error}"))?;
         }
         let _ = self.child.wait();
-        Ok(said)
+        Ok(output)
     }
 }
 

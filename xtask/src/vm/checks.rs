@@ -107,11 +107,11 @@ const ROOTS: &[&str] = &[
 ];
 
 fn judge(text: &str, is_user: bool) -> Result<String, String> {
-    let said: Value = serde_json::from_str(text).map_err(|error| {
+    let report: Value = serde_json::from_str(text).map_err(|error| {
         let last = text.lines().last().unwrap_or_default();
         format!("no JSON ({error}): {last}")
     })?;
-    let abilities = said["abilities"].as_array().ok_or("no abilities")?;
+    let abilities = report["abilities"].as_array().ok_or("no abilities")?;
     let mut limits = 0;
     for ability in abilities {
         let word = |key: &str| ability[key].as_str().unwrap_or_default();

@@ -71,13 +71,13 @@ pub(super) fn run(
         .map(Machine)
         .map_err(|error| format!("cannot start qemu-system-x86_64: {error}"))?;
     let console = machine.0.stdout.take().expect("it is piped");
-    let (say, said) = channel();
+    let (sender, lines) = channel();
     // Ends with the machine, because it reads the machine's end of the pipe.
     let reader = std::thread::spawn(move || {
         let mut lines = BufReader::new(console).split(b'\n');
         while let Some(Ok(line)) = lines.next() {
             let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-            if say.send(text).is_err() {
+            if sender.send(text).is_err() {
                 break;
             }
         }
@@ -85,7 +85,7 @@ pub(super) fn run(
     let deadline = Instant::now() + time;
     let ended = loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        match said.recv_timeout(left) {
+        match lines.recv_timeout(left) {
             Ok(line) => each(after_controls(&line)),
             Err(RecvTimeoutError::Disconnected) => break Ok(()),
             Err(RecvTimeoutError::Timeout) => {

@@ -111,7 +111,7 @@ impl Response {
 impl Elasticity {
     /// The step that shows most about throughput: the relief with the largest elasticity; without a relief, the
     /// squeeze with the largest elasticity.
-    pub fn telling(&self) -> Option<&Response> {
+    pub fn clearest(&self) -> Option<&Response> {
         let relieved = self.was_relieved();
         self.responses
             .iter()
@@ -119,7 +119,7 @@ impl Elasticity {
             .max_by(|a, b| a.throughput.value.total_cmp(&b.throughput.value))
     }
 
-    /// The step that shows most about mean latency, chosen as in [`Elasticity::telling`].
+    /// The step that shows most about mean latency, chosen as in [`Elasticity::clearest`].
     pub fn latency_telling(&self) -> Option<&Response> {
         let relieved = self.was_relieved();
         self.responses

@@ -168,7 +168,7 @@ impl Case {
         let in_proportion = |response: &Response| response.throughput.value >= 0.75;
         match self.confidence(squeezed.resource) {
             Some(Confidence::Likely | Confidence::Strong) => true,
-            Some(Confidence::Possible) => squeezed.telling().is_some_and(in_proportion),
+            Some(Confidence::Possible) => squeezed.clearest().is_some_and(in_proportion),
             None => false,
         }
     }
@@ -176,18 +176,18 @@ impl Case {
     /// Why an elasticity may be noise: relief of a resource that cannot harm reduced throughput by at least as
     /// much.
     fn noise_like(&self, found: &Elasticity) -> Option<String> {
-        let size = found.telling()?.throughput.value;
+        let size = found.clearest()?.throughput.value;
         let harm = self
             .elasticities
             .iter()
             .filter(|e| e.effect == Effect::Harms && !e.resource.can_harm())
-            .find(|e| e.telling().is_some_and(|r| -r.throughput.value >= size))?;
+            .find(|e| e.clearest().is_some_and(|r| -r.throughput.value >= size))?;
         Some(format!(
             "the {} seems to limit ({}), but {}, which is noise of the same size: more replicates or a larger step \
              would decide",
             found.resource.noun(),
-            told(found),
-            told(harm)
+            described(found),
+            described(harm)
         ))
     }
 
@@ -210,7 +210,7 @@ impl Case {
         // the effect is due to something that was not varied.
         let values = shared
             .iter()
-            .filter_map(|e| Some(e.telling()?.throughput.value));
+            .filter_map(|e| Some(e.clearest()?.throughput.value));
         if shared.len() < 2 || values.sum::<f64>() < 0.5 {
             shared = self.limits_that(|elasticity| {
                 elasticity.effect <= Effect::DoesNot && elasticity.is_near()
@@ -247,14 +247,14 @@ impl Case {
     /// Why a verdict by elimination would not be safe.
     fn unclear(&self) -> Option<Outcome> {
         for elasticity in self.limits_that(|elasticity| elasticity.effect == Effect::Undecided) {
-            let (resource, telling) = (elasticity.resource, elasticity.telling()?);
-            let far = telling.may_limit();
-            let tells =
+            let (resource, clearest) = (elasticity.resource, elasticity.clearest()?);
+            let far = clearest.may_limit();
+            let is_clear =
                 elasticity.was_relieved() || self.confidence(resource) >= Some(Confidence::Likely);
-            if far && tells {
+            if far && is_clear {
                 let all = Estimate {
-                    interval: telling.throughput_simultaneous,
-                    ..telling.throughput
+                    interval: clearest.throughput_simultaneous,
+                    ..clearest.throughput
                 };
                 return Some(undecided(format!(
                     "the elasticity to the {} is {} at the level of all limits, n = {}: too wide to decide; use more \
@@ -285,7 +285,7 @@ impl Case {
                         "the {} looks saturated ({}) and yet {}",
                         resource.noun(),
                         suspicion.evidence[0],
-                        told(varied)
+                        described(varied)
                     )));
                 }
                 (Confidence::Likely, None) if resource.is_a_limit() => {
@@ -381,8 +381,8 @@ impl Case {
         };
         let effect = |ranked: &Ranked| ranked.elasticity.as_ref().map(|e| e.effect);
         let value = |ranked: &Ranked| {
-            let telling = ranked.elasticity.as_ref().and_then(Elasticity::telling);
-            telling.map_or(f64::NEG_INFINITY, |response| response.throughput.value)
+            let clearest = ranked.elasticity.as_ref().and_then(Elasticity::clearest);
+            clearest.map_or(f64::NEG_INFINITY, |response| response.throughput.value)
         };
         let confidence = |ranked: &Ranked| ranked.suspicion.as_ref().map(|s| s.confidence);
         ranking.sort_by(|a, b| {
@@ -415,7 +415,7 @@ impl Case {
                     "saturation and perturbation disagree about the {}: {}, but {}",
                     resource.noun(),
                     suspicion.evidence[0],
-                    told(varied)
+                    described(varied)
                 ));
             }
         }
@@ -437,7 +437,7 @@ impl Case {
         {
             remarks.push(format!(
                 "{}: they compute on other cores, so it is the core that limits and not that workers are busy",
-                told(workers)
+                described(workers)
             ));
         }
         if let Some(named) = named {
@@ -450,7 +450,7 @@ impl Case {
             for other in others {
                 remarks.push(format!(
                     "{}, so that it {} as well",
-                    told(other),
+                    described(other),
                     other.effect.words()
                 ));
             }
@@ -472,10 +472,10 @@ impl Case {
             .filter(|e| e.effect == Effect::Harms)
         {
             remarks.push(match harm.resource.can_harm() {
-                true => format!("{}: more is worse", told(harm)),
+                true => format!("{}: more is worse", described(harm)),
                 false => format!(
                     "{}, which is noise that the intervals do not cover",
-                    told(harm)
+                    described(harm)
                 ),
             });
         }
@@ -528,7 +528,7 @@ impl Case {
 /// the cause stands before its consequence. Otherwise the larger elasticity stands first.
 fn stronger(a: &Elasticity, b: &Elasticity) -> Ordering {
     let by_relief = b.was_relieved().cmp(&a.was_relieved());
-    let (Some(first), Some(second)) = (a.telling(), b.telling()) else {
+    let (Some(first), Some(second)) = (a.clearest(), b.clearest()) else {
         return by_relief;
     };
     let by_cause = match overlap(first, second) {
@@ -555,9 +555,9 @@ fn overlap(a: &Response, b: &Response) -> bool {
     }
 }
 
-fn told(elasticity: &Elasticity) -> String {
+fn described(elasticity: &Elasticity) -> String {
     let response = elasticity
-        .telling()
+        .clearest()
         .map(|r| words::response(elasticity.resource, r));
     response.unwrap_or_default()
 }
@@ -590,7 +590,7 @@ fn eliminated(verdict: &Verdict, named: Resource) -> Vec<String> {
     let load = varied().filter(|elasticity| elasticity.resource == Resource::Load);
     parts.extend(
         load.filter(|load| load.effect >= Effect::Contributes)
-            .map(told),
+            .map(described),
     );
     parts
 }
@@ -606,7 +606,8 @@ fn summary(verdict: &Verdict) -> String {
             return Vec::new();
         };
         let seen = ranked.suspicion.iter().map(|s| s.evidence[0].clone());
-        seen.chain(ranked.elasticity.iter().map(told)).collect()
+        seen.chain(ranked.elasticity.iter().map(described))
+            .collect()
     };
     match &verdict.outcome {
         Outcome::Limited { resource, basis } => {

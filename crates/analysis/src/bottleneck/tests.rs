@@ -234,8 +234,8 @@ fn more_workers_that_use_more_cores_mean_one_core() {
     };
     let verdict = plant.verdict();
     assert_eq!(verdict.named(), Some(Resource::OneCore));
-    let told = verdict.remarks.iter().any(|r| r.contains("other cores"));
-    assert!(told, "{:#?}", verdict.remarks);
+    let is_remarked = verdict.remarks.iter().any(|r| r.contains("other cores"));
+    assert!(is_remarked, "{:#?}", verdict.remarks);
 }
 
 #[test]
@@ -327,11 +327,11 @@ fn limits_at_the_same_height_are_named_together() {
 #[test]
 fn memory_is_named_before_the_disk_that_it_makes_busy() {
     let verdict = memory().verdict();
-    let told = verdict
+    let is_remarked = verdict
         .remarks
         .iter()
         .any(|r| r.contains("memory is the cause"));
-    assert!(told, "{:#?}", verdict.remarks);
+    assert!(is_remarked, "{:#?}", verdict.remarks);
     // Equal within the intervals: the cause still comes first.
     let alike = Plant {
         answers: answers(&[(Resource::Memory, 0.9), (Resource::DiskOperations, 0.93)]),
@@ -368,7 +368,7 @@ fn invalid_loads_are_left_out_and_invalid_baselines_leave_no_verdict() {
 fn elasticities_are_to_relief() {
     let found = elasticities(&round_trip().observed(0.0), Intervals::default());
     let of = |resource| found.iter().find(|e| e.resource == resource).unwrap();
-    let response = of(Resource::RoundTrip).telling().unwrap();
+    let response = of(Resource::RoundTrip).clearest().unwrap();
     assert!(
         (response.throughput.value - 0.97).abs() < 1e-6,
         "{response:?}"

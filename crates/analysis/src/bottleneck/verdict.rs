@@ -141,7 +141,7 @@ impl Verdict {
                 && named.is_a_limit()
                 && elasticity.effect == Effect::Limits
         });
-        let interval = |elasticity: &Elasticity| elasticity.telling()?.throughput.interval;
+        let interval = |elasticity: &Elasticity| elasticity.clearest()?.throughput.interval;
         let is_less = |elasticity: &Elasticity| {
             let (found, other) = (found.and_then(interval), interval(elasticity));
             found

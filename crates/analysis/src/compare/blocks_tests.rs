@@ -35,7 +35,7 @@ fn machines_that_differ_cancel_in_a_comparison_of_runs_on_the_same_machines() {
     let mut normal = Normal::new(21);
     let speeds = [1.0, 1.5, 0.7, 1.2];
     let before = run_over(&mut normal, &speeds, 1.0, 0.0);
-    // The second run has the machines in another order: their kernels tell which is which.
+    // The second run has the machines in another order: their kernels show which is which.
     let mut after = run_over(&mut normal, &speeds, 1.05, 0.0);
     for rank in after.metrics[0].machines.iter_mut() {
         *rank = 3 - *rank;

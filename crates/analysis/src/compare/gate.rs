@@ -29,7 +29,7 @@ pub struct GateVerdict {
     pub limit: String,
     /// Kept, broken or undecided.
     pub outcome: Outcome,
-    /// Why it is undecided, when the interval alone does not tell.
+    /// Why it is undecided, when the interval alone does not show it.
     pub reason: Option<String>,
 }
 

@@ -46,7 +46,7 @@ pub struct Metric {
     pub machines: Vec<u32>,
     /// Whether they are consecutive blocks of time, which may be correlated.
     pub is_series: bool,
-    /// The smallest mean that the side can tell from zero, in the unit: for events that never happened.
+    /// The smallest mean that the side can distinguish from zero, in the unit: for events that never happened.
     pub resolution: f64,
     /// The smallest change of a sample that the instrument shows: no interval is narrower.
     pub instrument: Resolution,

@@ -187,7 +187,7 @@ pub struct FramesSummary {
     pub received: BTreeMap<String, FrameCountSummary>,
     /// The most streams that were open at a time on one connection.
     pub most_streams: u64,
-    /// The most that a server allowed; `null` where none said.
+    /// The most that a server allowed; `null` where none announced it.
     pub allowed_streams: Option<u64>,
 }
 

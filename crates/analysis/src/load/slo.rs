@@ -44,7 +44,7 @@ pub struct Verdict {
     pub unit: Unit,
     /// Whether the promise was kept.
     pub kept: bool,
-    /// Why it was not, when the figure alone does not tell.
+    /// Why it was not, when the figure alone does not show it.
     pub reason: Option<String>,
 }
 

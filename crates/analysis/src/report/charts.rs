@@ -227,10 +227,10 @@ impl Panel<'_> {
         let mark = datum.published.map(|p| scale.place(p.value) + 5.0);
         let clear = mark.filter(|mark| *mark > reach - 5.0 && *mark < reach + 44.0);
         let text = clear.unwrap_or(reach).max(reach) + 5.0;
-        let said = format!("{}, era {}", self.found.title, self.eras[era]);
+        let label = format!("{}, era {}", self.found.title, self.eras[era]);
         html! {
             g data-era=(era) {
-                title { (said) ": " (described(column, estimate, datum.published)) }
+                title { (label) ": " (described(column, estimate, datum.published)) }
                 rect class={ "bar era" (era) } x=(xy(self.left)) y=(xy(y))
                     width=(xy((end - self.left).max(0.5))) height=(xy(BAR)) {}
                 @if let Some(interval) = estimate.interval {

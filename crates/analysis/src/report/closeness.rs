@@ -15,7 +15,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
     html! {
         p.lead {
             "Each dot is a figure of ours against the published one; the band is the bar that the study "
-            "sets itself. Figures that miss it are explained where the captures tell why."
+            "sets itself. Figures that miss it are explained where the captures show why."
         }
         @for bar in &digest.closeness { (one(digest, bar)) }
     }

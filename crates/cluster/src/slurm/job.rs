@@ -10,7 +10,7 @@ pub struct JobId(String);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobState(String);
 
-/// What Slurm knows of a job at one moment.
+/// What Slurm reports of a job at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobReport {
     /// The state.

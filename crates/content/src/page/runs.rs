@@ -42,7 +42,7 @@ struct Part<'a> {
 ///
 /// # Errors
 ///
-/// If a tag cannot be told from text, or the document has a `base`: it should be left as it is.
+/// If a tag cannot be distinguished from text, or the document has a `base`: it should be left as it is.
 pub fn runs(html: &[u8]) -> Result<Vec<Run<'_>>, Unchanged> {
     let mut reader = Reader {
         html,

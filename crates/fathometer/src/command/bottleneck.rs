@@ -153,7 +153,7 @@ const EXAMPLES: &str = "Examples:
   fathometer bottleneck --site ./htdocs -c 16 -- python3 -m http.server -b {address} -d {root} {port}
   fathometer bottleneck --self-test                        does it name what was built in?
 Exit codes: 0 a resource was named, 1 failed or interrupted, 2 usage, 3 measured but INVALID,
-4 undecided: the measurements do not tell, or (--self-test) a wrong name.";
+4 undecided, or (--self-test) a wrong name.";
 
 /// An optional limit.
 #[derive(Debug, Clone, Copy, PartialEq)]

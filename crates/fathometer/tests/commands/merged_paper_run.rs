@@ -89,8 +89,8 @@ fn the_ledger_and_the_report_read_a_merged_run_of_a_paper() {
     fathometer(&output, &[&path("rank-0"), &path("rank-1")]);
 
     let report = fathometer(&["report"], &[&merged]);
-    for told in ["Machines: each over the mean of all", "rank 1"] {
-        assert!(report.contains(told), "{told}: {report}");
+    for expected in ["Machines: each over the mean of all", "rank 1"] {
+        assert!(report.contains(expected), "{expected}: {report}");
     }
     let page = fs::read_to_string(merged.join("report.html")).unwrap();
     assert!(page.contains("processor 0") && page.contains("processor 1"));

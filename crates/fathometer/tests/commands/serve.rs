@@ -757,8 +757,8 @@ fn an_idle_connection_is_closed_after_its_time_and_clients_are_told_of_the_limit
     let mut client = server.connect();
     for left in [2, 1] {
         client.ask("/a", asks);
-        let told = format!("timeout=1, max={left}");
-        assert_eq!(client.response().field("keep-alive"), Some(&*told));
+        let expected = format!("timeout=1, max={left}");
+        assert_eq!(client.response().field("keep-alive"), Some(&*expected));
     }
     client.ask("/a", asks);
     let last = client.response();

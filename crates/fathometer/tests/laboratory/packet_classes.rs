@@ -70,7 +70,7 @@ fn every_packet_of_a_lab_is_in_tsharks_class() {
         let sent = accounting
             .sent
             .as_ref()
-            .expect("the lab tells what was sent");
+            .expect("the lab reports what was sent");
         assert!(sent.total().lost_total() > 0, "{sent:?}");
         let expected = Class::ALL
             .iter()

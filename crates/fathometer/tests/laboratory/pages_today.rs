@@ -13,7 +13,7 @@ use std::process::Command;
 use fathometer_model::{ConnectionRecord, ExchangeRecord, Outcome, ReplicateRecord, Seed};
 use serde::de::DeserializeOwned;
 
-/// Round trips of 20 ms are enough to tell handshakes of one and of two apart.
+/// Round trips of 20 ms are enough to distinguish handshakes of one and of two.
 const STUDY: &str = r#"
 name = "pages"
 title = "Pages over TLS"

@@ -19,7 +19,7 @@ use crate::support::alone::alone;
 
 const FATHOMETER: &str = env!("CARGO_BIN_EXE_fathometer");
 
-/// The planted bottlenecks that are tried unless FATHOMETER_TEST_ALL is 1. Both are limits that only a perturbation tells from
+/// The planted bottlenecks that are tried unless FATHOMETER_TEST_ALL is 1. Both are limits that only a perturbation distinguishes from
 /// another: too little memory keeps the disk busy as a slow disk does, and a small pool of workers makes requests wait as a
 /// slow handler does. The recorded observations of all are judged in another test.
 const CHOSEN: [&str; 2] = ["memory", "workers"];

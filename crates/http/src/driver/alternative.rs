@@ -107,13 +107,13 @@ impl PageDriver {
         let values =
             fields.filter(|(name, _)| name.eq_ignore_ascii_case(alt_svc::FIELD.as_bytes()));
         let values = values.filter_map(|(_, value)| std::str::from_utf8(value).ok());
-        let Some(told) = AltSvc::parse(values) else {
+        let Some(announced) = AltSvc::parse(values) else {
             return;
         };
         // The time since the origin generated it, including time in caches.
         let age = head.text("age").and_then(|age| age.trim().parse().ok());
         let age = Duration::from_secs(age.unwrap_or(0));
-        self.take_services(host, &told, age, now);
+        self.take_services(host, &announced, age, now);
     }
 
     /// Records the services announced in a frame: for the origin of a request, or for the origin that the frame
@@ -127,18 +127,18 @@ impl PageDriver {
         };
         let name = &self.host_names[usize::from(host)];
         if (is_of_request || is_origin_of(origin, name))
-            && let Some(told) = AltSvc::parse([value])
+            && let Some(announced) = AltSvc::parse([value])
         {
-            self.take_services(host, &told, Duration::ZERO, now);
+            self.take_services(host, &announced, Duration::ZERO, now);
         }
     }
 
     /// Applies an announcement of a host's services; `age` is the age of the announcement.
-    fn take_services(&mut self, host: u16, told: &AltSvc, age: Duration, now: Instant) {
+    fn take_services(&mut self, host: u16, announced: &AltSvc, age: Duration, now: Instant) {
         let name = self.host_names[usize::from(host)].clone();
         let ours = without_port(&name);
         let protocol = self.policy.protocol.alpn();
-        let offer = told.speaking(protocol.as_bytes()).filter(|offer| {
+        let offer = announced.for_protocol(protocol.as_bytes()).filter(|offer| {
             let is_here =
                 offer.host.is_empty() || without_port(&offer.host).eq_ignore_ascii_case(ours);
             is_here && offer.max_age > age
@@ -147,7 +147,7 @@ impl PageDriver {
         let Some(offer) = offer else {
             if before.is_some() {
                 self.cache.remove_service(&name);
-                self.tell(host, now, ServiceEvent::Cleared, None);
+                self.record(host, now, ServiceEvent::Cleared, None);
             }
             return;
         };
@@ -160,7 +160,7 @@ impl PageDriver {
         };
         self.cache.insert_service(name, service);
         if same.is_none_or(|same| now >= same.until) {
-            self.tell(host, now, ServiceEvent::Found, None);
+            self.record(host, now, ServiceEvent::Found, None);
         }
         let has_link = self
             .links
@@ -190,11 +190,11 @@ impl PageDriver {
             && !service.is_broken(now)
         {
             service.broken_until = Some(now + BROKEN_FOR);
-            self.tell(host, now, ServiceEvent::Failed, Some((place, failure)));
+            self.record(host, now, ServiceEvent::Failed, Some((place, failure)));
         }
     }
 
-    fn tell(
+    fn record(
         &mut self,
         host: u16,
         at: Instant,

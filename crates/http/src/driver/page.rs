@@ -195,11 +195,11 @@ impl PageDriver {
         self.ended(conn, now, |machine| machine.handle_failure(failure, now));
     }
 
-    fn ended(&mut self, conn: ConnectionId, now: Instant, tell: impl FnOnce(&mut Machine)) {
+    fn ended(&mut self, conn: ConnectionId, now: Instant, handle: impl FnOnce(&mut Machine)) {
         let place = conn.0 as usize;
         if let Some(link) = self.links.get_mut(place) {
             if link.is_live() {
-                tell(&mut link.machine);
+                handle(&mut link.machine);
                 self.pump(place, &[], now);
                 self.after_pump(place, true, now);
             } else {

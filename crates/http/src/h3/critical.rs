@@ -33,7 +33,7 @@ const MOST_IDLE: u32 = 10_000;
 
 /// A message on the peer's control stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum ControlEvent {
     Settings(Settings),
     /// The peer does not process requests from this identifier on.
     GoAway(u64),
@@ -227,7 +227,7 @@ impl Critical {
         input: &mut &[u8],
         actions: &mut impl FnMut(Action),
         now: Instant,
-    ) -> Result<Option<Told>, Fault> {
+    ) -> Result<Option<ControlEvent>, Fault> {
         let place = self.place(stream);
         while !input.is_empty() {
             match &mut self.incoming[place].kind {
@@ -257,9 +257,9 @@ impl Critical {
                     let Some(piece) = control.frames.read(input) else {
                         break;
                     };
-                    let told = self.control_piece(place, piece, now)?;
-                    if told.is_some() {
-                        return Ok(told);
+                    let event = self.control_piece(place, piece, now)?;
+                    if event.is_some() {
+                        return Ok(event);
                     }
                 }
             }
@@ -339,7 +339,7 @@ impl Critical {
         place: usize,
         piece: Piece<'_>,
         now: Instant,
-    ) -> Result<Option<Told>, Fault> {
+    ) -> Result<Option<ControlEvent>, Fault> {
         let Kind::Control(control) = &mut self.incoming[place].kind else {
             return Ok(None);
         };
@@ -384,16 +384,20 @@ impl Critical {
                     return Ok(None);
                 };
                 let payload = std::mem::take(&mut control.payload);
-                let told = self.control_frame(kind, &payload);
+                let event = self.control_frame(kind, &payload);
                 if let Kind::Control(control) = &mut self.incoming[place].kind {
                     control.payload = payload;
                 }
-                told
+                event
             }
         }
     }
 
-    fn control_frame(&mut self, kind: FrameType, payload: &[u8]) -> Result<Option<Told>, Fault> {
+    fn control_frame(
+        &mut self,
+        kind: FrameType,
+        payload: &[u8],
+    ) -> Result<Option<ControlEvent>, Fault> {
         match kind {
             FrameType::SETTINGS => {
                 let settings = Settings::read(payload)?;
@@ -402,7 +406,7 @@ impl Critical {
                     settings.qpack_max_table_capacity,
                     settings.qpack_blocked_streams,
                 );
-                Ok(Some(Told::Settings(settings)))
+                Ok(Some(ControlEvent::Settings(settings)))
             }
             FrameType::GOAWAY => {
                 let id = only_number(payload)?;
@@ -413,7 +417,7 @@ impl Critical {
                     return Err(Fault::BadIdentifier);
                 }
                 self.peer_leaves = Some(id);
-                Ok(Some(Told::GoAway(id)))
+                Ok(Some(ControlEvent::GoAway(id)))
             }
             FrameType::MAX_PUSH_ID => {
                 let id = only_number(payload)?;
@@ -442,7 +446,7 @@ impl Critical {
                 if stream % 4 != 0 {
                     return Err(Fault::BadIdentifier);
                 }
-                Ok(Some(Told::Priority(stream, Priority::parse(field))))
+                Ok(Some(ControlEvent::Priority(stream, Priority::parse(field))))
             }
             FrameType::PUSH_PRIORITY_UPDATE => {
                 let mut field = payload;

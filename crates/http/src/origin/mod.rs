@@ -268,8 +268,8 @@ const READ_IN_A_TURN: u64 = 64 * 1024;
 const COST_OF_A_FILE: u64 = 4 * 1024;
 
 impl Origin {
-    /// Whether its persona tells clients how long an idle connection is kept.
-    pub fn tells_keep_alive(&self) -> bool {
+    /// Whether its persona announces how long an idle connection is kept.
+    pub fn announces_keep_alive(&self) -> bool {
         self.fields
             .iter()
             .any(|field| field.value == FieldValue::KeepAlive)

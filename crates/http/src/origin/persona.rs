@@ -177,10 +177,10 @@ pub enum PersonaError {
 }
 
 impl Persona {
-    /// This persona, which also tells clients that ask for keep-alive how long and for how many requests a
+    /// This persona, which also announces to clients that ask for keep-alive how long and for how many requests a
     /// connection is kept.
     #[must_use]
-    pub fn telling_keep_alive(mut self) -> Persona {
+    pub fn announcing_keep_alive(mut self) -> Persona {
         let value = FieldValue::KeepAlive;
         if !self.fields.iter().any(|field| field.value == value) {
             self.fields.push(PersonaField {

@@ -202,8 +202,8 @@ mod tests {
             arguments.collect::<Vec<_>>().join(" ")
         };
         for offload in UdpOffload::ALL {
-            let told = format!(" --http3 --udp-offload {offload}");
-            assert!(arguments(Some(offload)).ends_with(&told), "{offload}");
+            let expected = format!(" --http3 --udp-offload {offload}");
+            assert!(arguments(Some(offload)).ends_with(&expected), "{offload}");
         }
         assert!(!arguments(None).contains("udp"));
     }

@@ -162,22 +162,22 @@ pub enum ServerError {
         reason: String,
     },
     /// The program exited by itself.
-    #[error("{name} exited before it accepted connections: {said}")]
+    #[error("{name} exited before it accepted connections: {output}")]
     Ended {
         /// The server.
         name: String,
         /// The end of its error log.
-        said: String,
+        output: String,
     },
     /// The program runs but does not listen.
-    #[error("{name} did not accept connections within {seconds} s: {said}")]
+    #[error("{name} did not accept connections within {seconds} s: {output}")]
     NotReady {
         /// The server.
         name: String,
         /// How long it was waited for, in seconds.
         seconds: u64,
         /// The end of its error log.
-        said: String,
+        output: String,
     },
 }
 
@@ -356,8 +356,8 @@ pub fn protocols(
 /// support.
 pub fn alpn(http1: bool, http2: bool) -> Vec<Vec<u8>> {
     let names: [(bool, &[u8]); 3] = [(http2, b"h2"), (http1, b"http/1.1"), (http1, b"http/1.0")];
-    let spoken = names.iter().filter(|(spoken, _)| *spoken);
-    spoken.map(|(_, name)| name.to_vec()).collect()
+    let served = names.iter().filter(|(is_served, _)| *is_served);
+    served.map(|(_, name)| name.to_vec()).collect()
 }
 
 /// Our origin for a definition and a site, without push, early hints and packages.
@@ -487,21 +487,21 @@ fn start_embedded(
         quick_ack: demands.quick_ack,
         backlog: None,
     };
-    let (tell, told) = std::sync::mpsc::sync_channel(1);
+    let (sender, result) = std::sync::mpsc::sync_channel(1);
     let thread = host.namespace.spawn("origin", move || {
         match OriginLoop::bind(&addresses, origin, protocols, sockets, clock) {
             Err(error) => {
                 let kind = error.kind();
-                let _ = tell.send(Err(error));
+                let _ = sender.send(Err(error));
                 Err(kind.into())
             }
             Ok(origin) => {
-                let _ = tell.send(Ok(origin.handle()));
+                let _ = sender.send(Ok(origin.handle()));
                 origin.run()
             }
         }
     })?;
-    match told.recv() {
+    match result.recv() {
         Ok(Ok(handle)) => Ok(Running::Embedded { handle, thread }),
         Ok(Err(error)) => Err(ServerError::System {
             doing: format!("listen on port {port} of the server's host"),

@@ -34,7 +34,7 @@ impl<'a> Ready<'a> {
         let tls = access.is_tls();
         Ready {
             path: &program.ready,
-            http1: program.speaks(tls).contains(&Generation::HTTP1),
+            http1: program.versions(tls).contains(&Generation::HTTP1),
             tls,
         }
     }

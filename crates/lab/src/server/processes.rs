@@ -76,7 +76,7 @@ impl Processes {
         let exit = self.process.try_wait()?;
         Some(ServerError::Ended {
             name: name.to_owned(),
-            said: format!("{}; {}", exit.status, self.last_words()),
+            output: format!("{}; {}", exit.status, self.last_words()),
         })
     }
 
@@ -109,7 +109,7 @@ impl Processes {
                 } else {
                     ServerError::Ended {
                         name: name(),
-                        said: format!("{}; {}", exit.status, self.last_words()),
+                        output: format!("{}; {}", exit.status, self.last_words()),
                     }
                 });
             }
@@ -122,7 +122,7 @@ impl Processes {
         Err(ServerError::NotReady {
             name: name(),
             seconds: READY_WITHIN.as_secs(),
-            said: self.last_words(),
+            output: self.last_words(),
         })
     }
 

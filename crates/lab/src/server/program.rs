@@ -76,18 +76,18 @@ pub fn find(program: &Program) -> Option<Installed> {
 }
 
 fn version(path: &Path, program: &Program) -> Option<String> {
-    let said = Command::new(path)
+    let output = Command::new(path)
         .args(&program.version)
         .stdin(Stdio::null())
         .output()
         .ok()?;
-    let said = if said.stdout.is_empty() {
-        said.stderr
+    let output = if output.stdout.is_empty() {
+        output.stderr
     } else {
-        said.stdout
+        output.stdout
     };
-    let said = String::from_utf8_lossy(&said);
-    let line = said.lines().next().unwrap_or("");
+    let output = String::from_utf8_lossy(&output);
+    let line = output.lines().next().unwrap_or("");
     let line = line
         .trim_start_matches("Server version: ")
         .trim_start_matches("nginx version: ");
@@ -153,8 +153,9 @@ pub(super) fn throttled_command(
     place: Place<'_>,
     throttle: &Throttle,
 ) -> Result<Command, ServerError> {
-    let unspoken = || (program.speaks(place.access.is_tls()).is_empty()).then(|| program.silence());
-    if let Some(reason) = program.capabilities.refusal(throttle).or_else(unspoken) {
+    let unsupported =
+        || (program.versions(place.access.is_tls()).is_empty()).then(|| program.silence());
+    if let Some(reason) = program.capabilities.refusal(throttle).or_else(unsupported) {
         return Err(ServerError::Cannot {
             name: definition.name.clone(),
             reason,
@@ -452,7 +453,7 @@ mod tests {
             };
             programs += 1;
             for access in [Access::Clear, Access::Tls(&credentials)] {
-                if program.speaks(access.is_tls()).is_empty() {
+                if program.versions(access.is_tls()).is_empty() {
                     continue;
                 }
                 let folder = tempfile::tempdir().unwrap();
@@ -510,10 +511,10 @@ mod tests {
     #[test]
     fn a_shell_takes_a_quoted_word_as_it_is() {
         let word = "it's a $HOME `date` \"word\"\\";
-        let said = Command::new("/bin/sh")
+        let output = Command::new("/bin/sh")
             .args(["-c", &format!("printf %s {}", quoted(word))])
             .output()
             .unwrap();
-        assert_eq!(String::from_utf8(said.stdout).unwrap(), word);
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), word);
     }
 }

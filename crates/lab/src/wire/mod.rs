@@ -316,7 +316,7 @@ impl Running {
         let shared = Arc::new(Shared::default());
         let (clock, spin) = (options.clock, options.spin);
         let counts = options.count_packets.then(|| Course::new(clock.now()));
-        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        let (sender, result) = std::sync::mpsc::sync_channel(1);
         let thread = {
             let (from, to, shared) = (Arc::clone(from), Arc::clone(to), Arc::clone(&shared));
             std::thread::Builder::new()
@@ -330,11 +330,11 @@ impl Running {
                         Ok(waiter) => waiter,
                         Err(error) => {
                             let failure = error.to_string();
-                            let _ = tell.send(Err(error));
+                            let _ = sender.send(Err(error));
                             return Outcome::failed(failure);
                         }
                     };
-                    let _ = tell.send(Ok(waiter.waker()));
+                    let _ = sender.send(Ok(waiter.waker()));
                     let taps = taps.as_deref().map(|taps| taps.direction(direction));
                     Lane::new(Parts {
                         link,
@@ -357,7 +357,7 @@ impl Running {
                     source,
                 })?
         };
-        let waker = told.recv().expect("the thread tells before it ends")?;
+        let waker = result.recv().expect("the thread sends before it ends")?;
         Ok(Running {
             thread: Some(thread),
             waker,

@@ -121,9 +121,11 @@ impl Receiver {
         let source = match (answered, answer) {
             (Ok(1), [READY]) => return Ok(()),
             (Ok(1), _) => {
-                let mut said = Vec::new();
-                let _ = (&self.control).take(LONGEST_WORDS).read_to_end(&mut said);
-                io::Error::other(String::from_utf8_lossy(&said).into_owned())
+                let mut message = Vec::new();
+                let _ = (&self.control)
+                    .take(LONGEST_WORDS)
+                    .read_to_end(&mut message);
+                io::Error::other(String::from_utf8_lossy(&message).into_owned())
             }
             (Ok(_), _) => io::Error::other("it exited before it was ready"),
             (Err(error), _) => error,
@@ -161,14 +163,16 @@ impl Receiver {
     }
 
     fn last_words(&self, status: ExitStatus) -> String {
-        let mut said = Vec::new();
+        let mut message = Vec::new();
         let _ = self.control.set_nonblocking(true);
-        let _ = (&self.control).take(LONGEST_WORDS).read_to_end(&mut said);
-        let said =
-            String::from_utf8_lossy(said.strip_prefix(&[FAILED]).unwrap_or(&said)).into_owned();
-        match said.as_str() {
+        let _ = (&self.control)
+            .take(LONGEST_WORDS)
+            .read_to_end(&mut message);
+        let message = String::from_utf8_lossy(message.strip_prefix(&[FAILED]).unwrap_or(&message))
+            .into_owned();
+        match message.as_str() {
             "" => status.to_string(),
-            said => format!("{said} ({status})"),
+            message => format!("{message} ({status})"),
         }
     }
 }

@@ -70,7 +70,7 @@ impl QuicTransport {
     }
 
     /// Does what can be done without waiting, for one turn: takes the driver's requests, hands over what arrived,
-    /// and sends what may be sent. [`more`](Self::more) tells whether another turn would receive more.
+    /// and sends what may be sent. [`more`](Self::more) is whether another turn would receive more.
     pub(super) fn work(
         &mut self,
         id: ConnectionId,

@@ -242,12 +242,12 @@ impl Transport {
                     // The server may send data with the end of its handshake. The driver must first be notified
                     // that the connection is established.
                     let plain = plain.to_vec();
-                    if let Err(failure) = tls.tell(id, driver, now) {
+                    if let Err(failure) = tls.report(id, driver, now) {
                         break Some(failure);
                     }
                     driver.handle_data(id, &plain, now);
                 }
-                Ok(None) => break tls.tell(id, driver, now).err(),
+                Ok(None) => break tls.report(id, driver, now).err(),
                 Err(failure) => break Some(failure.into()),
             }
         };
@@ -368,7 +368,7 @@ impl Tls {
     }
 
     /// Notifies the driver, once, when the handshake is complete.
-    fn tell(
+    fn report(
         &mut self,
         id: ConnectionId,
         driver: &mut PageDriver,

@@ -308,15 +308,15 @@ impl Decoder {
                     if !self.gather.fill(input, 4) {
                         return Ok(None);
                     }
-                    let told = layout::word(self.gather.bytes(), 0);
+                    let stated = layout::word(self.gather.bytes(), 0);
                     self.gather.clear();
                     let computed = std::mem::take(&mut self.content.checksum).finalize();
-                    if !layout::agree(told, computed) {
+                    if !layout::agree(stated, computed) {
                         let entry = self.started - 1;
                         return Err(DecodeError::ContentDamaged { entry });
                     }
                     self.entry.size = Some(self.content.read);
-                    self.entry.checksum = Some(Checksum(told));
+                    self.entry.checksum = Some(Checksum(stated));
                     self.state = State::FileEnd;
                 }
                 State::FileEnd => {
@@ -330,7 +330,9 @@ impl Decoder {
                     }
                     let files = record::end(self.gather.bytes())?;
                     self.gather.clear();
-                    if files != self.roll.files() || self.files.is_some_and(|told| told != files) {
+                    if files != self.roll.files()
+                        || self.files.is_some_and(|stated| stated != files)
+                    {
                         return Err(DecodeError::WrongCount);
                     }
                     self.files = Some(files);

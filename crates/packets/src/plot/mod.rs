@@ -315,7 +315,7 @@ impl Stack<'_> {
         canvas.steps(points, self.frame, colour, width);
     }
 
-    /// Draws the path's drops at the time when they happened, up to a number that can be told apart.
+    /// Draws the path's drops at the time when they happened, up to a number that can be distinguished.
     fn draw_drops(&self, canvas: &mut Canvas, one: &DirectionSequence, causes: &[String]) {
         for dropped in one.drops.iter().take(DROPS) {
             let cause = cause_name(causes, dropped.cause);

@@ -131,7 +131,7 @@ impl<W: Wire> Pmi1<W> {
     /// Begins to use the store: exchanges versions, and asks for its limits and its name.
     ///
     /// # Errors
-    /// If the launcher does not answer, or speaks another version.
+    /// If the launcher does not answer, or uses another version.
     pub fn begin(wire: W) -> Result<Pmi1<W>, PmiError> {
         let mut store = Pmi1 {
             wire,

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fathometer_analysis::load::{Interval, LoadResult};
-use fathometer_load::timeline::{Part, Told};
+use fathometer_load::timeline::{ClosedInterval, Part};
 use fathometer_load::{Ensemble, LIVE_QUANTILES};
 use fathometer_model::Instant;
 use fathometer_sys::Clock;
@@ -115,16 +115,16 @@ pub struct WholeLive {
 }
 
 impl WholeLive {
-    fn of(told: Told, whole: &Whole) -> WholeLive {
+    fn of(closed: ClosedInterval, whole: &Whole) -> WholeLive {
         WholeLive {
-            last: told.interval,
-            so_far: told.so_far,
+            last: closed.interval,
+            so_far: closed.so_far,
             corrected: LIVE_QUANTILES.map(|quantile| whole.corrected().quantile(quantile)),
         }
     }
 }
 
-/// What the load test tells the thread of the connection.
+/// A message of the load test to the thread of the connection.
 #[derive(Debug)]
 enum Command {
     Ready,
@@ -138,7 +138,7 @@ enum Command {
     Stop(String),
 }
 
-/// What the thread of the connection tells the load test.
+/// A message of the thread of the connection to the load test.
 #[derive(Debug)]
 enum Event {
     Start(Instant, u64),
@@ -351,7 +351,7 @@ impl Session {
         let _ = self.commands.send(Command::Interval(bytes));
     }
 
-    /// The load of this rank failed: the others are told.
+    /// The load of this rank failed: the others learn it.
     pub fn failed(self, why: &str) {
         let _ = self.commands.send(Command::Failed(why.to_owned()));
         // A thread that is still looking for rank 0 ends with the process.
@@ -479,7 +479,7 @@ impl Session {
         loop {
             match self.wait(None) {
                 Ok(Event::Done) => break,
-                Ok(Event::Live(told)) => live(&told),
+                Ok(Event::Live(closed)) => live(&closed),
                 Ok(other) => self.note(other, notice),
                 Err(why) => return Err(SessionError::Lost(why)),
             }
@@ -525,12 +525,12 @@ fn spawn(
     + 'static,
 ) -> Result<Started, SessionError> {
     let (commands, taken) = channel();
-    let (tell, events) = channel();
+    let (sender, events) = channel();
     let stop = Arc::new(AtomicBool::new(false));
     let stops = Arc::clone(&stop);
     let thread = std::thread::Builder::new()
         .name(name.to_owned())
-        .spawn(move || serve(&taken, &tell, &stops))
+        .spawn(move || serve(&taken, &sender, &stops))
         .map_err(SessionError::Thread)?;
     Ok((commands, events, stop, thread))
 }

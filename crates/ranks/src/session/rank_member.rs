@@ -31,12 +31,12 @@ pub(super) fn start(
 ) -> Result<Started, SessionError> {
     let options = options.clone();
     let tls = ChannelSettings::new(Side::Member, clock.realtime_of(Instant::ZERO))?;
-    spawn("ranks", move |commands, tell, stop| {
-        let channels = (commands, tell);
+    spawn("ranks", move |commands, sender, stop| {
+        let channels = (commands, sender);
         let ended = take_part(&options, &tls, (&place, resolve), clock, channels, stop);
         if let Err(why) = ended {
             set(stop);
-            let _ = tell.send(Event::Lost(why));
+            let _ = sender.send(Event::Lost(why));
         }
         None
     })
@@ -139,7 +139,7 @@ fn serve(
     mut wire: Wire,
     mut machine: Member,
     clock: Clock,
-    (commands, tell): (&Receiver<Command>, &Sender<Event>),
+    (commands, sender): (&Receiver<Command>, &Sender<Event>),
     stop: &AtomicBool,
     progress: &mut Progress,
 ) -> Result<(), String> {
@@ -186,17 +186,17 @@ fn serve(
                 }
                 MemberEvent::Compared(record) => Event::Compared(record, wire.traffic()),
                 MemberEvent::Done => {
-                    let _ = tell.send(Event::Done);
+                    let _ = sender.send(Event::Done);
                     return Ok(());
                 }
                 MemberEvent::Lost(why) => {
                     if let Some(record) = machine.clock() {
-                        let _ = tell.send(Event::Compared(record, wire.traffic()));
+                        let _ = sender.send(Event::Compared(record, wire.traffic()));
                     }
                     return Err(why);
                 }
             };
-            let _ = tell.send(event);
+            let _ = sender.send(event);
         }
         let has_output = !machine.outbox().is_empty();
         wait(&mut [PollFd::new(&wire, wire.interest(has_output))], TURN);

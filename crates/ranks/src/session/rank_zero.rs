@@ -45,7 +45,7 @@ pub(super) fn start(
     };
     let machine = Coordinator::new(expected, options.secret.clone(), clock.now());
     let whole = Whole::new(options.facts);
-    spawn("ranks", move |commands, tell, stop| {
+    spawn("ranks", move |commands, sender, stop| {
         let mut host = RankZero {
             machine,
             whole,
@@ -59,14 +59,14 @@ pub(super) fn start(
             own_has_ended: false,
             until: None,
         };
-        match host.serve((commands, tell), stop) {
+        match host.serve((commands, sender), stop) {
             Ok(()) => {
-                let _ = tell.send(Event::Done);
+                let _ = sender.send(Event::Done);
                 Some(host.whole)
             }
             Err(why) => {
                 set(stop);
-                let _ = tell.send(Event::Lost(why));
+                let _ = sender.send(Event::Lost(why));
                 None
             }
         }
@@ -94,7 +94,7 @@ impl RankZero {
     /// Serves all connections until every rank has ended or is lost.
     fn serve(
         &mut self,
-        (commands, tell): (&Receiver<Command>, &Sender<Event>),
+        (commands, sender): (&Receiver<Command>, &Sender<Event>),
         stop: &AtomicBool,
     ) -> Result<(), String> {
         let mut buffers = Buffers::default();
@@ -111,10 +111,10 @@ impl RankZero {
             if self.until.is_some_and(|until| now >= until) {
                 self.machine.give_up("it did not end with the test");
             }
-            self.handle_events(tell)?;
-            while let Some(told) = self.whole.close_next() {
-                let live = Box::new(WholeLive::of(told, &self.whole));
-                let _ = tell.send(Event::Live(live));
+            self.handle_events(sender)?;
+            while let Some(closed) = self.whole.close_next() {
+                let live = Box::new(WholeLive::of(closed, &self.whole));
+                let _ = sender.send(Event::Live(live));
             }
             self.write_all();
             if self.own_has_ended && self.machine.is_over() {
@@ -154,12 +154,12 @@ impl RankZero {
         Ok(())
     }
 
-    fn handle_events(&mut self, tell: &Sender<Event>) -> Result<(), String> {
+    fn handle_events(&mut self, sender: &Sender<Event>) -> Result<(), String> {
         while let Some(event) = self.machine.event() {
             match event {
                 CoordinatorEvent::Start(at) => {
                     self.listener = None;
-                    let _ = tell.send(Event::Start(at, self.machine.test()));
+                    let _ = sender.send(Event::Start(at, self.machine.test()));
                 }
                 CoordinatorEvent::Interval(rank, bytes) => {
                     if let Err(error) = self.whole.interval(rank, bytes) {
@@ -170,12 +170,12 @@ impl RankZero {
                     if let Err(error) = self.whole.ended(rank, &bytes) {
                         let why = error.to_string();
                         self.whole.lost(rank, why.clone());
-                        let _ = tell.send(Event::LostRank(rank, why));
+                        let _ = sender.send(Event::LostRank(rank, why));
                     }
                 }
                 CoordinatorEvent::Lost(rank, why) => {
                     self.whole.lost(rank, why.clone());
-                    let _ = tell.send(Event::LostRank(rank, why));
+                    let _ = sender.send(Event::LostRank(rank, why));
                 }
                 CoordinatorEvent::Failed(why) => {
                     self.flush();

@@ -211,10 +211,10 @@ impl Service {
             }
             Fault::Work(rounds) => mix(rounds),
             Fault::Serial(rounds) => {
-                let (tell, told) = sync_channel(1);
+                let (sender, result) = sync_channel(1);
                 // The thread that runs the jobs exits with the program.
-                if self.jobs.send((rounds, tell)).is_ok() {
-                    let _ = told.recv();
+                if self.jobs.send((rounds, sender)).is_ok() {
+                    let _ = result.recv();
                 }
             }
         }
@@ -222,9 +222,9 @@ impl Service {
 }
 
 fn do_jobs(queue: &Receiver<Job>) {
-    while let Ok((rounds, tell)) = queue.recv() {
+    while let Ok((rounds, sender)) = queue.recv() {
         mix(rounds);
-        let _ = tell.send(());
+        let _ = sender.send(());
     }
 }
 

@@ -217,9 +217,9 @@ impl Established {
                 break;
             };
             rest = next;
-            let said = self.message(kind, body, next.is_empty())?;
-            if said != Reply::Nothing {
-                reply = said;
+            let answered = self.message(kind, body, next.is_empty())?;
+            if answered != Reply::Nothing {
+                reply = answered;
             }
         }
         if rest.is_empty() {

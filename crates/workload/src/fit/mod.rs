@@ -73,7 +73,7 @@ pub enum Criterion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It follows the law, as far as the test can tell.
+    /// It follows the law, as far as the test shows.
     Passes,
     /// It does not follow the law.
     Differs,

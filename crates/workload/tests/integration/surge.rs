@@ -370,7 +370,7 @@ fn a_plan_has_the_sequence_the_sessions_and_paths_that_fit_the_files() {
     for (target, single) in [(680, "/s/000000"), (999, "/s/000319")] {
         let (name, kind) = plan.targets[target].path.rsplit_once('.').unwrap();
         assert_eq!(name, single);
-        // The name tells from which part of its law the size comes, wherever matching moved it.
+        // The name shows from which part of its law the size comes, wherever matching moved it.
         assert_eq!(kind, ["html", "pdf"][usize::from(sizes[target].part)]);
     }
     for ((target, file), about) in plan.targets.iter().zip(&site.files).zip(&sizes) {

@@ -25,7 +25,7 @@ pub(super) struct Served {
     address: SocketAddr,
     coding: &'static str,
     /// What it writes to stderr.
-    said: PathBuf,
+    output: PathBuf,
 }
 
 impl Served {
@@ -37,8 +37,9 @@ impl Served {
         setting: Setting,
         processor: usize,
     ) -> Result<Served, String> {
-        let said = folder.join(format!("said-{}", setting.name()));
-        let stderr = File::create(&said).map_err(|error| format!("{}: {error}", said.display()))?;
+        let output = folder.join(format!("output-{}", setting.name()));
+        let stderr =
+            File::create(&output).map_err(|error| format!("{}: {error}", output.display()))?;
         let mut command = pinned(processor);
         command
             .arg(ours)
@@ -66,7 +67,7 @@ impl Served {
                 child,
                 address,
                 coding: setting.coding,
-                said,
+                output,
             }),
             None => {
                 let _ = child.kill();
@@ -122,7 +123,7 @@ impl Served {
             child: spawn(&mut command)?,
             address,
             coding: setting.coding,
-            said: own.join("error.log"),
+            output: own.join("error.log"),
         };
         for _ in 0..200 {
             if TcpStream::connect(address).is_ok() {
@@ -191,11 +192,11 @@ impl Served {
             return Err("failed to stop fathometer serve".to_owned());
         }
         let _ = self.child.wait();
-        let said = fs::read_to_string(&self.said)
-            .map_err(|error| format!("{}: {error}", self.said.display()))?;
-        match said.contains("; 0 responses reused one of them") {
+        let output = fs::read_to_string(&self.output)
+            .map_err(|error| format!("{}: {error}", self.output.display()))?;
+        match output.contains("; 0 responses reused one of them") {
             true => Ok(()),
-            false => Err(format!("the cache was used: {said}")),
+            false => Err(format!("the cache was used: {output}")),
         }
     }
 }

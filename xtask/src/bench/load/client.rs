@@ -107,13 +107,13 @@ impl Client {
         let log = place.folder.join("requests.log");
         // h2load appends to an existing file.
         let _ = fs::remove_file(&log);
-        let said = place.folder.join("said");
+        let printed = place.folder.join("printed");
         // The shell reports the time of its children to the millisecond; taskset execs the client.
         let script = "TIMEFORMAT='%U %S %R'; file=$1; shift; \
                       { time taskset -c \"$0\" \"$@\" >\"$file\" 2>\"$file.err\"; }";
         let output = Command::new("bash")
             .args(["-c", script, &place.processor.to_string()])
-            .arg(&said)
+            .arg(&printed)
             .args(&words)
             .env("LC_ALL", "C")
             .stdin(Stdio::null())
@@ -122,10 +122,10 @@ impl Client {
         if place.interrupt.is_raised() {
             return Err("interrupted".to_owned());
         }
-        let text = fs::read_to_string(&said).unwrap_or_default();
+        let text = fs::read_to_string(&printed).unwrap_or_default();
         // Exit code 3: measured, but the generator was at its limit, so its latencies are invalid.
         if !matches!(output.status.code(), Some(0 | 3)) {
-            let errors = fs::read_to_string(said.with_extension("err")).unwrap_or_default();
+            let errors = fs::read_to_string(printed.with_extension("err")).unwrap_or_default();
             return Err(format!("{} failed: {errors}{text}", self.name()));
         }
         let times = String::from_utf8_lossy(&output.stderr);

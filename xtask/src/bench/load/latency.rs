@@ -359,7 +359,7 @@ impl Sampling {
 /// A running capture of the server's interface.
 struct Capture {
     child: Child,
-    said: BufReader<std::process::ChildStderr>,
+    messages: BufReader<std::process::ChildStderr>,
     file: std::path::PathBuf,
     server: SocketAddr,
 }
@@ -389,19 +389,19 @@ impl Capture {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| format!("failed to run dumpcap: {error}"))?;
-        let mut said = BufReader::new(child.stderr.take().ok_or("dumpcap has no stderr")?);
+        let mut messages = BufReader::new(child.stderr.take().ok_or("dumpcap has no stderr")?);
         let mut line = String::new();
         // dumpcap names its file once it captures. Without permission it exits without that line.
         while !line.starts_with("File: ") {
             line.clear();
-            if said.read_line(&mut line).unwrap_or(0) == 0 {
+            if messages.read_line(&mut line).unwrap_or(0) == 0 {
                 let _ = child.wait();
                 return Ok(None);
             }
         }
         Ok(Some(Capture {
             child,
-            said,
+            messages,
             file,
             server,
         }))
@@ -429,7 +429,7 @@ impl Capture {
     /// Waits for the end of the capture. Returns its latencies in nanoseconds, or `None` if packets were lost.
     fn finish(mut self) -> Result<Option<Samples>, String> {
         let mut text = String::new();
-        while self.said.read_line(&mut text).unwrap_or(0) > 0 {}
+        while self.messages.read_line(&mut text).unwrap_or(0) > 0 {}
         let _ = self.child.wait();
         if !kept_all(&text) {
             return Ok(None);
@@ -441,8 +441,8 @@ impl Capture {
 }
 
 /// Whether dumpcap reports no loss: `Packets received/dropped on interface 'Loopback: lo': 8/0 (…`.
-fn kept_all(said: &str) -> bool {
-    let counts = said
+fn kept_all(messages: &str) -> bool {
+    let counts = messages
         .lines()
         .find_map(|line| line.strip_prefix("Packets received/dropped on interface "))
         .and_then(|line| line.rsplit_once("': "))
@@ -584,7 +584,7 @@ mod tests {
         let samples = exchanges(&capture, 80).unwrap();
         assert_eq!(samples, [(1_500, 1), (6_500, 1)].into());
         assert!(exchanges(&[1, 2, 3, 4], 80).is_err());
-        let said = "Packets captured: 8\nPackets received/dropped on interface 'Loopback: lo': 8/0 (pcap:0/dumpcap:0)\n";
-        assert!(kept_all(said) && !kept_all(&said.replace("8/0", "8/3")) && !kept_all(""));
+        let messages = "Packets captured: 8\nPackets received/dropped on interface 'Loopback: lo': 8/0 (pcap:0/dumpcap:0)\n";
+        assert!(kept_all(messages) && !kept_all(&messages.replace("8/0", "8/3")) && !kept_all(""));
     }
 }

@@ -166,18 +166,18 @@ impl Server {
             .args(["--listen", "127.0.0.1:0", "--threads", "1"])
             .args(arguments);
         let mut child = spawn(command.stdout(Stdio::piped()))?;
-        let mut said = String::new();
+        let mut output = String::new();
         if let Some(stdout) = child.stdout.take() {
             // Without a line, the server has exited and reported the cause on stderr.
-            let _ = BufReader::new(stdout).read_line(&mut said);
+            let _ = BufReader::new(stdout).read_line(&mut output);
         }
-        let address = said
+        let address = output
             .rsplit_once(&format!("{scheme}://"))
             .and_then(|(_, rest)| rest.trim().trim_end_matches('/').parse().ok());
         let Some(address) = address else {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(format!("fathometer serve wrote {said:?}"));
+            return Err(format!("fathometer serve wrote {output:?}"));
         };
         let name = "fathometer serve";
         Server {

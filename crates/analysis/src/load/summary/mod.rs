@@ -202,7 +202,7 @@ pub struct ConnectionsSummary {
     pub ended: u64,
     /// Of those, closed by the generator.
     pub closed_by_client: u64,
-    /// Closed by the server, or because it had said that it would.
+    /// Closed by the server, or because it had announced that.
     pub closed_by_server: u64,
     /// Ended by a failure.
     pub failed: u64,

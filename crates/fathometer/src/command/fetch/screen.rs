@@ -156,7 +156,7 @@ fn print_services(retrieval: &Retrieval) {
         let port = service.port.map(|port| format!(" on port {port}"));
         let what = match service.news {
             ServiceEvent::Known => "known from before",
-            ServiceEvent::Found => "told of",
+            ServiceEvent::Found => "announced",
             ServiceEvent::Cleared => "taken back",
             ServiceEvent::Failed => "given up",
         };

@@ -25,52 +25,52 @@ pub(super) fn describe(
     setup.version = env!("CARGO_PKG_VERSION").to_owned();
     setup.machine = Machine::read().facts();
     let mut defaults = Vec::new();
-    let mut tell = |asked: bool, name: &str, value: String| {
+    let mut note = |asked: bool, name: &str, value: String| {
         if !asked {
             defaults.push((name.to_owned(), value));
         }
     };
     if let Users::Closed { users, .. } = &planned.users {
         let asked = arguments.connections.or(arguments.ue).is_some();
-        tell(asked, "users", users.to_string());
+        note(asked, "users", users.to_string());
         let is_on = !arguments.rest.is_zero();
-        tell(is_on, "wake-up coalescing", "off".to_owned());
+        note(is_on, "wake-up coalescing", "off".to_owned());
     } else if let Users::Open { connections, .. } = &planned.users {
-        tell(
+        note(
             arguments.connections.is_some(),
             "connections",
             connections.to_string(),
         );
-        tell(
+        note(
             arguments.spin != SPIN,
             "busy-wait",
             format!("{SPIN:?} at most, no longer than the wake-up latency"),
         );
-        tell(
+        note(
             arguments.arrivals.is_some(),
             "arrivals",
             "constant".to_owned(),
         );
     }
-    tell(
+    note(
         arguments.duration.is_some() || arguments.requests.is_some(),
         "duration",
         setup
             .duration
             .map_or(String::new(), |time| format!("{} s", time.as_secs_f64())),
     );
-    tell(
+    note(
         arguments.threads.is_some(),
         "threads",
         setup.threads.to_string(),
     );
-    tell(
+    note(
         arguments.timeout != Duration::from_secs(30),
         "timeout",
         "30 s".to_owned(),
     );
-    tell(!arguments.warmup.is_zero(), "warm-up", "none".to_owned());
-    tell(arguments.policy.is_some(), "policy", policy.to_string());
+    note(!arguments.warmup.is_zero(), "warm-up", "none".to_owned());
+    note(arguments.policy.is_some(), "policy", policy.to_string());
     if policy.protocol.multiplexes() {
         let windows = Windows::default();
         for (name, given, default) in [
@@ -81,12 +81,12 @@ pub(super) fn describe(
                 windows.connection,
             ),
         ] {
-            tell(given != default, name, format!("{default} B"));
+            note(given != default, name, format!("{default} B"));
         }
     }
     if policy.protocol.is_over_quic() {
         let given = arguments.udp_offload;
-        tell(
+        note(
             given != UdpOffload::On,
             "UDP offload",
             UdpOffload::On.to_string(),
@@ -94,20 +94,20 @@ pub(super) fn describe(
     }
     if policy.tls {
         for (name, value) in arguments.security.defaults() {
-            tell(false, name, value);
+            note(false, name, value);
         }
     }
-    tell(
+    note(
         arguments.keep_alive.is_some(),
         "idle connections",
         "kept".to_owned(),
     );
-    tell(arguments.nagle, "Nagle's algorithm", "off".to_owned());
-    tell(
+    note(arguments.nagle, "Nagle's algorithm", "off".to_owned());
+    note(
         arguments.reset,
         "end of connections",
         "closed, not reset".to_owned(),
     );
-    tell(arguments.seed != SEED, "seed", SEED.to_string());
+    note(arguments.seed != SEED, "seed", SEED.to_string());
     setup.defaults = defaults;
 }

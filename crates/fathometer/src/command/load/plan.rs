@@ -40,10 +40,10 @@ pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
     let (mut plan, notes, skipped) = match &arguments.workload {
         Some(name) => {
             let mut quiet = |_: &str, _: f64| {};
-            let mut told = stages();
+            let mut shown = stages();
             let progress: &mut dyn FnMut(&str, f64) = match arguments.quiet {
                 true => &mut quiet,
-                false => &mut told,
+                false => &mut shown,
             };
             let loaded = workload::load(name, seed, progress)?;
             let mut notes = loaded.notes();

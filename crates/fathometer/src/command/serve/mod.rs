@@ -173,7 +173,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     if let Some(time) = arguments.keep_alive {
         config.limits.keep_alive = time;
     }
-    let spoke = arguments.protocols.speak(&config, &addresses, clock)?;
+    let served = arguments.protocols.setup(&config, &addresses, clock)?;
     let asked = arguments.max_connections.map(|most| most as usize);
     let most_open = share.connections.min(asked.unwrap_or(usize::MAX));
     let options = ServiceOptions {
@@ -188,24 +188,24 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
         shed_above: arguments.shed_above.map(|most| most as usize),
         log,
     };
-    let service = Service::start(&options, origins.clone(), &spoke.protocols, clock)
+    let service = Service::start(&options, origins.clone(), &served.protocols, clock)
         .map_err(start_failure)?;
-    let http3 = match &spoke.protocols.tls {
-        Some(tls) if spoke.http3 => {
+    let http3 = match &served.protocols.tls {
+        Some(tls) if served.http3 => {
             let offload = arguments.protocols.udp_offload;
             Http3::start(&options, origins, tls, &config, offload, clock)?
         }
         _ => Http3::none(),
     };
     for address in service.addresses() {
-        let line = format_args!("serving {what} on {}://{address}/", spoke.scheme);
+        let line = format_args!("serving {what} on {}://{address}/", served.scheme);
         if let Err(error) = writeln!(std::io::stdout(), "{line}") {
             say(format_args!(
                 "failed to write to standard output: {error}; {line}"
             ));
         }
     }
-    for line in &spoke.said {
+    for line in &served.notes {
         say(format_args!("{line}"));
     }
     say(format_args!(
@@ -280,7 +280,7 @@ fn origins(
     let config = OriginConfig {
         // If limits were set, announce them to the clients.
         persona: match has_limits {
-            true => persona.telling_keep_alive(),
+            true => persona.announcing_keep_alive(),
             false => persona,
         },
         wall_clock: clock.realtime_of(Instant::ZERO),

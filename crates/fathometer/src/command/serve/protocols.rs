@@ -126,7 +126,7 @@ impl FromStr for TicketKind {
 }
 
 /// The protocol settings that result from the arguments.
-pub struct Spoke {
+pub struct Served {
     /// For the event loops.
     pub protocols: Protocols,
     /// Whether HTTP/3 is also served, with the same TLS settings.
@@ -134,7 +134,7 @@ pub struct Spoke {
     /// `http` or `https`.
     pub scheme: &'static str,
     /// Messages for the operator, one per line.
-    pub said: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 impl ProtocolArguments {
@@ -143,7 +143,7 @@ impl ProtocolArguments {
         self.tls || !self.certificate.is_empty()
     }
 
-    fn speaks(&self, version: Generation) -> bool {
+    fn serves(&self, version: Generation) -> bool {
         match version {
             Generation::HTTP3 if self.http3 => true,
             Generation::HTTP3 => self.protocols.contains(&version),
@@ -164,7 +164,7 @@ impl ProtocolArguments {
 
     /// The addresses to listen on. HTTP/3 is announced with its port, so that port is selected in advance.
     pub fn addresses(&self, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
-        match self.speaks(Generation::HTTP3) {
+        match self.serves(Generation::HTTP3) {
             true => Ok(ports::resolved(asked)?),
             false => Ok(asked.to_vec()),
         }
@@ -174,7 +174,7 @@ impl ProtocolArguments {
     pub fn extended(&self, mut persona: Persona, addresses: &[SocketAddr]) -> Persona {
         let http3 = addresses
             .first()
-            .filter(|_| self.speaks(Generation::HTTP3))
+            .filter(|_| self.serves(Generation::HTTP3))
             .map(|address| format!("h3=\":{}\"; ma=3600", address.port()));
         if let Some(value) = self.alt_svc.as_ref().or(http3.as_ref()) {
             persona.fields.push(PersonaField {
@@ -187,28 +187,28 @@ impl ProtocolArguments {
     }
 
     /// Builds the settings that all connections share, based on the configuration of HTTP/1.
-    pub fn speak(
+    pub fn setup(
         &self,
         http1: &h1::server::ServerConfig,
         addresses: &[SocketAddr],
         clock: Clock,
-    ) -> Result<Spoke, Failure> {
-        let has_http3 = self.speaks(Generation::HTTP3);
+    ) -> Result<Served, Failure> {
+        let has_http3 = self.serves(Generation::HTTP3);
         if has_http3 && !(self.is_tls() && self.versions().contains(&Version::Tls13)) {
             return Err("HTTP/3 needs TLS 1.3: add --tls, or --certificate and --key".into());
         }
         self.check_tls_arguments()?;
         let (has_http1, has_http2) = (
-            self.speaks(Generation::HTTP1),
-            self.speaks(Generation::HTTP2),
+            self.serves(Generation::HTTP1),
+            self.serves(Generation::HTTP2),
         );
         if !has_http1 && !has_http2 {
             return Err("h3 alone is not supported: clients find it by Alt-Svc over h1 or h2; add one of them".into());
         }
-        let mut said = vec![self.summary(has_http1, has_http2, has_http3)];
+        let mut notes = vec![self.summary(has_http1, has_http2, has_http3)];
         let tls = match self.is_tls() {
             false => None,
-            true => Some(self.tls(has_http1, has_http2, addresses, clock, &mut said)?),
+            true => Some(self.tls(has_http1, has_http2, addresses, clock, &mut notes)?),
         };
         let http2 = has_http2.then(|| Arc::new(self.http2(http1)));
         let upgrade = has_http1 && has_http2 && tls.is_none();
@@ -219,11 +219,11 @@ impl ProtocolArguments {
             })
         });
         let scheme = if tls.is_some() { "https" } else { "http" };
-        Ok(Spoke {
+        Ok(Served {
             protocols: Protocols { http1, http2, tls },
             http3: has_http3,
             scheme,
-            said,
+            notes,
         })
     }
 
@@ -267,20 +267,20 @@ impl ProtocolArguments {
 
     fn summary(&self, http1: bool, http2: bool, http3: bool) -> String {
         let versions = [(http1, "HTTP/1.1"), (http2, "HTTP/2"), (http3, "HTTP/3")];
-        let spoken: Vec<&str> = versions
+        let served: Vec<&str> = versions
             .iter()
-            .filter(|(spoken, _)| *spoken)
+            .filter(|(served, _)| *served)
             .map(|(_, name)| *name)
             .collect();
-        let spoken = spoken.join(" and ");
+        let served = served.join(" and ");
         if !self.is_tls() {
-            return format!("{spoken} without TLS");
+            return format!("{served} without TLS");
         }
         let mut versions = self.versions();
         versions.sort_unstable();
         versions.dedup();
         let versions: Vec<&str> = versions.iter().map(|version| version.name()).collect();
-        format!("{spoken} over TLS {}", versions.join(" and "))
+        format!("{served} over TLS {}", versions.join(" and "))
     }
 
     fn tls(
@@ -289,10 +289,10 @@ impl ProtocolArguments {
         http2: bool,
         addresses: &[SocketAddr],
         clock: Clock,
-        said: &mut Vec<String>,
+        notes: &mut Vec<String>,
     ) -> Result<Arc<ServerSettings>, Failure> {
         let unix_time = clock.realtime_of(Instant::ZERO);
-        let mut identities = self.identities(addresses, unix_time, said)?.into_iter();
+        let mut identities = self.identities(addresses, unix_time, notes)?.into_iter();
         let Some(first) = identities.next() else {
             return Err("there is no server certificate".into());
         };
@@ -340,7 +340,7 @@ impl ProtocolArguments {
         &self,
         addresses: &[SocketAddr],
         unix_time: Duration,
-        said: &mut Vec<String>,
+        notes: &mut Vec<String>,
     ) -> Result<Vec<Identity>, Failure> {
         if self.certificate.len() != self.key.len() {
             return Err(format!(
@@ -366,7 +366,7 @@ impl ProtocolArguments {
         let names = names(&self.hosts, addresses);
         let credentials = Credentials::make(&names, unix_time)
             .map_err(|error| format!("failed to generate a certificate: {error}"))?;
-        said.push(match &self.ca_out {
+        notes.push(match &self.ca_out {
             None => {
                 "clients do not trust its certificate: write the root with --ca-out FILE, or use curl --insecure"
                     .to_owned()

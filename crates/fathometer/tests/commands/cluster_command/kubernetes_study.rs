@@ -122,8 +122,8 @@ fn a_study_runs_as_an_indexed_job_and_its_runs_are_merged() {
     // Pods that are never on one machine at the same time: one after another.
     for index in 0..2 {
         let (_, err) = text(&pod(&checked[0], Some(index), &runs));
-        let told = format!("rank {index} of 2 machines (the Indexed Job)");
-        assert!(err.contains(&told), "{err}");
+        let expected = format!("rank {index} of 2 machines (the Indexed Job)");
+        assert!(err.contains(&expected), "{err}");
         let info = json(&format!("night-{index}/run.json"));
         assert_eq!(info["share"]["rank"], index, "{err}");
     }

@@ -44,7 +44,7 @@ fn other_commands_report_the_cause_of_a_failure() {
 #[test]
 fn unknown_names_are_usage_errors_and_wrong_files_are_failures() {
     let place = Place::new();
-    for (command, told) in [
+    for (command, expected) in [
         (&["path", "nowhere", "--", "true"][..], "nowhere"),
         (&["path", "ideal", "--era", "1850", "--", "true"], "1850"),
         (&["serve", "--site", "microscop"], "microscop"),
@@ -56,23 +56,26 @@ fn unknown_names_are_usage_errors_and_wrong_files_are_failures() {
         (&["fetch", "http://localhost/", "--insecure"], "https"),
         (&["fetch", "http://localhost/", "--policy", "h3"], "https"),
     ] {
-        place.fathometer(command).ended().assert_refused(&[told]);
+        place
+            .fathometer(command)
+            .ended()
+            .assert_refused(&[expected]);
     }
     let file = place.path().join("wrong.toml");
     fs::write(&file, "colour = 1\n").unwrap();
     let wrong = file.to_str().unwrap();
     let missing = "/no/such/file.toml";
-    for (file, told) in [(wrong, "colour"), (missing, missing)] {
+    for (file, expected) in [(wrong, "colour"), (missing, missing)] {
         for command in [
             &["path", file, "--", "true"][..],
             &["path", "ideal", "--era", file, "--", "true"],
             &["serve", "--site", "microscape", "--as", file],
         ] {
-            place.fathometer(command).ended().assert_failed(&[told]);
+            place.fathometer(command).ended().assert_failed(&[expected]);
         }
         if possible("unknown_names_are_usage_errors_and_wrong_files_are_failures") {
             let study = place.fathometer(&["study", file]).ended();
-            study.assert_failed(&[told]);
+            study.assert_failed(&[expected]);
         }
     }
 }

@@ -10,10 +10,10 @@ fn new_study() -> Place {
     let place = Place::new();
     let written = place.fathometer(&["study", "--new", "mine"]).ended();
     assert_eq!(written.code, Some(0), "{}", written.err);
-    let told = format!("{}{}", written.out, written.err);
+    let message = format!("{}{}", written.out, written.err);
     assert!(
-        told.contains("run it with: fathometer study mine"),
-        "{told}"
+        message.contains("run it with: fathometer study mine"),
+        "{message}"
     );
     place
 }

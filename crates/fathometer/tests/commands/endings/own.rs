@@ -74,8 +74,8 @@ fn a_study_by_path_has_a_report_and_is_not_judged_by_what_comes_with_the_program
     let ended = run(&place, &study, &[]);
     ended.assert_measured();
     let page = place.run().join("report.html");
-    let told = format!("report: {}", page.display());
-    assert!(ended.err.contains(&told), "{}", ended.err);
+    let expected = format!("report: {}", page.display());
+    assert!(ended.err.contains(&expected), "{}", ended.err);
     let text = fs::read_to_string(&page).unwrap();
     assert!(
         text.contains("A study of the user&#39;s own")

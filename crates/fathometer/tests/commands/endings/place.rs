@@ -172,21 +172,25 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Asserts exit code 1, and one message that contains all of `told`.
-    pub fn assert_failed(&self, told: &[&str]) {
-        self.assert_ended(1, told);
+    /// Asserts exit code 1, and one message that contains all of `expected`.
+    pub fn assert_failed(&self, expected: &[&str]) {
+        self.assert_ended(1, expected);
     }
 
     /// Asserts that the command line was refused with these words.
-    pub fn assert_refused(&self, told: &[&str]) {
-        self.assert_ended(2, told);
+    pub fn assert_refused(&self, expected: &[&str]) {
+        self.assert_ended(2, expected);
     }
 
-    fn assert_ended(&self, code: i32, told: &[&str]) {
+    fn assert_ended(&self, code: i32, expected: &[&str]) {
         assert_eq!(self.code, Some(code), "{}", self.err);
         assert!(!self.err.contains("panicked"), "{}", self.err);
-        for told in told {
-            assert!(self.err.contains(told), "{told:?} is not in: {}", self.err);
+        for expected in expected {
+            assert!(
+                self.err.contains(expected),
+                "{expected:?} is not in: {}",
+                self.err
+            );
         }
     }
 

@@ -102,8 +102,8 @@ fn the_shares_of_a_study_merge_to_one_run_in_any_order() {
     for rank in ["0", "1"] {
         let ended = shared.rank(rank, "2");
         ended.assert_measured();
-        let told = format!("rank {rank} of 2 machines (--rank and --ranks)");
-        assert!(ended.err.contains(&told), "{}", ended.err);
+        let expected = format!("rank {rank} of 2 machines (--rank and --ranks)");
+        assert!(ended.err.contains(&expected), "{}", ended.err);
     }
     // Whole replicates, with the numbers and seeds of one machine.
     let numbers = |run: &str| -> Vec<u64> {
@@ -195,8 +195,8 @@ fn parts_that_do_not_belong_together_are_refused_and_missing_ones_are_reported()
         "{}",
         merged.err
     );
-    let told = "Missing: the parts of 1 of 3 machines (rank 2)";
-    assert!(merged.out.contains(told), "{}", merged.out);
+    let expected = "Missing: the parts of 1 of 3 machines (rank 2)";
+    assert!(merged.out.contains(expected), "{}", merged.out);
     let info: serde_json::Value = serde_json::from_str(&shared.text("merged", "run.json")).unwrap();
     assert_eq!(info["replicates_planned"], 6);
 
@@ -214,8 +214,8 @@ fn parts_that_do_not_belong_together_are_refused_and_missing_ones_are_reported()
     shared.run("other", &other).assert_measured();
     let more = ["--replicates", "4", "--rank", "2", "--ranks", "3"];
     shared.run("more", &more).assert_measured();
-    let refused = |parts: &[&str], told: &[&str]| {
-        shared.merge(parts, "refused").assert_failed(told);
+    let refused = |parts: &[&str], expected: &[&str]| {
+        shared.merge(parts, "refused").assert_failed(expected);
         assert!(!shared.path("refused").exists());
     };
     refused(&["rank-0", "rank-0"], &["are both of rank 0"]);

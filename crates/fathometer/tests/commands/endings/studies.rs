@@ -188,7 +188,7 @@ fn an_unknown_study_or_level_is_refused_with_the_known_ones() {
         .fathometer(&["study", "nielsen97", "--era", "1850"])
         .ended();
     era.assert_refused(&["era=1850", "1997", "today"]);
-    for (only, told) in [
+    for (only, expected) in [
         (&["colour=blue"][..], &["colour", "policy", "block"][..]),
         (&["block=cellar"], &["block=cellar", "main", "nagle"]),
         (&["path=moon"], &["path=moon", "lan", "ppp", "wan"]),
@@ -200,7 +200,7 @@ fn an_unknown_study_or_level_is_refused_with_the_known_ones() {
         ),
     ] {
         let ended = place.study("nielsen97", only, &place.run()).ended();
-        ended.assert_refused(told);
+        ended.assert_refused(expected);
         assert!(!place.run().exists(), "{only:?}");
     }
 }

@@ -221,10 +221,10 @@ fn a_server_that_stops_answering_is_reported_with_the_time() {
     let ended = load(&url, &["-c", "2", "-d", "3s", "--drain", "0s", "--json"]);
     let summary = ended.ended_with(4);
     assert_eq!(summary.measured.counts.completed, 100);
-    let told = &summary.findings[0];
+    let finding = &summary.findings[0];
     assert!(
-        told.starts_with("no response from ") && told.contains("of 3.0 s"),
-        "{told}"
+        finding.starts_with("no response from ") && finding.contains("of 3.0 s"),
+        "{finding}"
     );
 }
 

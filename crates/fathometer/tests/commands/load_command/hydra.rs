@@ -53,8 +53,8 @@ fn a_process_that_never_comes_ends_the_wait_in_the_barrier_of_pmi_1() {
         "{}",
         ended.err
     );
-    for told in ["failed to meet by PMI-1 (PMI_FD)", "cmd=barrier_in in time"] {
-        assert!(ended.err.contains(told), "{told}: {}", ended.err);
+    for expected in ["failed to meet by PMI-1 (PMI_FD)", "cmd=barrier_in in time"] {
+        assert!(ended.err.contains(expected), "{expected}: {}", ended.err);
     }
     assert_eq!(origin.end(), Vec::<String>::new());
 }

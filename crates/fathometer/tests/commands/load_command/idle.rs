@@ -44,8 +44,11 @@ fn ten_thousand_idle_users_are_small() {
     assert!(most > 0 && most < MOST, "{most} B");
     // The program must report its own peak, not that of this test. Its report itself takes a little more
     // memory.
-    let told = summary.generator.peak_memory_bytes;
-    assert!(told > most / 2 && told < MOST, "{told} B, {most} B");
+    let reported = summary.generator.peak_memory_bytes;
+    assert!(
+        reported > most / 2 && reported < MOST,
+        "{reported} B, {most} B"
+    );
 }
 
 /// The result of a load of length `time`, and the peak resident memory of its process, in bytes.

@@ -303,9 +303,9 @@ fn all_formats_agree_on_one_load() {
         let apart = (of_log as f64 / exact as f64 - 1.0).abs();
         assert!(apart < 0.002, "{quantile}: {of_log} for {exact}");
         let name = format!("p{}_ms", quantile * 100.0);
-        let told = measured["phases"]["corrected"][&name].as_f64().unwrap() * 1e6;
-        let apart = (told / exact as f64 - 1.0).abs();
-        assert!(apart < 0.002, "{name}: {told} for {exact}");
+        let reported = measured["phases"]["corrected"][&name].as_f64().unwrap() * 1e6;
+        let apart = (reported / exact as f64 - 1.0).abs();
+        assert!(apart < 0.002, "{name}: {reported} for {exact}");
     }
 }
 

@@ -26,12 +26,12 @@ fn a_full_stdout_is_reported_and_every_file_is_written() {
         .stderr(Stdio::piped())
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(!told.contains("panicked"), "{told}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(!message.contains("panicked"), "{message}");
     assert!(
-        told.contains("stdout") && told.contains("No space left"),
-        "{told}"
+        message.contains("stdout") && message.contains("No space left"),
+        "{message}"
     );
     for name in ["it.json", "it.txt"] {
         assert!(
@@ -74,9 +74,9 @@ fn a_reader_that_closes_the_pipe_early_is_not_a_failure() {
             .stderr(Stdio::piped())
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(!told.contains("panicked"), "{arguments:?}: {told}");
-        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {told}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(!message.contains("panicked"), "{arguments:?}: {message}");
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {message}");
 
         let output = Command::new(FATHOMETER)
             .args(arguments)
@@ -85,10 +85,13 @@ fn a_reader_that_closes_the_pipe_early_is_not_a_failure() {
             .stderr(Stdio::piped())
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(!told.contains("panicked"), "{arguments:?}: {told}");
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {told}");
-        assert!(told.contains("No space left"), "{arguments:?}: {told}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(!message.contains("panicked"), "{arguments:?}: {message}");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {message}");
+        assert!(
+            message.contains("No space left"),
+            "{arguments:?}: {message}"
+        );
     }
 }
 
@@ -107,14 +110,14 @@ fn a_file_that_cannot_be_written_prevents_neither_other_files_nor_the_screen() {
         .args(["--save", "it.csv"])
         .current_dir(folder.path());
     let output = run(&command);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(!told.contains("panicked"), "{told}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(!message.contains("panicked"), "{message}");
     for name in ["full.json", "full.parquet"] {
-        let is_told = told
+        let is_reported = message
             .lines()
             .any(|line| line.contains(name) && line.contains("No space left"));
-        assert!(is_told, "{name}: {told}");
+        assert!(is_reported, "{name}: {message}");
     }
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(summary["measured"]["counts"]["completed"], 3000);

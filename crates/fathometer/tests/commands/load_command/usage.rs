@@ -18,8 +18,8 @@ fn assert_told(what: &str, ended: &Ended, code: i32, words: &[&str]) {
     );
     assert!(!ended.err.contains("panicked"), "{what}: {}", ended.err);
     for word in words {
-        let told = ended.err.contains(word);
-        assert!(told, "{what}: {word:?} is not in: {}", ended.err);
+        let is_named = ended.err.contains(word);
+        assert!(is_named, "{what}: {word:?} is not in: {}", ended.err);
     }
     assert_eq!(ended.out, "", "{what}");
     if code == 1 {

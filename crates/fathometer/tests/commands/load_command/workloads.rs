@@ -357,12 +357,12 @@ fn a_server_with_other_files_is_named_first() {
     ];
     let ended = load(&origin.url(), &arguments);
     assert_eq!(ended.code, Some(3), "{}", ended.out);
-    let told = ended
+    let advice = ended
         .out
         .find("--seed on both sides")
         .or_else(|| ended.out.find("same --seed"));
-    assert!(told < ended.out.find("corrected"), "{}", ended.out);
-    assert!(told.is_some(), "{}", ended.out);
+    assert!(advice < ended.out.find("corrected"), "{}", ended.out);
+    assert!(advice.is_some(), "{}", ended.out);
     let summary = load(&origin.url(), &[&arguments[..], &["--json"]].concat()).summary();
     assert!(!summary.validity.valid);
     assert!(summary.validity.reasons[0].contains("--seed"));
@@ -385,6 +385,10 @@ fn a_sequence_that_restarts_is_reported() {
     let summary = ended.summary();
     let sequence = summary.sequence.expect("it has a sequence");
     assert!(sequence.times > 1.0, "{sequence:?}");
-    let told = |finding: &String| finding.contains("is repeated");
-    assert!(summary.findings.iter().any(told), "{:?}", summary.findings);
+    let is_repeated = |finding: &String| finding.contains("is repeated");
+    assert!(
+        summary.findings.iter().any(is_repeated),
+        "{:?}",
+        summary.findings
+    );
 }

@@ -47,10 +47,10 @@ fn run(place: &Place, program: &str, words: &[&str]) -> String {
         .current_dir(place.path(""))
         .output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {words:?}: {told}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {words:?}: {message}");
     // The programs report oddities on stderr.
-    assert_eq!(told, "", "{program} {words:?}");
+    assert_eq!(message, "", "{program} {words:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 

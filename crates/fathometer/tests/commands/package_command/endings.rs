@@ -48,10 +48,10 @@ fn an_interrupted_unpack_command_keeps_complete_files() {
         });
         signal(&unpack, ending);
         assert_eq!(unpack.wait().unwrap().code(), Some(1));
-        let told = said(&mut unpack);
+        let message = said(&mut unpack);
         assert!(
-            told.contains("interrupted") && told.contains("whole before that: 1 file,"),
-            "{told}"
+            message.contains("interrupted") && message.contains("whole before that: 1 file,"),
+            "{message}"
         );
         let names: Vec<PathBuf> = place.tree(&out).into_keys().collect();
         assert_eq!(names, [Path::new("a")]);

@@ -51,8 +51,8 @@ fn encoded_names_that_leave_the_folder_write_nothing() {
                 "x.objp",
                 package(version, &[("first", b"1"), (name, b"2"), ("z", b"3")]),
             );
-            let told = place.run(&["unpack", "x.objp", "deep/er/out"]);
-            told.failed(&["not below the folder", "whole before that: 1 file"]);
+            let expected = place.run(&["unpack", "x.objp", "deep/er/out"]);
+            expected.failed(&["not below the folder", "whole before that: 1 file"]);
             let elsewhere = place.tree("").into_keys();
             let elsewhere = elsewhere.filter(|path| !path.starts_with("deep/er/out"));
             assert_eq!(elsewhere.collect::<Vec<_>>(), [Path::new("x.objp")]);
@@ -80,11 +80,11 @@ fn extraction_stops_at_the_bound_on_expanded_bytes() {
             "(--max-size)",
         ),
     ];
-    for (n, (options, told)) in bounds.into_iter().enumerate() {
+    for (n, (options, expected)) in bounds.into_iter().enumerate() {
         let out = format!("out{n}");
         let unpacked = place.run(&[&["unpack", "x.objp", &out], options].concat());
         unpacked.failed(&[
-            told,
+            expected,
             "a.css and all files after it are left out",
             "whole before that: 0 files",
         ]);
@@ -170,13 +170,13 @@ fn damaged_files_are_not_written() {
     let at = damaged.windows(6).position(|w| w == b"second").unwrap();
     damaged[at] ^= 1;
     place.write("x.objp", &damaged);
-    let told = [
+    let expected = [
         "x.objp",
         "content of file 1 is damaged",
         "fetch it again",
         "whole before that: 1 file",
     ];
-    place.run(&["unpack", "x.objp", "out"]).failed(&told);
+    place.run(&["unpack", "x.objp", "out"]).failed(&expected);
     assert_eq!(place.tree("out").len(), 1);
     let list = place
         .run(&["unpack", "--list", "--json", "x.objp"])
@@ -189,7 +189,7 @@ fn damaged_files_are_not_written() {
         .failed(&["damaged"])
         .text();
     assert!(list.ends_with("the rest is missing\n"), "{list}");
-    for (content, told) in [
+    for (content, expected) in [
         (
             &b"PK\x03\x04 an archive of another kind"[..],
             "not an object package",
@@ -200,7 +200,7 @@ fn damaged_files_are_not_written() {
         place.write("y.objp", content);
         place
             .run(&["unpack", "y.objp", "none"])
-            .failed(&["y.objp", told]);
+            .failed(&["y.objp", expected]);
     }
     assert!(place.tree("none").is_empty());
 }
@@ -248,12 +248,12 @@ fn nothing_is_overwritten_unless_asked_for() {
     for (name, whole) in [("a", 0), ("b", 1)] {
         place.write(format!("out-{name}/{name}"), "old");
         let folder = format!("out-{name}");
-        let told = [
+        let expected = [
             &format!("{folder}/{name} exists")[..],
             "--force",
             &format!("{whole} file"),
         ];
-        place.run(&["unpack", "x.objp", &folder]).failed(&told);
+        place.run(&["unpack", "x.objp", &folder]).failed(&expected);
         assert_eq!(fs::read(place.path(&folder).join(name)).unwrap(), b"old");
         assert_eq!(place.tree(&folder).len(), 1 + whole);
         place.run(&["unpack", "x.objp", &folder, "--force"]).done();
@@ -317,7 +317,7 @@ fn two_files_for_one_place_are_refused_with_force_as_without() {
         }
         package
     };
-    for (package, path, told) in [
+    for (package, path, expected) in [
         (
             package(
                 Version::Two,
@@ -344,17 +344,17 @@ fn two_files_for_one_place_are_refused_with_force_as_without() {
         for force in [&[][..], &["--force"]] {
             let folder = format!("out-{}-{}", path.replace('/', "-"), force.len());
             let words = [&["unpack", "x.objp", &folder], force].concat();
-            let told = match force.is_empty() {
+            let expected = match force.is_empty() {
                 true => "exists",
-                false => told,
+                false => expected,
             };
-            place.run(&words).failed(&[told]);
+            place.run(&words).failed(&[expected]);
             let kept = fs::read(place.path(&folder).join(path)).unwrap();
             assert_eq!(kept, b"one", "{path} {force:?}");
             // A file of an earlier package is overwritten all the same.
             if !force.is_empty() {
                 place.write(format!("{folder}/{path}"), "old");
-                place.run(&words).failed(&[told]);
+                place.run(&words).failed(&[expected]);
                 let kept = fs::read(place.path(&folder).join(path)).unwrap();
                 assert_eq!(kept, b"one", "{path}");
             }

@@ -156,12 +156,16 @@ impl Ended {
         self
     }
 
-    /// Asserts exit code 1, and a message that contains all of `told`.
-    pub fn failed(self, told: &[&str]) -> Ended {
+    /// Asserts exit code 1, and a message that contains all of `expected`.
+    pub fn failed(self, expected: &[&str]) -> Ended {
         assert_eq!(self.code, Some(1), "{}", self.err);
         assert!(!self.err.contains("panicked"), "{}", self.err);
-        for told in told {
-            assert!(self.err.contains(told), "{told:?} is not in: {}", self.err);
+        for expected in expected {
+            assert!(
+                self.err.contains(expected),
+                "{expected:?} is not in: {}",
+                self.err
+            );
         }
         self
     }
@@ -194,8 +198,8 @@ pub fn independent_reader(package: &Path) -> Read {
     let reader = Path::new(env!("CARGO_MANIFEST_DIR")).join("../package/tests/vectors/reader.py");
     let output = Command::new("python3").arg(reader).arg(package).output();
     let output = output.expect("python3 is needed");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{message}");
     let text = String::from_utf8(output.stdout).unwrap();
     let mut read = Read {
         files: Vec::new(),

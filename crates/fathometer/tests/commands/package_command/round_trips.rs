@@ -53,8 +53,8 @@ fn any_folder_is_restored_byte_by_byte() {
         let place = Place::new();
         oddities(&place);
         let packed = ["pack", "in", "--format", format, "-o", "x.objp"];
-        let told = place.run(&packed).done().text();
-        assert!(told.contains("x.objp: 17 files"), "{told}");
+        let message = place.run(&packed).done().text();
+        assert!(message.contains("x.objp: 17 files"), "{message}");
         assert!(
             place
                 .run(&["unpack", "x.objp", "out"])

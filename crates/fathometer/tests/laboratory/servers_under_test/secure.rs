@@ -119,7 +119,7 @@ fn speaks_over_tls(name: &str) {
     let server = limited::start_service(&service, &lab.server, &group).unwrap();
     let there = SocketAddr::new(address, access.port_at(service.slot));
     let spoken = match &definition.program {
-        Some(program) => program.speaks(true),
+        Some(program) => program.versions(true),
         None => &[Generation::HTTP1, Generation::HTTP2],
     };
     for (version, protocol) in [(Generation::HTTP1, "http/1.1"), (Generation::HTTP2, "h2")] {

@@ -255,8 +255,8 @@ fn an_unavailable_alternative_service_loses_no_file() {
     let (address, _) = free();
     // No process listens on this port.
     let nowhere = free().0.port();
-    let told = format!("h3=\":{nowhere}\"; ma=60");
-    let _server = ground.serve(address, &["--alt-svc", &told]);
+    let announced = format!("h3=\":{nowhere}\"; ma=60");
+    let _server = ground.serve(address, &["--alt-svc", &announced]);
     let first = ground.visit(address, Visit::First, ValidatorCache::new());
     assert_eq!(news(&first), [ServiceEvent::Found, ServiceEvent::Failed]);
     let failed = &first.services[1];

@@ -68,14 +68,14 @@ fn tshark_decodes_frames_as_we_count_them() {
     let Some(tshark) = tool("tshark") else { return };
     // If a busy machine delays an acknowledgement by some tens of milliseconds, QUIC retransmits, and tshark
     // counts the data twice. Hence several attempts.
-    let mut told = Vec::new();
+    let mut differences = Vec::new();
     for _ in 0..5 {
         match count_frames(&tshark) {
             Ok(()) => return,
-            Err(difference) => told.push(difference),
+            Err(difference) => differences.push(difference),
         }
     }
-    panic!("{told:#?}");
+    panic!("{differences:#?}");
 }
 
 /// Captures a visit; returns an error where tshark's counts differ from ours.

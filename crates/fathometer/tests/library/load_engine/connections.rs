@@ -78,8 +78,8 @@ fn who_ended_a_connection_is_told() {
         (Answer::End, 10, 0),
         (Answer::Reset, 0, 10),
     ] {
-        let told = answer.clone();
-        let server = Server::start(move |_| told.clone());
+        let copy = answer.clone();
+        let server = Server::start(move |_| copy.clone());
         let mut options = options(&server, single());
         options.users = Users::closed(1);
         options.limit = Limit::Exchanges(10);

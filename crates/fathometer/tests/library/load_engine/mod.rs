@@ -431,8 +431,8 @@ fn failures_are_told_apart() {
         ),
         (Answer::Last(huge), Failure::TooLarge),
     ] {
-        let told = answer.clone();
-        let server = Server::start(move |_| told.clone());
+        let copy = answer.clone();
+        let server = Server::start(move |_| copy.clone());
         let mut options = options(&server, single());
         options.users = Users::closed(2);
         options.limit = Limit::Exchanges(20);
@@ -697,15 +697,15 @@ fn progress_is_reported_and_the_callback_can_stop_the_test() {
     options.interval = 50 * MILLI;
     // One hour: the run stops because the callback requests it.
     options.limit = Limit::Time(Duration::from_secs(3600));
-    let told = AtomicU64::new(0);
+    let intervals = AtomicU64::new(0);
     let mut phases = Vec::new();
     let mut completed = 0;
     let result = run(
         options,
         Clock::start(),
-        &|| told.load(Ordering::SeqCst) >= 10,
+        &|| intervals.load(Ordering::SeqCst) >= 10,
         &mut |live: &Live| {
-            told.fetch_add(1, Ordering::SeqCst);
+            intervals.fetch_add(1, Ordering::SeqCst);
             phases.push(live.phase);
             completed += live.last.completed;
             assert!(live.so_far.completed <= completed);

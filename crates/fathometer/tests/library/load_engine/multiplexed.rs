@@ -294,8 +294,11 @@ fn policies_that_the_engine_does_not_support_are_refused() {
         let options = options(&server, policy);
         let error = run(options, Clock::start(), &|| false, &mut |_| {}).unwrap_err();
         assert!(matches!(error, LoadError::Policy { .. }), "{error}");
-        let told = error.to_string();
-        assert!(told.contains(policy) && told.contains(words), "{told}");
+        let message = error.to_string();
+        assert!(
+            message.contains(policy) && message.contains(words),
+            "{message}"
+        );
     }
     let mut open = options(&server, "h2c-sharded");
     open.users = Users::Open {

@@ -43,19 +43,19 @@ impl Connection {
             // In HTTP/1.1 persistence is the default. A client that asks for it gets the duration, if the
             // server announces it.
             (None, Version::Http11)
-                if exchange.asks_keep_alive && self.origin.tells_keep_alive() =>
+                if exchange.asks_keep_alive && self.origin.announces_keep_alive() =>
             {
                 Some("Keep-Alive")
             }
             (None, Version::Http11) => None,
         };
         let subject = (exchange.served, exchange.text);
-        let said = Said {
+        let framing = Framing {
             connection,
             requests_left: left,
             chunked: exchange.version == Version::Http11,
         };
-        self.queue(&exchange.answer, subject, said, now);
+        self.queue(&exchange.answer, subject, framing, now);
         if let Some(reason) = reason {
             self.stop(reason);
         }
@@ -95,12 +95,12 @@ impl Connection {
             status: status.code(),
             ..served
         };
-        let said = Said {
+        let framing = Framing {
             connection: Some("close"),
             requests_left: None,
             chunked: false,
         };
-        self.queue(&answer, (served, text), said, now);
+        self.queue(&answer, (served, text), framing, now);
         self.stop(CloseReason::Refused(refusal));
     }
 
@@ -109,12 +109,12 @@ impl Connection {
         &mut self,
         answer: &Answer,
         (served, text): (Served, TextLengths),
-        said: Said,
+        framing: Framing,
         now: Instant,
     ) {
         self.requests += 1;
         let flow = self.origin.flow(answer, now);
-        let chunked = said.chunked && flow.is_some() && answer.is_open();
+        let chunked = framing.chunked && flow.is_some() && answer.is_open();
         let (origin, dates) = (&self.origin, &mut self.dates);
         let idle = self.config.limits.keep_alive.as_secs();
         let before = self.output.queued();
@@ -124,9 +124,9 @@ impl Connection {
             text.extend_from_slice(b"\r\n");
             let mut head = Head {
                 text,
-                connection: said.connection,
+                connection: framing.connection,
                 idle,
-                requests_left: said.requests_left,
+                requests_left: framing.requests_left,
             };
             origin.write_fields(answer, origin.wall_clock(now), dates, &mut head);
             if chunked {
@@ -198,7 +198,7 @@ impl Connection {
 
 /// What a head states about the connection and the end of its content.
 #[derive(Debug, Clone, Copy)]
-struct Said {
+struct Framing {
     /// The value of `Connection`.
     connection: Option<&'static str>,
     /// Number of requests that are still accepted.

@@ -473,12 +473,12 @@ fn http_1_1_clients_get_keep_alive_parameters_if_the_persona_sends_them() {
         output.contains("Connection: Keep-Alive\r\nKeep-Alive: timeout=5, max=1\r\n")
     };
     let asks = "Connection: keep-alive\r\n";
-    let telling = Persona::verbose().telling_keep_alive();
-    assert!(sent(telling.clone(), asks));
-    assert!(!sent(telling, ""));
+    let announcing = Persona::verbose().announcing_keep_alive();
+    assert!(sent(announcing.clone(), asks));
+    assert!(!sent(announcing, ""));
     assert!(!sent(Persona::minimal(), asks));
-    let persona = Persona::minimal().telling_keep_alive();
-    assert_eq!(persona.clone().telling_keep_alive(), persona);
+    let persona = Persona::minimal().announcing_keep_alive();
+    assert_eq!(persona.clone().announcing_keep_alive(), persona);
 }
 
 /// Pieces of request streams, right and wrong.

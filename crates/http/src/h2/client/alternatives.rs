@@ -2,7 +2,7 @@
 //!
 //! A frame on a stream concerns the origin of its request and names no origin. A frame on the connection names
 //! the origin that it concerns. All other forms are ignored, as the RFC requires, and so is a frame on a stream
-//! that is not open. The caller decides whether the server may speak for the origin that it names.
+//! that is not open. The caller decides whether the server is an authority for the origin that it names.
 
 /// The last announcement.
 #[derive(Debug, Default)]

@@ -352,7 +352,7 @@ impl Judge {
             }
         }
         let outstanding = connection.outstanding() + connection.outstanding_pushes();
-        assert!(outstanding <= self.states.len(), "more than was told");
+        assert!(outstanding <= self.states.len(), "more than was reported");
     }
 }
 

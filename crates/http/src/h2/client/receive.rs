@@ -411,8 +411,8 @@ impl Core {
         if !std::mem::take(&mut self.settings_wait) {
             return Err(Fault::UnexpectedAcknowledgement);
         }
-        let told = self.config.settings.header_table_size;
-        self.decoder.set_table_limit(told);
+        let limit = self.config.settings.header_table_size;
+        self.decoder.set_table_limit(limit);
         Ok(())
     }
 

@@ -27,7 +27,7 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, limits: Limits) -> Vec<Strin
     let mut reader = Reader::new(limits);
     let mut log = Vec::new();
     let mut content = Vec::new();
-    let (mut came, mut told) = (0, 0);
+    let (mut came, mut accounted) = (0, 0);
     let mut failed = false;
     for mut input in pieces {
         came += input.len();
@@ -39,7 +39,7 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, limits: Limits) -> Vec<Strin
                         content.clear();
                     }
                     content.extend_from_slice(piece.content);
-                    told += piece.wire as usize;
+                    accounted += piece.wire as usize;
                     if piece.last {
                         let (stream, end) = (piece.stream, piece.end_stream);
                         log.push(format!("{stream:?} {end} {content:?}"));
@@ -48,13 +48,15 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, limits: Limits) -> Vec<Strin
                 }
                 Ok(Frame::Headers(block) | Frame::Push { block, .. }) => {
                     assert!(block.block.len() <= limits.block as usize);
-                    told += block.wire as usize;
+                    accounted += block.wire as usize;
                 }
-                Ok(Frame::Settings(list)) => told += HEADER_LENGTH + 6 * SettingsList::len(list),
+                Ok(Frame::Settings(list)) => {
+                    accounted += HEADER_LENGTH + 6 * SettingsList::len(list);
+                }
                 Err(Error::Connection(_)) => failed = true,
                 _ => {}
             }
-            assert!(told <= came, "{told} bytes of {came}");
+            assert!(accounted <= came, "{accounted} bytes of {came}");
             log.push(format!("{result:?}"));
         }
         assert!(input.is_empty());

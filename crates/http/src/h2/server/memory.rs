@@ -25,7 +25,7 @@ pub(super) struct Known {
     pub target_hash: u64,
     pub request_fields: Bytes,
     /// The priority in the request.
-    pub told: Option<Priority>,
+    pub signalled: Option<Priority>,
     pub answer: Answer,
 }
 

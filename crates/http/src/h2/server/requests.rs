@@ -70,7 +70,7 @@ impl Connection {
         let (events, keeps_text) = (self.config.events, self.config.request_text);
         let stream = &mut self.streams[slot];
         stream.priority = priority.unwrap_or_default();
-        stream.told = head.priority;
+        stream.signalled = head.priority;
         stream.request.announce(head.content_length);
         let exchange = &mut stream.served.exchange;
         exchange.method = head.request.method;
@@ -129,7 +129,7 @@ impl Connection {
             debug_assert!(false, "a request is known and then it is not");
             return;
         };
-        let priority = early.or(known.told);
+        let priority = early.or(known.signalled);
         let stream = &mut self.streams[slot];
         stream.priority = priority.unwrap_or_default();
         stream.served.request_fields = known.request_fields;
@@ -168,7 +168,7 @@ impl Connection {
             file: exchange.file,
             target_hash: exchange.target_hash,
             request_fields: stream.served.request_fields,
-            told: stream.told,
+            signalled: stream.signalled,
             answer: answer.clone(),
         };
         let key = self

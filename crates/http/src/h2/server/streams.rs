@@ -48,7 +48,7 @@ pub(super) struct Stream {
     pub blocked: bool,
     pub served: Served,
     /// The priority in its request.
-    pub told: Option<Priority>,
+    pub signalled: Option<Priority>,
     /// Its cached request.
     pub remembered: Option<Key>,
     /// Where its response begins in the output.
@@ -368,7 +368,7 @@ impl Stream {
             scheduled: false,
             blocked: false,
             served: Served::unread(id, id.is_server(), now),
-            told: None,
+            signalled: None,
             remembered: None,
             begun: None,
             text: Vec::new(),

@@ -5,7 +5,7 @@ use fathometer_model::{CloseReason, Failure, Instant};
 use super::connection::{Connection, Phase};
 use super::stream::{Expect, Stream};
 use super::{Event, RequestId};
-use crate::h3::critical::Told;
+use crate::h3::critical::ControlEvent;
 use crate::h3::{Action, ErrorCode, Fault, request_of, stream_of};
 
 impl Connection {
@@ -114,10 +114,10 @@ impl Connection {
     }
 
     /// Acts on a message on the server's control stream.
-    pub(super) fn told(&mut self, told: Told) {
-        match told {
-            Told::Settings(_) => self.events.push_back(Event::Settings),
-            Told::GoAway(id) => {
+    pub(super) fn handle_control(&mut self, event: ControlEvent) {
+        match event {
+            ControlEvent::Settings(_) => self.events.push_back(Event::Settings),
+            ControlEvent::GoAway(id) => {
                 self.leaving = true;
                 let last = id.checked_sub(4).and_then(request_of);
                 self.events.push_back(Event::GoAway { last, code: 0 });
@@ -134,7 +134,7 @@ impl Connection {
                 self.leave_if_nothing_is_owed();
             }
             // Only clients send this.
-            Told::Priority(..) => {}
+            ControlEvent::Priority(..) => {}
         }
     }
 

@@ -147,7 +147,7 @@ impl Connection {
             let actions = &mut self.actions;
             let mut act = |action| actions.push_back(action);
             match self.critical.read(stream, input, &mut act, now) {
-                Ok(Some(told)) => self.told(told),
+                Ok(Some(event)) => self.handle_control(event),
                 Ok(None) => return,
                 Err(fault) => return self.fail(fault),
             }

@@ -7,7 +7,7 @@ use super::stream::{Expect, Reading};
 use crate::exchange::RequestId;
 use crate::exchange::request_head::{self, Rejection};
 use crate::field_block::FieldBlock;
-use crate::h3::critical::Told;
+use crate::h3::critical::ControlEvent;
 use crate::h3::frame::{FrameType, Piece};
 use crate::h3::{Action, ErrorCode, Fault, is_bidirectional, is_request, request_of, stream_of};
 use crate::message::section::{self, Malformed, Recipient};
@@ -121,9 +121,11 @@ impl Connection {
             let ending = &mut self.ending;
             let mut act = |action: Action| ending.act(action);
             match self.critical.read(stream, &mut bytes, &mut act, now) {
-                Ok(Some(Told::Priority(stream, priority))) => self.reprioritize(stream, priority),
+                Ok(Some(ControlEvent::Priority(stream, priority))) => {
+                    self.reprioritize(stream, priority);
+                }
                 // A client's GOAWAY refuses pushes, which this server never sends.
-                Ok(Some(Told::Settings(_) | Told::GoAway(_))) => {}
+                Ok(Some(ControlEvent::Settings(_) | ControlEvent::GoAway(_))) => {}
                 Ok(None) => return,
                 Err(fault) => return self.fail(fault),
             }

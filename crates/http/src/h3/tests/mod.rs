@@ -35,7 +35,7 @@ fn a_package_is_composed_over_several_turns() {
         let Some(next) = next.filter(|&next| next < pair.now + Duration::from_micros(1)) else {
             break;
         };
-        assert!(next > pair.now, "nobody else would have a turn");
+        assert!(next > pair.now, "no other connection would have a turn");
         pair.now = next;
         pair.server.handle_timeout(next);
         turns += 1;

@@ -1,4 +1,4 @@
-//! A bound on the memory of compressed content, whoever holds it.
+//! A bound on the memory of compressed content in the cache, in responses and in progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -21,14 +21,14 @@
 //! - `gather`: looking up the current state of those files
 //! - `parts`: that state
 //! - `compose`: the pieces of a package
-//! - `shelf`: kept packages, and when they are rebuilt
+//! - `cache`: kept packages, and when they are rebuilt
 
 mod accept;
+mod cache;
 mod compose;
 mod gather;
 mod group;
 mod parts;
-mod shelf;
 
 use std::fmt;
 use std::str::FromStr;
@@ -38,8 +38,8 @@ use super::companions::Plan;
 use fathometer_package::Version;
 
 pub(super) use accept::quality_of;
+pub(super) use cache::{Packager, Undecided};
 pub(super) use compose::{Composed, read};
-pub(super) use shelf::{Packager, Undecided};
 
 /// How an origin packages its files. The default is no packages.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -20,7 +20,7 @@ const A_TURN: u64 = 64 * 1024;
 
 /// Files behind descriptors, and how many bytes of them were read.
 #[derive(Debug)]
-struct Shelf {
+struct TestStore {
     files: Vec<(String, Arc<Vec<u8>>, Arc<Resource>)>,
     read: Arc<AtomicU64>,
     /// How many files were looked up.
@@ -29,9 +29,9 @@ struct Shelf {
     gone: Option<String>,
 }
 
-impl Shelf {
+impl TestStore {
     /// Files of these sizes; those of up to `in_memory` bytes are kept in memory.
-    fn new(sizes: &[usize], in_memory: usize, read: &Arc<AtomicU64>) -> Shelf {
+    fn new(sizes: &[usize], in_memory: usize, read: &Arc<AtomicU64>) -> TestStore {
         let files = sizes.iter().enumerate().map(|(n, &size)| {
             let bytes = Arc::new(
                 (0..size)
@@ -47,7 +47,7 @@ impl Shelf {
             let resource = Resource::new("application/octet-stream", 784_111_777, vec![variant]);
             (format!("/d/{n:04}"), bytes, Arc::new(resource))
         });
-        Shelf {
+        TestStore {
             files: files.collect(),
             read: Arc::clone(read),
             found: Arc::default(),
@@ -56,7 +56,7 @@ impl Shelf {
     }
 }
 
-impl Store for Shelf {
+impl Store for TestStore {
     fn find(&self, path: &[u8], _: Instant) -> Lookup {
         let mut files = self.files.iter();
         let is_there = |name: &String| name.as_bytes() == path && self.gone.as_ref() != Some(name);
@@ -90,10 +90,10 @@ fn sizes() -> Vec<usize> {
 }
 
 fn origin(read: &Arc<AtomicU64>, dynamic: Vec<Dynamic>) -> Origin {
-    of_shelf(Shelf::new(&sizes(), 0, read), dynamic)
+    of_test_store(TestStore::new(&sizes(), 0, read), dynamic)
 }
 
-fn of_shelf(shelf: Shelf, dynamic: Vec<Dynamic>) -> Origin {
+fn of_test_store(store: TestStore, dynamic: Vec<Dynamic>) -> Origin {
     let packages = Packages {
         making: Making::OnTheFly,
         folders: true,
@@ -104,15 +104,15 @@ fn of_shelf(shelf: Shelf, dynamic: Vec<Dynamic>) -> Origin {
         dynamic,
         ..OriginConfig::default()
     };
-    Origin::of_store(Box::new(shelf), config).unwrap()
+    Origin::of_store(Box::new(store), config).unwrap()
 }
 
 /// Files in memory in the folder `/d/`, of which many form a package, and their bytes.
 pub(crate) fn short_files() -> (Arc<Origin>, Vec<Vec<u8>>) {
-    let shelf = Shelf::new(&[3000; 200], 3000, &Arc::default());
-    let files = shelf.files.iter().map(|(_, bytes, _)| bytes.to_vec());
+    let store = TestStore::new(&[3000; 200], 3000, &Arc::default());
+    let files = store.files.iter().map(|(_, bytes, _)| bytes.to_vec());
     let files = files.collect();
-    (Arc::new(of_shelf(shelf, Vec::new())), files)
+    (Arc::new(of_test_store(store, Vec::new())), files)
 }
 
 /// The `Accept` value for the package of that folder.
@@ -172,7 +172,7 @@ fn content(origin: &Origin, answer: &Answer, read: &AtomicU64) -> (Vec<u8>, Vec<
             turns.push(read.load(Ordering::Relaxed) - before);
             match flowed {
                 Flowed::Until(next) => {
-                    assert!(next > now, "nobody else would have a turn");
+                    assert!(next > now, "no other connection would have a turn");
                     now = next;
                 }
                 Flowed::Whole => break,
@@ -203,10 +203,10 @@ fn field(origin: &Origin, answer: &Answer, name: &'static str) -> Option<String>
 fn files_are_looked_up_over_several_turns() {
     // 200 short files, 30 of 64 KB that are kept in memory, and one that is missing.
     let sizes: Vec<usize> = [100; 200].into_iter().chain([65_536; 30]).collect();
-    let mut shelf = Shelf::new(&sizes, 65_536, &Arc::default());
-    shelf.gone = Some("/d/0003".to_owned());
-    let found = Arc::clone(&shelf.found);
-    let origin = of_shelf(shelf, Vec::new());
+    let mut store = TestStore::new(&sizes, 65_536, &Arc::default());
+    store.gone = Some("/d/0003".to_owned());
+    let found = Arc::clone(&store.found);
+    let origin = of_test_store(store, Vec::new());
     let mut answer = decide(&origin, Some("bytes=0-0"));
     let mut turns = vec![found.load(Ordering::Relaxed)];
     while answer.is_undecided() {
@@ -228,10 +228,10 @@ fn files_are_looked_up_over_several_turns() {
 
 #[test]
 fn a_package_that_cannot_be_composed_gets_the_response_without_packages() {
-    let mut shelf = Shelf::new(&[1; 100], 0, &Arc::default());
+    let mut store = TestStore::new(&[1; 100], 0, &Arc::default());
     // A name too long for a package is detected when all files are looked up.
-    shelf.files[99].0 = format!("/d/{}", "x".repeat(9000));
-    let origin = of_shelf(shelf, Vec::new());
+    store.files[99].0 = format!("/d/{}", "x".repeat(9000));
+    let origin = of_test_store(store, Vec::new());
     let mut answer = decide(&origin, None);
     assert!(answer.is_undecided());
     origin.complete(&mut answer, Instant::ZERO);

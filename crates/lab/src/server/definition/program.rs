@@ -98,7 +98,7 @@ pub enum StopSignal {
 
 impl Program {
     /// The protocols with or without TLS; empty if it does not support TLS.
-    pub fn speaks(&self, tls: bool) -> &[Generation] {
+    pub fn versions(&self, tls: bool) -> &[Generation] {
         match (&self.tls, tls) {
             (_, false) => &self.protocols,
             (Some(over), true) => &over.protocols,
@@ -116,11 +116,11 @@ impl Program {
 
     /// Why no client with this policy can use it; `None`: one can.
     pub(super) fn inability_of(&self, policy: Policy) -> Option<String> {
-        if self.speaks(policy.tls).is_empty() {
+        if self.versions(policy.tls).is_empty() {
             return Some(self.silence());
         }
         let wanted = Generation::of(policy.protocol);
-        if self.speaks(policy.tls).contains(&wanted) {
+        if self.versions(policy.tls).contains(&wanted) {
             return None;
         }
         let how = if policy.tls {

@@ -163,7 +163,7 @@ fn converse(seed: u64, steps: &[(usize, Step)]) -> Seen {
             machine.inbound(&bytes);
             return;
         }
-        // A unique number, in the identification field or in the flow label, to tell packets apart.
+        // A unique number, in the identification field or in the flow label, to distinguish packets.
         let number = (seen.given.len() as u16).to_be_bytes();
         let at = if packet.version == 4 { 4 } else { 2 };
         bytes[at..at + 2].copy_from_slice(&number);

@@ -225,7 +225,7 @@ fn promised_streams_follow_requested_ones() {
     }
     let mut bench = Bench::new(Scheduling::AsAsked);
     bench.add(2, urgency(2), 1).add(3, urgency(3), 1);
-    assert_eq!(bench.run(), [2, 3], "unless the client wants it otherwise");
+    assert_eq!(bench.run(), [2, 3], "unless the client sets another order");
 }
 
 #[test]

@@ -41,14 +41,14 @@ pub(in crate::origin) struct Packager {
     pages: Vec<bool>,
     /// For a site: the checksum of each representation.
     checksums: Vec<OnceLock<Checksum>>,
-    shelf: Mutex<Shelf>,
+    cache: Mutex<Cache>,
     /// Number of packages and archives sent as answers.
     sent: AtomicU64,
 }
 
 /// The state of a store's packages.
 #[derive(Debug, Default)]
-struct Shelf {
+struct Cache {
     kept: HashMap<(Box<[u8]>, Format), Kept>,
     scanned: HashMap<Box<[u8]>, Scanned>,
 }
@@ -155,7 +155,7 @@ impl Packager {
             groups,
             pages,
             checksums: vec![OnceLock::new(); origin.index.representation_count()],
-            shelf: Mutex::default(),
+            cache: Mutex::default(),
             sent: AtomicU64::new(0),
         })
     }
@@ -414,8 +414,8 @@ impl Origin {
         now: Instant,
     ) -> Option<Arc<Group>> {
         let etag = *resource.validators(0).etag;
-        let mut shelf = packager.shelf();
-        if let Some(scanned) = shelf.scanned.get_mut(path)
+        let mut cache = packager.cache();
+        if let Some(scanned) = cache.scanned.get_mut(path)
             && scanned.etag == etag
         {
             scanned.looked_at = now;
@@ -445,8 +445,8 @@ impl Origin {
             group: Arc::clone(&group),
             looked_at: now,
         };
-        make_room(&mut shelf.scanned, |scanned| scanned.looked_at);
-        shelf.scanned.insert(path.into(), scanned);
+        make_room(&mut cache.scanned, |scanned| scanned.looked_at);
+        cache.scanned.insert(path.into(), scanned);
         Some(group)
     }
 
@@ -490,9 +490,9 @@ impl Origin {
                 .collect()
         };
         let key = (group.path.clone(), format);
-        let mut shelf = packager.shelf();
+        let mut cache = packager.cache();
         let mut now_states = None;
-        if let Some(kept) = shelf.kept.get_mut(&key) {
+        if let Some(kept) = cache.kept.get_mut(&key) {
             // Files with a weak tag may have changed without a change of the tag.
             let is_still = now.since(kept.looked_at) < packager.options.fresh
                 || !kept.about.weak && *now_states.insert(states()) == kept.states;
@@ -539,11 +539,11 @@ impl Origin {
             states,
             looked_at: now,
         };
-        let gone = make_room(&mut shelf.kept, |kept| kept.looked_at);
-        let before = shelf.kept.insert(key, kept);
+        let gone = make_room(&mut cache.kept, |kept| kept.looked_at);
+        let before = cache.kept.insert(key, kept);
         for gone in [gone, before].into_iter().flatten() {
             // Folders with the same files share one package.
-            if shelf.kept.values().all(|kept| kept.name != gone.name) {
+            if cache.kept.values().all(|kept| kept.name != gone.name) {
                 store.forget(&gone.name);
             }
         }
@@ -584,8 +584,8 @@ impl Origin {
 }
 
 impl Packager {
-    fn shelf(&self) -> std::sync::MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
