@@ -80,6 +80,14 @@ fn the_exit_code_and_the_output_of_a_job_are_those_of_rank_0() {
         Some(secret.trim())
     );
 
+    let (code, _, err) = submitted(&cluster, "absent", "exec /no/such/program");
+    assert_eq!(code, Some(1), "{err}");
+    assert!(
+        err.contains("could not start fathometer on the node of rank 0"),
+        "{err}"
+    );
+
+    // These come last: Slurm may take a node out of service whose step was killed.
     // A rank that is killed: its own shell reports it. If the shell is killed first, only srun does. In a step that
     // is killed as a whole, either may be the case.
     let (code, _, err) = submitted(&cluster, "killed", "[ $SLURM_PROCID = 1 ] || kill -KILL $$");
@@ -97,12 +105,6 @@ fn the_exit_code_and_the_output_of_a_job_are_those_of_rank_0() {
     let (code, _, err) = submitted(&cluster, "step", script);
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains(reported) || err.contains(unreported), "{err}");
-    let (code, _, err) = submitted(&cluster, "absent", "exec /no/such/program");
-    assert_eq!(code, Some(1), "{err}");
-    assert!(
-        err.contains("could not start fathometer on the node of rank 0"),
-        "{err}"
-    );
 
     // The folder of another job stays as it is, and what sbatch refuses leaves none.
     let refused = |arguments: &[&str]| {

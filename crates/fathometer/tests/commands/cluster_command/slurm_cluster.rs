@@ -237,7 +237,10 @@ impl Cluster {
                  CommunicationParameters=NoInAddrAny,NoCtldInAddrAny\nSlurmdParameters=config_overrides\n\
                  ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSwitchType=switch/none\nMpiDefault=none\n\
                  JobAcctGatherType=jobacct_gather/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n\
-                 SchedulerType=sched/builtin\nReturnToService=2\nSlurmdTimeout=5\nKillWait=1\nMinJobAge=300\n";
+                 SchedulerType=sched/builtin\nReturnToService=2\nKillWait=1\nMinJobAge=300\n";
+        // Slurm's default for lost nodes, and longer limits for messages: a daemon that waits for a busy machine's
+        // processor is no lost node.
+        text += "SlurmdTimeout=300\nMessageTimeout=60\nTCPTimeout=30\n";
         for number in 0..nodes {
             text += &format!(
                 "NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs=2\n",
@@ -276,6 +279,14 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Why a node was unavailable is in the controller's log alone, which is in the folder to be removed.
+            let log = fs::read_to_string(self.folder.path().join("controller.log"));
+            let log = log.unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = &lines[lines.len().saturating_sub(60)..];
+            eprintln!("the end of slurmctld's log:\n{}", last.join("\n"));
+        }
         let children = self.nodes.iter_mut().chain(&mut self.controller);
         for child in children.chain(&mut self.authentication) {
             let _ = child.kill();
