@@ -39,6 +39,7 @@ pub(crate) fn draws(
         let resampled = FitData {
             loads: resampled(&data.loads, own.stream("loads"), doubt),
             bursts: resampled(&data.bursts, own.stream("bursts"), doubt),
+            batches: resampled(&data.batches, own.stream("batches"), doubt),
         };
         // What is assumed is uncertain, too: it is drawn with its own deviation, as the readings are (randomised maximum
         // likelihood; Oliver, He and Reynolds, 1996).
@@ -69,7 +70,11 @@ pub(crate) fn draws(
 fn discrepancy(exact: &Fitted, data: &FitData, seed: Seed) -> Option<Discrepancy> {
     let normal = normal_quantile(seed.stream("discrepancy").uniform(0));
     data.bursts.is_empty().then(|| Discrepancy {
-        seen: exact.queues.iter().copied().fold(0.0, f64::max),
+        seen: exact
+            .presences
+            .iter()
+            .map(|presence| presence.largest())
+            .fold(0.0, f64::max),
         log: DISCREPANCY_DEVIATION * normal,
     })
 }

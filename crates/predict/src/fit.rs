@@ -85,7 +85,7 @@ impl Model {
     pub fn choose(data: &FitData, series: &Series, seed: Seed) -> Result<Model, PredictError> {
         let mut passing: Vec<Model> = Vec::new();
         let mut rejected = Vec::new();
-        for &kind in LawKind::tried(!data.bursts.is_empty()) {
+        for &kind in LawKind::tried(data.has_queues()) {
             match checked(kind, data, series, seed)? {
                 Ok(model) => passing.push(model),
                 Err(reason) => rejected.push(format!("{}: {reason}", kind.words())),
@@ -210,7 +210,7 @@ fn checked(
             all.len()
         )));
     };
-    let Some(found) = exact.law.residual(&all, &exact.queues) else {
+    let Some(found) = exact.law.residual(&all, &exact.presences) else {
         return Ok(Err(format!(
             "{} loads do not suffice to check it",
             all.len()

@@ -20,6 +20,52 @@ use fathometer_queueing::{PerSecond, Seconds};
 
 use crate::series::{Load, Reading, pooled_deviation};
 
+/// How many exchanges are at a core during a load.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Presence {
+    /// About as many all the time: their mean, Q.
+    Steady(f64),
+    /// Batches: as many as arrive at the same instant, then one fewer after each exchange.
+    Batch {
+        /// The exchanges of a batch.
+        size: u32,
+        /// How many of them the server admits at a time.
+        workers: u32,
+        /// The cores that they are distributed over.
+        cores: u32,
+    },
+}
+
+impl Presence {
+    /// Q for each exchange of a batch, from its last one on; one for all exchanges of a steady load.
+    fn queues(self) -> impl Iterator<Item = f64> + Clone {
+        let (steady, batch) = match self {
+            Presence::Steady(queue) => (Some(queue), None),
+            Presence::Batch {
+                size,
+                workers,
+                cores,
+            } => {
+                let queue = move |left: u32| f64::from(left.min(workers)) / f64::from(cores.max(1));
+                (None, Some((1..=size).map(queue)))
+            }
+        };
+        steady.into_iter().chain(batch.into_iter().flatten())
+    }
+
+    /// The largest Q.
+    pub(crate) fn largest(self) -> f64 {
+        self.queues().fold(0.0, f64::max)
+    }
+
+    /// The mean over the exchanges of a figure that depends on Q.
+    fn mean(self, figure: impl Fn(f64) -> f64) -> f64 {
+        let queues = self.queues();
+        let count = queues.clone().count();
+        queues.map(figure).sum::<f64>() / count.max(1) as f64
+    }
+}
+
 /// A law with its parameters.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "law")]
@@ -117,10 +163,10 @@ pub struct LawFit {
 }
 
 impl LawKind {
-    /// Those that are tried, the simplest first. Only bursts cover the queues of a saturated server, so that without them
-    /// nothing is interpolated.
-    pub fn tried(has_bursts: bool) -> &'static [LawKind] {
-        match has_bursts {
+    /// Those that are tried, the simplest first. Only bursts and batches cover the queues of a saturated server, so that without
+    /// them nothing is interpolated.
+    pub fn tried(has_queues: bool) -> &'static [LawKind] {
+        match has_queues {
             false => &[LawKind::Constant, LawKind::WakeUps],
             true => &[LawKind::Constant, LawKind::WakeUps, LawKind::Interpolated],
         }
@@ -144,25 +190,26 @@ impl LawKind {
     }
 
     /// The law that is closest to the loads, in relative deviations; `None` when they do not determine it or its
-    /// parameters make no sense. `queues` has each load's mean number of exchanges at a core; `share` is assumed of the
+    /// parameters make no sense. `presences` has how many exchanges are at a core in each load; `share` is assumed of the
     /// wake-ups, as [`WAKE_UP_SHARE`].
-    pub fn fit(self, loads: &[Load], queues: &[f64], share: f64) -> Option<LawFit> {
+    pub fn fit(self, loads: &[Load], presences: &[Presence], share: f64) -> Option<LawFit> {
         if loads.len() < self.least_loads() {
             return None;
         }
         let deviation = deviation(loads);
         let points: Vec<Point> = loads
             .iter()
-            .zip(queues)
-            .map(|(load, &queue)| Point {
+            .zip(presences)
+            .map(|(load, &presence)| Point {
                 rate: load.throughput(),
-                queue,
+                presence,
                 busy: load.mean(|reading| reading.busy),
             })
             .collect();
         let misfit = |law: &Law| -> f64 {
             let squares = points.iter().map(|point| {
-                let relative = law.busy(point.rate, point.queue) / point.busy - 1.0;
+                let expected = law.expected(point.rate, point.presence).0;
+                let relative = expected * point.rate.0 / point.busy - 1.0;
                 (relative / deviation).powi(2)
             });
             squares.sum()
@@ -192,25 +239,63 @@ impl LawKind {
                 candidates.min_by(|left, right| left.misfit.total_cmp(&right.misfit))
             }
             LawKind::Interpolated => {
-                let mut points: Vec<MeasuredDemand> = points
-                    .iter()
-                    .map(|point| MeasuredDemand {
-                        queue: point.queue,
-                        demand_s: point.busy / point.rate.0,
-                    })
-                    .collect();
-                points.sort_by(|left, right| left.queue.total_cmp(&right.queue));
-                let law = Law::Interpolated { points };
+                let law = Law::Interpolated {
+                    points: measured_demands(&points)?,
+                };
                 Some(LawFit { law, misfit: 0.0 })
             }
         }
     }
 }
 
+/// The points of an interpolation: those of steady loads, and one for each number of exchanges that are present when a batch
+/// arrives. As a batch shrinks, the processor time of its exchanges goes back over all lower points; that of the new point is
+/// such that their mean is the measured one. `None` if it would not be positive.
+fn measured_demands(points: &[Point]) -> Option<Vec<MeasuredDemand>> {
+    let measured = |point: &Point| point.busy / point.rate.0;
+    let mut found = Vec::new();
+    let mut batches = Vec::new();
+    for point in points {
+        match point.presence {
+            Presence::Steady(queue) => found.push(MeasuredDemand {
+                queue,
+                demand_s: measured(point),
+            }),
+            Presence::Batch { .. } => batches.push(point),
+        }
+    }
+    found.sort_by(|left, right| left.queue.total_cmp(&right.queue));
+    let largest = |point: &&Point| point.presence.largest();
+    batches.sort_by(|left, right| largest(left).total_cmp(&largest(right)));
+    for of_one in batches.chunk_by(|left, right| largest(left) == largest(right)) {
+        let queue = of_one[0].presence.largest();
+        // A batch that is smaller than the queue of a steady load shows nothing more.
+        if found.last().is_some_and(|last| last.queue >= queue) {
+            continue;
+        }
+        let with = |demand_s| {
+            let new = MeasuredDemand { queue, demand_s };
+            [found.as_slice(), &[new]].concat()
+        };
+        let (nothing, one) = (with(0.0), with(1.0));
+        let demands = of_one.iter().map(|point| {
+            // The mean is linear in the new point's processor time.
+            let mean_with = |points: &[MeasuredDemand]| {
+                point.presence.mean(|queue| interpolated(points, queue))
+            };
+            let others = mean_with(&nothing);
+            (measured(point) - others) / (mean_with(&one) - others)
+        });
+        let demand_s = demands.sum::<f64>() / of_one.len() as f64;
+        found = (demand_s > 0.0).then(|| with(demand_s))?;
+    }
+    Some(found)
+}
+
 /// A load.
 struct Point {
     rate: PerSecond,
-    queue: f64,
+    presence: Presence,
     busy: f64,
 }
 
@@ -237,8 +322,11 @@ fn interpolated(points: &[MeasuredDemand], queue: f64) -> f64 {
 fn with_share(share: f64, points: &[Point]) -> Option<Law> {
     let (mut bb, mut be, mut ee, mut b, mut e) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for point in points {
-        let alone = alone(point.queue);
-        let idle = alone / point.busy;
+        let alone = point.presence.mean(alone);
+        let idle = match point.presence {
+            Presence::Steady(_) => alone / point.busy,
+            Presence::Batch { .. } => 0.0,
+        };
         let work = point.rate.0 * (1.0 - share + share * alone) / point.busy;
         bb += idle * idle;
         be += idle * work;
@@ -338,19 +426,38 @@ impl Law {
         Seconds(self.busy(rate, queue) / rate.0)
     }
 
+    /// The processor time of an exchange of a load: the mean over a batch, which background work is no part of.
+    fn expected(&self, rate: PerSecond, presence: Presence) -> Seconds {
+        match (presence, self) {
+            (Presence::Steady(queue), _) => self.demand(rate, queue),
+            (
+                Presence::Batch { .. },
+                Law::WakeUps {
+                    demand_s,
+                    wake_up_s,
+                    ..
+                },
+            ) => Seconds(demand_s + wake_up_s * presence.mean(alone)),
+            (Presence::Batch { .. }, _) => {
+                Seconds(presence.mean(|queue| self.demand(rate, queue).0))
+            }
+        }
+    }
+
     /// The relative deviation of the loads from the law: root mean square of their means, over the degrees of freedom;
     /// `None` when there are none. An interpolation has the loads exactly.
-    pub fn residual(&self, loads: &[Load], queues: &[f64]) -> Option<f64> {
+    pub fn residual(&self, loads: &[Load], presences: &[Presence]) -> Option<f64> {
         if self.kind() == LawKind::Interpolated {
             return Some(0.0);
         }
         let freedom = loads.len().checked_sub(self.parameters())?;
         let squares: f64 = loads
             .iter()
-            .zip(queues)
-            .map(|(load, &queue)| {
+            .zip(presences)
+            .map(|(load, &presence)| {
+                let rate = load.throughput();
                 let busy = load.mean(|reading| reading.busy);
-                (self.busy(load.throughput(), queue) / busy - 1.0).powi(2)
+                (self.expected(rate, presence).0 * rate.0 / busy - 1.0).powi(2)
             })
             .sum();
         (freedom > 0).then(|| (squares / freedom as f64).sqrt())
@@ -403,5 +510,46 @@ mod tests {
             );
         }
         assert_eq!(interpolated(&points[1..], 0.5), 2.0);
+    }
+
+    fn batch(size: u32, workers: u32) -> Presence {
+        Presence::Batch {
+            size,
+            workers,
+            cores: 1,
+        }
+    }
+
+    #[test]
+    fn a_batch_shrinks_and_workers_limit_it() {
+        let queues = |presence: Presence| presence.queues().collect::<Vec<_>>();
+        assert_eq!(queues(batch(3, 9)), [1.0, 2.0, 3.0]);
+        assert_eq!(queues(batch(4, 2)), [1.0, 2.0, 2.0, 2.0]);
+        assert_eq!(queues(Presence::Steady(0.4)), [0.4]);
+        assert_eq!(batch(4, 2).largest(), 2.0);
+        // One half, a third and a quarter.
+        assert!((batch(3, 9).mean(alone) - 13.0 / 36.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn batches_of_several_sizes_reveal_the_cost_at_each_of_their_queues() {
+        let point = |queue, demand_s| MeasuredDemand { queue, demand_s };
+        let points = [point(0.2, 4.0), point(8.0, 2.5), point(64.0, 1.5)];
+        let law = Law::Interpolated {
+            points: points.to_vec(),
+        };
+        let rate = PerSecond(100.0);
+        let presences = [Presence::Steady(0.2), batch(8, 99), batch(64, 99)];
+        let loads = presences.map(|presence| Point {
+            rate,
+            presence,
+            busy: rate.0 * law.expected(rate, presence).0,
+        });
+        let found = measured_demands(&loads).unwrap();
+        assert_eq!(found.len(), 3);
+        for (found, point) in found.iter().zip(&points) {
+            assert_eq!(found.queue, point.queue);
+            assert!((found.demand_s - point.demand_s).abs() < 1e-9, "{found:?}");
+        }
     }
 }

@@ -14,7 +14,7 @@ use fathometer_queueing::limited::LimitedNetwork;
 use fathometer_queueing::{PerSecond, Seconds};
 
 use crate::PredictError;
-use crate::law::{Discrepancy, Law, LawFit, LawKind};
+use crate::law::{Discrepancy, Law, LawFit, LawKind, Presence};
 use crate::scenario::Scenario;
 use crate::series::{Admission, FitData, Limits, Load, Series, disk_use};
 
@@ -34,8 +34,8 @@ pub struct Fitted {
     pub misfit: f64,
     /// How the truth deviates from it in a draw of the bootstrap.
     pub(crate) discrepancy: Option<Discrepancy>,
-    /// The mean number of exchanges at a core at each fitted load, and in each burst.
-    pub queues: Vec<f64>,
+    /// How many exchanges are at a core in each fitted load, each burst and each batch.
+    pub presences: Vec<Presence>,
     /// The time of an exchange outside of the processor and the link.
     pub delay: Seconds,
     /// The time of a user between exchanges, from the response time law Z = N/X - R.
@@ -88,7 +88,7 @@ impl Fitted {
             law: Law::Constant { demand_s: 0.0 },
             misfit: 0.0,
             discrepancy: None,
-            queues: Vec::new(),
+            presences: Vec::new(),
             delay: Seconds(0.0),
             think: Seconds(think.max(0.0)),
             cores: usable_cores(series.cores, &data.bursts),
@@ -102,10 +102,19 @@ impl Fitted {
         for burst in &data.bursts {
             let solution = fitted.solution(&Scenario::default(), burst.users, demand(burst))?;
             let queue = fitted.queue(&Scenario::default(), &solution);
-            fitted.queues.push(queue);
+            fitted.presences.push(Presence::Steady(queue));
+        }
+        let (cores, _) = fitted.processor(&Scenario::default(), Seconds(0.0));
+        let workers = fitted.admission.workers(&Scenario::default());
+        for batch in &data.batches {
+            fitted.presences.push(Presence::Batch {
+                size: batch.users,
+                workers: workers.unwrap_or(u32::MAX),
+                cores,
+            });
         }
         Ok(kind
-            .fit(&data.all(), &fitted.queues, share)
+            .fit(&data.all(), &fitted.presences, share)
             .map(|LawFit { law, misfit }| Fitted {
                 law,
                 misfit,
@@ -120,13 +129,14 @@ impl Fitted {
         let unchanged = Scenario::default();
         for _ in 0..6 {
             let (mut deviation, mut weights) = (0.0, 0.0);
-            self.queues.clear();
+            self.presences.clear();
             for load in loads {
                 let solution = self.solution(&unchanged, load.users, demand(load))?;
                 let measured = load.response().0;
                 deviation += (measured - solution.response.0) / measured;
                 weights += 1.0 / measured;
-                self.queues.push(self.queue(&unchanged, &solution));
+                let queue = self.queue(&unchanged, &solution);
+                self.presences.push(Presence::Steady(queue));
             }
             self.delay.0 = (self.delay.0 + deviation / weights).max(0.0);
         }

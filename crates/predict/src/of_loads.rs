@@ -66,6 +66,7 @@ pub fn series(
     Ok(Series {
         name: name.to_owned(),
         loads: loads(by_users),
+        batches: Vec::new(),
         cores: cores.unwrap_or(processors),
         quota: None,
         link: None,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fathometer_analysis::run::{Cell, Run, USERS};
+use fathometer_analysis::run::{BATCH, Cell, Run, USERS};
 use fathometer_model::{Bandwidth, Bytes, CellKey, ReplicateRecord};
 use fathometer_path::{Direction, Profile};
 use fathometer_queueing::{PerSecond, Seconds};
@@ -21,15 +21,24 @@ const LEAST_SEEN_PCT: f64 = 90.0;
 /// A load of a run.
 #[derive(Clone, Copy)]
 struct Place<'a> {
+    /// The number of users, or of the exchanges of a batch.
     users: u32,
+    is_batch: bool,
     cell: &'a Cell,
 }
 
 impl<'a> Place<'a> {
-    /// The load of a cell; `None` when it states no number of users.
+    /// The load of a cell; `None` when it states neither a number of users nor a size of batches.
     fn of(cell: &'a Cell) -> Option<Place<'a>> {
-        let users = cell.key.level(USERS)?.parse().ok()?;
-        Some(Place { users, cell })
+        let level = cell.key.level(USERS)?;
+        let size = level.strip_prefix(BATCH);
+        let users = size.unwrap_or(level).parse().ok()?;
+        let is_batch = size.is_some();
+        Some(Place {
+            users,
+            is_batch,
+            cell,
+        })
     }
 
     /// Whether the slices of a sweep were long enough for its exchanges. Without the figure there is no evidence against them.
@@ -125,9 +134,35 @@ fn constant_levels<'a>(mut names: impl Iterator<Item = &'a String>) -> Vec<&'a s
 fn of_cells(run: &Run, name: String, places: &[Place<'_>]) -> Option<Series> {
     let mut notes = Vec::new();
     let mut loads = Vec::new();
+    let mut batches = Vec::new();
     let mut failing = Vec::new();
     let mut quotas = Vec::new();
-    for place in places {
+    for place in places.iter().filter(|place| place.is_batch) {
+        let readings: Vec<Reading> = place.cell.valid().filter_map(reading).collect();
+        let size = place.users;
+        if place.mean("error_pct") > 100.0 * MOST_ERRORS || readings.is_empty() {
+            notes.push(format!(
+                "batches of {size} exchanges are not fitted: {}",
+                match readings.is_empty() {
+                    true => "no valid replicate has all figures".to_owned(),
+                    false => format!("{:.1} % of them failed", place.mean("error_pct")),
+                }
+            ));
+            continue;
+        }
+        batches.push(Load {
+            users: size,
+            readings,
+            has_all_latencies: false,
+        });
+    }
+    batches.sort_by_key(|batch| batch.users);
+    let places: Vec<Place<'_>> = places
+        .iter()
+        .filter(|place| !place.is_batch)
+        .copied()
+        .collect();
+    for place in &places {
         let users = place.users;
         let readings: Vec<Reading> = place.cell.valid().filter_map(reading).collect();
         let load = Load {
@@ -169,12 +204,13 @@ fn of_cells(run: &Run, name: String, places: &[Place<'_>]) -> Option<Series> {
     loads.sort_by_key(|load| load.users);
     failing.sort_by_key(|load| load.users);
     let cell = places.first()?.cell;
-    let page_cache = page_cache(places);
+    let page_cache = page_cache(&places);
     let profile = profile(run, cell);
     let trip = profile.as_ref().and_then(round_trip);
     (!loads.is_empty() && !quotas.is_empty()).then(|| Series {
         name,
         loads,
+        batches,
         cores: quotas.iter().sum::<f64>() / quotas.len() as f64,
         quota: Some(quota_times(cell)),
         link: profile.as_ref().and_then(link),

@@ -14,7 +14,7 @@ use crate::bootstrap::{Draw, draws};
 use crate::fit::{Model, Point};
 use crate::network::{DISK, Fitted, LINK, PROCESSOR};
 use crate::scenario::Scenario;
-use crate::series::{FitData, Load, Reading, Series, disk_use, pooled_deviation};
+use crate::series::{FitData, Load, Reading, Selection, Series, disk_use, pooled_deviation};
 use crate::simulated::Shape;
 
 pub use figures::{
@@ -38,12 +38,8 @@ const RANDOM_ORDER: f64 = 0.25;
 /// How to predict.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// Fit loads whose throughput is at most this share of the highest measured one.
-    pub fit_up_to: f64,
-    /// Of these, fit only loads with these numbers of users; empty: all.
-    pub fit: Vec<u32>,
-    /// The numbers of users of bursts, of which only the processor time of an exchange is used.
-    pub bursts: Vec<u32>,
+    /// The loads that are fitted.
+    pub fit: Selection,
     /// The numbers of users; empty: the measured ones, and twice the largest.
     pub users: Vec<u32>,
     /// The number of bootstrap draws.
@@ -66,7 +62,7 @@ pub fn predict(
     if let Some(reason) = series.admission.refusal(scenario) {
         return Err(PredictError::Scenario(format!("{scenario}: {reason}")));
     }
-    let data = series.fit_data(options.fit_up_to, &options.fit, &options.bursts)?;
+    let data = series.fit_data(&options.fit)?;
     let loads = &data.loads;
     let series = &with_further_round_trips(series, loads);
     let (scenario, page_cache) = &with_page_cache(series, loads, scenario)?;
@@ -106,6 +102,7 @@ pub fn predict(
         residual_mean: pair(model.response),
         fitted_users: loads.iter().map(|load| load.users).collect(),
         burst_users: data.bursts.iter().map(|load| load.users).collect(),
+        batch_sizes: data.batches.iter().map(|load| load.users).collect(),
         fitted_readings: data.all().iter().map(|load| load.readings.len()).sum(),
         crossing_users: fitted.crossing(scenario, largest, demand),
         tail_percent: series.tail(),

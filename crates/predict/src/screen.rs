@@ -306,7 +306,7 @@ fn basis(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
     }
     writeln!(
         text,
-        "Fitted to {} readings at {} users{}. Residuals (accepted): processor time {}, throughput {}, mean latency {}.",
+        "Fitted to {} readings at {} users{}{}. Residuals (accepted): processor time {}, throughput {}, mean latency {}.",
         prediction.fitted_readings,
         users(&prediction.fitted_users),
         match prediction.burst_users.as_slice() {
@@ -314,6 +314,13 @@ fn basis(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
             bursts => format!(
                 ", and the processor time of bursts of {} users",
                 users(bursts)
+            ),
+        },
+        match prediction.batch_sizes.as_slice() {
+            [] => String::new(),
+            sizes => format!(
+                ", and the processor time of batches of {} exchanges",
+                users(sizes)
             ),
         },
         residual(prediction.residual_busy),

@@ -75,12 +75,47 @@ pub struct FitData {
     /// Short bursts of many users. Only the processor time of their exchanges is used: what a server needs for an exchange
     /// among many, which light loads hardly show.
     pub bursts: Vec<Load>,
+    /// Loads whose exchanges arrive in batches; the number of users is that of the exchanges of a batch. Only the processor time
+    /// of an exchange is used, as of bursts.
+    pub batches: Vec<Load>,
 }
 
 impl FitData {
-    /// The loads and the bursts: all that determines the processor time of an exchange.
+    /// The loads, the bursts and the batches: all that determines the processor time of an exchange.
     pub fn all(&self) -> Vec<Load> {
-        self.loads.iter().chain(&self.bursts).cloned().collect()
+        let steady = self.loads.iter().chain(&self.bursts);
+        steady.chain(&self.batches).cloned().collect()
+    }
+
+    /// Whether it shows what an exchange costs among many others.
+    pub(crate) fn has_queues(&self) -> bool {
+        !self.bursts.is_empty() || !self.batches.is_empty()
+    }
+}
+
+/// Which of the measured loads are fitted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Selection {
+    /// Those whose throughput is at most this share of the highest measured one.
+    pub up_to: f64,
+    /// Of these, only loads with these numbers of users; empty: all.
+    pub users: Vec<u32>,
+    /// The numbers of users of bursts, of which only the processor time of an exchange is used.
+    pub bursts: Vec<u32>,
+    /// The sizes of batches, of which only the processor time of an exchange is used; empty: all batches up to that share, or
+    /// none if `users` are named.
+    pub batches: Vec<u32>,
+}
+
+impl Default for Selection {
+    /// All steady loads and all batches.
+    fn default() -> Selection {
+        Selection {
+            up_to: 1.0,
+            users: Vec::new(),
+            bursts: Vec::new(),
+            batches: Vec::new(),
+        }
     }
 }
 
@@ -214,6 +249,8 @@ pub struct Series {
     pub name: String,
     /// Its loads by ascending number of users.
     pub loads: Vec<Load>,
+    /// Open loops whose exchanges arrive in batches, by ascending size, which is their number of users.
+    pub batches: Vec<Load>,
     /// The processor that the server may use, in cores.
     pub cores: f64,
     /// How that processor is granted as a quota; `None`: whole cores.
@@ -252,34 +289,50 @@ impl Series {
         self.loads.iter().chain(failing)
     }
 
-    /// The loads whose throughput is at most this share of the highest one and, if `fit` is not empty, whose number of users
-    /// it has; and those with the number of users of a burst.
+    /// The selected loads.
     ///
     /// # Errors
-    /// When a number of users was not measured.
-    pub fn fit_data(
-        &self,
-        share: f64,
-        fit: &[u32],
-        bursts: &[u32],
-    ) -> Result<FitData, PredictError> {
-        let is_measured = |users: &u32| self.loads.iter().any(|load| load.users == *users);
-        if let Some(users) = fit.iter().chain(bursts).find(|users| !is_measured(users)) {
+    /// When a number of users or a size of batches was not measured.
+    pub fn fit_data(&self, selection: &Selection) -> Result<FitData, PredictError> {
+        let Selection {
+            up_to,
+            users,
+            bursts,
+            batches,
+        } = selection;
+        let is_among = |loads: &[Load], users: u32| loads.iter().any(|load| load.users == users);
+        let named = users.iter().chain(bursts);
+        if let Some(users) = named.copied().find(|&users| !is_among(&self.loads, users)) {
             return Err(PredictError::Unusable(format!(
                 "no load of {users} users can be fitted: it was not measured, or is not valid"
             )));
         }
-        let limit = share * self.highest().0;
+        if let Some(size) = batches
+            .iter()
+            .copied()
+            .find(|&size| !is_among(&self.batches, size))
+        {
+            return Err(PredictError::Unusable(format!(
+                "no load of batches of {size} exchanges can be fitted: it was not measured, or is not valid"
+            )));
+        }
+        let limit = up_to * self.highest().0;
+        let is_light = |load: &Load| *up_to >= 1.0 || load.throughput().0 <= limit;
         let is_fitted = |load: &&Load| {
             load.has_all_latencies
-                && (share >= 1.0 || load.throughput().0 <= limit)
-                && (fit.is_empty() || fit.contains(&load.users))
+                && is_light(load)
+                && (users.is_empty() || users.contains(&load.users))
                 && !bursts.contains(&load.users)
         };
         let is_burst = |load: &&Load| bursts.contains(&load.users);
+        let is_batch = |load: &&Load| match batches.is_empty() {
+            true => users.is_empty() && is_light(load),
+            false => batches.contains(&load.users),
+        };
         Ok(FitData {
             loads: self.loads.iter().filter(is_fitted).cloned().collect(),
             bursts: self.loads.iter().filter(is_burst).cloned().collect(),
+            batches: self.batches.iter().filter(is_batch).cloned().collect(),
         })
     }
 

@@ -8,7 +8,7 @@ use fathometer_predict::PredictError;
 use fathometer_predict::law::Law;
 use fathometer_predict::prediction::{Options, Prediction, predict};
 use fathometer_predict::screen;
-use fathometer_predict::series::{Admission, Load, QuotaTimes, Reading, Series};
+use fathometer_predict::series::{Admission, Load, QuotaTimes, Reading, Selection, Series};
 use fathometer_queueing::closed::{Network, Solution, Station};
 use fathometer_queueing::simulation::{
     Discipline, Distribution, Quota, SimulatedStation, Simulation, Source,
@@ -94,6 +94,7 @@ fn of_loads(loads: Vec<Load>, cores: f64) -> Series {
     Series {
         name: "known".to_owned(),
         loads,
+        batches: Vec::new(),
         cores,
         quota: None,
         link: None,
@@ -107,11 +108,16 @@ fn of_loads(loads: Vec<Load>, cores: f64) -> Series {
     }
 }
 
+fn up_to(share: f64) -> Selection {
+    Selection {
+        up_to: share,
+        ..Selection::default()
+    }
+}
+
 fn options() -> Options {
     Options {
-        fit_up_to: 0.6,
-        fit: Vec::new(),
-        bursts: Vec::new(),
+        fit: up_to(0.6),
         users: Vec::new(),
         draws: 40,
         exchanges: 4_000,
@@ -299,8 +305,11 @@ fn bursts_show_what_an_exchange_costs_among_many() {
     let series = series(cost, 0.2, 0.05);
     let compared = |bursts: &[u32]| {
         let options = Options {
-            fit: vec![1, 4, 8],
-            bursts: bursts.to_vec(),
+            fit: Selection {
+                users: vec![1, 4, 8],
+                bursts: bursts.to_vec(),
+                ..up_to(0.6)
+            },
             ..options()
         };
         let prediction = predict(&series, &Default::default(), &options).unwrap();
@@ -317,6 +326,69 @@ fn bursts_show_what_an_exchange_costs_among_many() {
     );
 }
 
+/// Batches of `size` exchanges at a light load, each of which costs what it costs with those that are left.
+fn batch(cost: Cost, size: u32, noise: f64) -> Load {
+    let rate = 200.0;
+    let shared = (1..=size).map(|left| cost.alone / (1.0 + f64::from(left)));
+    let demand = cost.busy + shared.sum::<f64>() / f64::from(size);
+    let reading = |factor: f64| Reading {
+        throughput: PerSecond(rate),
+        response: Seconds(0.02),
+        percentiles: BTreeMap::new(),
+        busy: rate * demand * factor,
+        errors: 0.0,
+        disk: None,
+        wire_bytes: None,
+    };
+    Load {
+        users: size,
+        readings: vec![reading(1.0 + noise), reading(1.0 - noise)],
+        has_all_latencies: false,
+    }
+}
+
+#[test]
+fn batches_show_what_an_exchange_costs_among_many() {
+    let cost = Cost {
+        busy: 40e-6,
+        alone: 220e-6,
+        background: 0.0,
+    };
+    let mut series = series(cost, 0.2, 0.01);
+    let without = Options {
+        fit: Selection {
+            users: vec![1, 4, 8],
+            ..up_to(0.6)
+        },
+        ..options()
+    };
+    let at_64 = |prediction: &Prediction| {
+        let row = prediction.rows.iter().find(|row| row.users == 64);
+        row.unwrap().throughput_compared.unwrap().error_share.abs()
+    };
+    let error = at_64(&predict(&series, &Default::default(), &without).unwrap());
+    series.batches = [16, 64].map(|size| batch(cost, size, 0.01)).to_vec();
+    // Without a choice of users, all batches that are light enough are fitted.
+    let with = predict(&series, &Default::default(), &options()).unwrap();
+    assert_eq!(with.batch_sizes, [16, 64]);
+    let found = at_64(&with);
+    assert!(found < 0.03 && error > 2.0 * found, "{error} {found}");
+    let row = with.rows.iter().find(|row| row.users == 64).unwrap();
+    assert!(row.throughput_compared.unwrap().within);
+    // Named users exclude batches that are not named.
+    let none = predict(&series, &Default::default(), &without).unwrap();
+    assert!(none.batch_sizes.is_empty());
+    let named = Options {
+        fit: Selection {
+            batches: vec![32],
+            ..up_to(0.6)
+        },
+        ..options()
+    };
+    let refused = predict(&series, &Default::default(), &named);
+    assert!(matches!(refused, Err(PredictError::Unusable(reason)) if reason.contains("of 32")));
+}
+
 /// A cost of which a fifth is shared looks constant at light loads: the law is wrong among many exchanges.
 #[test]
 fn without_bursts_the_interval_allows_for_another_law() {
@@ -326,7 +398,10 @@ fn without_bursts_the_interval_allows_for_another_law() {
         background: 0.0,
     };
     let options = Options {
-        fit: vec![1, 4, 8],
+        fit: Selection {
+            users: vec![1, 4, 8],
+            ..up_to(0.6)
+        },
         ..options()
     };
     let prediction = predict(&series(cost, 0.2, 0.01), &Default::default(), &options).unwrap();
@@ -338,7 +413,10 @@ fn without_bursts_the_interval_allows_for_another_law() {
 #[test]
 fn a_burst_that_was_not_measured_is_an_error() {
     let options = Options {
-        bursts: vec![63],
+        fit: Selection {
+            bursts: vec![63],
+            ..up_to(0.6)
+        },
         ..options()
     };
     let error = predict(&series(CONSTANT, 0.2, 0.01), &Default::default(), &options);
@@ -414,9 +492,7 @@ fn what_no_law_describes_is_not_predicted() {
     let mut few = series(FALLING, 0.2, 0.005);
     few.loads.truncate(2);
     let everything = Options {
-        fit_up_to: 1.0,
-        fit: Vec::new(),
-        bursts: Vec::new(),
+        fit: up_to(1.0),
         ..options()
     };
     let error = predict(&few, &Default::default(), &everything).unwrap_err();

@@ -6,7 +6,7 @@ use fathometer_model::{Bytes, Seed};
 use fathometer_predict::page_cache::{DiskUse, PageCache};
 use fathometer_predict::prediction::{Options, Prediction, predict};
 use fathometer_predict::screen;
-use fathometer_predict::series::{Admission, Load, Reading, Series};
+use fathometer_predict::series::{Admission, Load, Reading, Selection, Series};
 use fathometer_queueing::Seconds;
 use fathometer_queueing::cache::CachedFile;
 use fathometer_queueing::closed::{Network, Station};
@@ -95,6 +95,7 @@ fn series() -> Series {
     Series {
         name: "known".to_owned(),
         loads: [1, 2, 4, 8, 16, 32].map(load).to_vec(),
+        batches: Vec::new(),
         cores: 1.0,
         quota: None,
         link: None,
@@ -116,15 +117,20 @@ fn series() -> Series {
 
 fn predicted(series: &Series, scenario: &str) -> Prediction {
     let options = Options {
-        fit_up_to: 0.6,
-        fit: Vec::new(),
-        bursts: Vec::new(),
+        fit: up_to(0.6),
         users: vec![2, 32],
         draws: 20,
         exchanges: 4_000,
         seed: Seed(1),
     };
     predict(series, &scenario.parse().unwrap(), &options).unwrap()
+}
+
+fn up_to(share: f64) -> Selection {
+    Selection {
+        up_to: share,
+        ..Selection::default()
+    }
 }
 
 #[test]
@@ -168,9 +174,7 @@ fn a_series_without_its_page_cache_states_the_reason() {
         ..series()
     };
     let options = Options {
-        fit_up_to: 1.0,
-        fit: Vec::new(),
-        bursts: Vec::new(),
+        fit: up_to(1.0),
         users: vec![2],
         draws: 20,
         exchanges: 4_000,

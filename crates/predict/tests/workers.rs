@@ -7,7 +7,7 @@ use fathometer_model::Seed;
 use fathometer_predict::PredictError;
 use fathometer_predict::prediction::{Options, Prediction, Row, predict};
 use fathometer_predict::screen;
-use fathometer_predict::series::{Admission, Load, Reading, Series};
+use fathometer_predict::series::{Admission, Load, Reading, Selection, Series};
 use fathometer_queueing::closed::{Network, Station};
 use fathometer_queueing::simulation::{
     Admission as Workers, Discipline, Distribution, Overflow, Retries, SimulatedStation,
@@ -107,6 +107,7 @@ fn series(admission: Admission) -> Series {
     Series {
         name: "known".to_owned(),
         loads: [1, 2, 3, 8, 16].map(load).to_vec(),
+        batches: Vec::new(),
         cores: 1.0,
         quota: None,
         link: None,
@@ -131,11 +132,16 @@ fn stated() -> Admission {
     }
 }
 
+fn up_to(share: f64) -> Selection {
+    Selection {
+        up_to: share,
+        ..Selection::default()
+    }
+}
+
 fn options() -> Options {
     Options {
-        fit_up_to: 0.8,
-        fit: Vec::new(),
-        bursts: Vec::new(),
+        fit: up_to(0.8),
         users: Vec::new(),
         draws: 20,
         exchanges: 20_000,

@@ -28,7 +28,7 @@ pub use info::{
     Build, EraInfo, LeftOut, Mode, PathInfo, RunInfo, ServerInfo, Setting, SettingState, Stopping,
 };
 pub(crate) use reading::{malformed, read, stays_inside};
-pub use sweep_loads::USERS;
+pub use sweep_loads::{BATCH, USERS};
 
 /// A drawing that belongs to the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 //!
 //! A replicate of a sweep study applies several numbers of users in turn. Its record has the figures of each under names that end
 //! in it, as in `exchanges_per_s_of_8_users`. Here they become records of cells with the factor `clients`, as a load study has
-//! them.
+//! them. Batches, as in `exchanges_per_s_of_batches_of_64`, have the level `batch-64` of that factor.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,44 +11,64 @@ use fathometer_model::{CellKey, ReplicateRecord};
 /// The factor whose levels are numbers of users.
 pub const USERS: &str = "clients";
 
+/// What the levels of batches begin with.
+pub const BATCH: &str = "batch-";
+
 type CellOf<'a> = (&'a str, &'a CellKey);
+
+/// A load of a sweep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Load {
+    Users(u32),
+    Batches(u32),
+}
+
+impl Load {
+    /// Its level of the factor [`USERS`].
+    fn level(self) -> String {
+        match self {
+            Load::Users(users) => users.to_string(),
+            Load::Batches(size) => format!("{BATCH}{size}"),
+        }
+    }
+}
 
 /// The records with a record for each load of a sweep, and whether there are sweeps.
 pub(crate) fn by_load(records: Vec<ReplicateRecord>) -> (Vec<ReplicateRecord>, bool) {
     // All numbers of users of a cell: a replicate that failed has none.
-    let mut loads: BTreeMap<CellOf<'_>, BTreeSet<u32>> = BTreeMap::new();
+    let mut loads: BTreeMap<CellOf<'_>, BTreeSet<Load>> = BTreeMap::new();
     for record in &records {
-        let users = record.metrics.keys().filter_map(|name| of_users(name));
-        let users = users.map(|(_, users)| users);
+        let of_record = record.metrics.keys().filter_map(|name| of_load(name));
+        let of_record = of_record.map(|(_, load)| load);
         let cell = (record.block.as_str(), &record.cell);
-        loads.entry(cell).or_default().extend(users);
+        loads.entry(cell).or_default().extend(of_record);
     }
-    let has_sweeps = loads.values().any(|users| !users.is_empty());
+    let has_sweeps = loads.values().any(|loads| !loads.is_empty());
     if !has_sweeps {
         return (records, false);
     }
     let each = records.iter().flat_map(|record| {
-        let users = &loads[&(record.block.as_str(), &record.cell)];
-        match users.is_empty() {
+        let loads = &loads[&(record.block.as_str(), &record.cell)];
+        match loads.is_empty() {
             true => vec![record.clone()],
-            false => users.iter().map(|&users| load(record, users)).collect(),
+            false => loads.iter().map(|&load| record_of(record, load)).collect(),
         }
     });
     (each.collect(), true)
 }
 
-/// What a replicate says of one number of users.
-fn load(record: &ReplicateRecord, users: u32) -> ReplicateRecord {
+/// What a replicate says of one load.
+fn record_of(record: &ReplicateRecord, load: Load) -> ReplicateRecord {
     let metrics = record.metrics.iter().filter_map(|(name, value)| {
-        let name = match of_users(name) {
-            Some((name, others)) if others == users => name,
+        let name = match of_load(name) {
+            Some((name, other)) if other == load => name,
             Some(_) => return None,
             None => name,
         };
         Some((name.to_owned(), *value))
     });
     let mut cell = record.cell.clone();
-    cell.0.insert(USERS.to_owned(), users.to_string());
+    cell.0.insert(USERS.to_owned(), load.level());
     ReplicateRecord {
         cell,
         metrics: metrics.collect(),
@@ -56,10 +76,13 @@ fn load(record: &ReplicateRecord, users: u32) -> ReplicateRecord {
     }
 }
 
-/// `exchanges_per_s` and 8 of `exchanges_per_s_of_8_users`.
-fn of_users(name: &str) -> Option<(&str, u32)> {
+/// `exchanges_per_s` and 8 users of `exchanges_per_s_of_8_users`.
+fn of_load(name: &str) -> Option<(&str, Load)> {
+    if let Some((name, size)) = name.rsplit_once("_of_batches_of_") {
+        return Some((name, Load::Batches(size.parse().ok()?)));
+    }
     let (name, users) = name.strip_suffix("_users")?.rsplit_once("_of_")?;
-    Some((name, users.parse().ok()?))
+    Some((name, Load::Users(users.parse().ok()?)))
 }
 
 #[cfg(test)]
@@ -95,6 +118,7 @@ mod tests {
                     ("exchanges_per_s_of_1_users", 95.0),
                     ("exchanges_per_s_of_48_users", 211.0),
                     ("users_seen_pct_of_48_users", 59.0),
+                    ("cpu_us_per_exchange_of_batches_of_64", 120.0),
                     ("pages_of_users", 7.0),
                 ],
             ),
@@ -114,14 +138,17 @@ mod tests {
             [
                 (0, "1", Some(95.0)),
                 (0, "48", Some(211.0)),
+                (0, "batch-64", None),
                 (1, "1", None),
-                (1, "48", None)
+                (1, "48", None),
+                (1, "batch-64", None)
             ]
         );
+        assert_eq!(records[2].metrics["cpu_us_per_exchange"], 120.0);
         assert_eq!(records[1].metrics["users_seen_pct"], 59.0);
         assert!(!records[0].metrics.contains_key("users_seen_pct"));
         assert!(
-            records[..2]
+            records[..3]
                 .iter()
                 .all(|record| record.metrics["pages_of_users"] == 7.0)
         );

@@ -13,7 +13,7 @@ use fathometer_model::Seed;
 use fathometer_predict::prediction::Options;
 use fathometer_predict::predictions::Predictions;
 use fathometer_predict::scenario::Scenario;
-use fathometer_predict::series::Series;
+use fathometer_predict::series::{Selection, Series};
 use fathometer_predict::{Seconds, markdown, of_loads, of_run, screen};
 use fathometer_sys::stderr::say;
 
@@ -47,6 +47,10 @@ pub struct PredictArguments {
     /// it is among many exchanges, light loads hardly show
     #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     bursts: Vec<u32>,
+    /// Sizes of the batches of a sweep to fit. They, too, show what an exchange costs among many [default: all that --fit-up-to
+    /// includes, and none with --fit]
+    #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    batches: Vec<u32>,
     /// Cores that the server of load --save may use: 1 for one thread, or what taskset or a container allows [default: all
     /// of the machine]
     #[arg(long, value_name = "N", value_parser = cores)]
@@ -96,9 +100,12 @@ pub fn run(arguments: &PredictArguments) -> Result<ExitCode, Failure> {
         admit(series, arguments);
     }
     let options = Options {
-        fit_up_to: arguments.fit_up_to,
-        fit: arguments.fit.clone(),
-        bursts: arguments.bursts.clone(),
+        fit: Selection {
+            up_to: arguments.fit_up_to,
+            users: arguments.fit.clone(),
+            bursts: arguments.bursts.clone(),
+            batches: arguments.batches.clone(),
+        },
         users: arguments.users.clone(),
         draws: arguments.draws,
         exchanges: arguments.exchanges,

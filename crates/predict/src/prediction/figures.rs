@@ -162,7 +162,9 @@ pub struct Prediction {
     pub fitted_users: Vec<u32>,
     /// Numbers of users of bursts.
     pub burst_users: Vec<u32>,
-    /// Replicates or results that were fitted, with those of bursts.
+    /// Sizes of batches.
+    pub batch_sizes: Vec<u32>,
+    /// Replicates or results that were fitted, with those of bursts and batches.
     pub fitted_readings: usize,
     /// From this number of users on there is queueing: where the asymptotes cross.
     pub crossing_users: f64,

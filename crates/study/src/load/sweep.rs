@@ -5,18 +5,21 @@
 //! rounds, which a burst in a few of them hardly moves.
 //!
 //! Slices are separate load tests. The connections of one are closed before the next begins. The server may have a pause after
-//! slices that overload it, so that its mean load stays low.
+//! slices that overload it, so that its mean load stays low. Slices of batches show what an exchange costs among many others at a
+//! light load: all exchanges of a batch begin at the same instant, and the server has done them long before the next batch.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use fathometer_analysis::load::LoadResult;
 use fathometer_analysis::run::Mode;
 use fathometer_analysis::statistics::pseudo_median;
-use fathometer_load::{Options, Users};
-use fathometer_model::{Instant, Validity};
+use fathometer_load::{Limit, Options, Users};
+use fathometer_model::{Instant, Seed, Validity};
 use fathometer_path::Profile;
 use fathometer_sys::probe::Samples;
+use fathometer_workload::arrivals::{Arrivals, Profile as RateProfile};
 use serde::Serialize;
 
 use super::replicate::Replicate;
@@ -29,7 +32,7 @@ use crate::experiment::{
 use crate::factor::AnyFactor;
 use crate::run_folder::write_lines;
 use crate::schedule::rest;
-use crate::spec::{Cell, Study, Sweep};
+use crate::spec::{Batches, Cell, Slice as Applied, Study, Sweep};
 use fathometer_lab::trial::{ServerAccess, window_of};
 
 /// The experiment of sweep studies.
@@ -40,6 +43,10 @@ const SLICES: &str = "slices.ndjson";
 
 /// A slice takes up to this time longer than its window: its connections are closed, and the next one is set up.
 const BETWEEN: Duration = Duration::from_millis(50);
+
+/// The time without load before and after the batches of a slice. The probes have a reading within each, so that exactly the
+/// processor time of the batches is between them.
+const AROUND_BATCHES: Duration = Duration::from_millis(150);
 
 /// A replicate is a sweep over numbers of users.
 pub struct SweepExperiment;
@@ -82,8 +89,14 @@ impl Experiment for SweepExperiment {
     fn window(&self, study: &Study, cell: &Cell, mode: Mode, path: &Profile) -> Option<Duration> {
         let sweep = study.sweep.as_ref()?;
         let (warm_up, duration) = levels::lengths(&study.load_of(&cell.block)?, mode, path);
-        let slices = sweep.users.len() as u32;
-        let round = (warm_up + duration + BETWEEN) * slices + sweep.pauses_of_a_round();
+        let slices = sweep.slices().map(|slice| match (slice, &sweep.batches) {
+            (Applied::Batches(size), Some(batches)) => {
+                let (count, interval) = batches.of_slice(size, duration);
+                interval * count + 2 * AROUND_BATCHES + BETWEEN
+            }
+            _ => warm_up + duration + BETWEEN,
+        });
+        let round = slices.sum::<Duration>() + sweep.pauses_of_a_round();
         Some(round * sweep.rounds.of(mode))
     }
 
@@ -143,7 +156,11 @@ impl Replicates for Sweeps {
 /// One load test of a sweep.
 #[derive(Debug, Clone, Serialize)]
 struct Slice {
-    users: u32,
+    /// The number of users of a closed loop, or the exchanges of a batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    users: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<NonZeroU32>,
     /// Its window, in seconds since the start of the replicate.
     from_s: f64,
     to_s: f64,
@@ -167,7 +184,8 @@ impl Slice {
         let (from, to) = window_of(result, replicate.clock);
         let seconds = |at: Instant| at.since(Instant::ZERO).as_secs_f64();
         Slice {
-            users,
+            users: Some(users),
+            batch: None,
             from_s: seconds(from),
             to_s: seconds(to),
             invalid: validity.reasons,
@@ -175,9 +193,67 @@ impl Slice {
         }
     }
 
-    /// Adds the processor time of the host, from the readings within the window. A slice without two of them is not used.
+    /// A slice of `count` batches, one every `interval`, whose last one has ended by `to`.
+    fn of_batches(
+        size: NonZeroU32,
+        (count, interval): (u32, Duration),
+        result: &LoadResult,
+        replicate: &Replicate<'_>,
+        (from, to): (Instant, Instant),
+    ) -> Slice {
+        let mut validity = result.validity.clone();
+        metrics::judge(result, &replicate.levels.load, &mut validity);
+        let mut figures = metrics::of_clients(result);
+        let completed = result.measured.ended.completed as f64;
+        // The load lasts until the next batch would begin.
+        let mean_rate = completed / (interval * count).as_secs_f64();
+        figures.insert("exchanges_per_s".to_owned(), mean_rate);
+        figures.insert("exchanges".to_owned(), completed);
+        let seconds = |at: Instant| at.since(Instant::ZERO).as_secs_f64();
+        Slice {
+            users: None,
+            batch: Some(size),
+            from_s: seconds(from),
+            to_s: seconds(to),
+            invalid: validity.reasons,
+            figures,
+        }
+    }
+
+    /// The ending of its metrics' names.
+    fn ending(&self) -> String {
+        match (self.batch, self.users) {
+            (Some(batch), _) => format!("batches_of_{batch}"),
+            (None, users) => format!("{}_users", users.unwrap_or_default()),
+        }
+    }
+
+    /// Adds the processor time of the host: from the readings within the window, or all of the batches'. A slice without two
+    /// readings is not used.
     fn read_processor(&mut self, samples: &Samples, quota: f64) {
         let at = |seconds: f64| Instant::ZERO + Duration::from_secs_f64(seconds);
+        if self.batch.is_some() {
+            let step = samples.between(at(self.from_s), at(self.to_s));
+            let time = step.and_then(|step| {
+                let cpu = step.change.groups.first()?.as_ref()?.cpu.as_ref()?;
+                Some(cpu.total.as_secs_f64())
+            });
+            let exchanges = self.figures.remove("exchanges");
+            match time
+                .zip(exchanges)
+                .filter(|(_, exchanges)| *exchanges > 0.0)
+            {
+                Some((time, exchanges)) => {
+                    let each = 1e6 * time / exchanges;
+                    self.figures.insert("cpu_us_per_exchange".to_owned(), each);
+                }
+                None => {
+                    let reason = "the probes have no readings before and after its batches";
+                    self.invalid.push(reason.to_owned());
+                }
+            }
+            return;
+        }
         let busy = samples
             .within(at(self.from_s), at(self.to_s))
             .and_then(|step| {
@@ -202,65 +278,131 @@ fn applied(
     sweep: &Sweep,
     access: &ServerAccess,
 ) -> Result<Vec<Slice>, ReplicateError> {
-    let (shared, levels) = (replicate.shared, &replicate.levels);
+    let shared = replicate.shared;
     let seeds = replicate.seed.stream("sweep");
     let mut slices = Vec::new();
     for round in 0..sweep.rounds.of(shared.mode) {
         let order = seeds.stream("order").child(u64::from(round));
-        let mut users: Vec<(u64, u32)> = sweep
-            .users
-            .iter()
-            .map(|&users| (order.draw(u64::from(users)), users))
+        let mut loads: Vec<(u64, Applied)> = sweep
+            .slices()
+            .map(|load| match load {
+                Applied::Users(users) => (order.draw(u64::from(users)), load),
+                Applied::Batches(size) => {
+                    let draws = order.stream("batches");
+                    (draws.draw(u64::from(size.get())), load)
+                }
+            })
             .collect();
-        users.sort_unstable();
-        for (_, users) in users {
+        loads.sort_unstable();
+        for (_, load) in loads {
             if (shared.interrupted)() {
                 return Err(ReplicateError::Interrupted);
             }
-            let mut options = Options {
-                users: Users::Closed {
-                    users,
-                    start_interval: levels.warm_up / 4 / users,
-                    steps: Vec::new(),
-                },
-                seed: seeds.child(slices.len() as u64),
-                ..replicate.options()?
+            let seed = seeds.child(slices.len() as u64);
+            let slice = match (load, &sweep.batches) {
+                (Applied::Batches(size), Some(batches)) => {
+                    of_batches(replicate, batches, size, seed, access)?
+                }
+                (Applied::Users(users), _) => of_users(replicate, sweep, users, seed, access)?,
+                (Applied::Batches(_), None) => continue,
             };
-            access.apply_to(&mut options);
-            let began = replicate.clock.now();
-            let result =
-                fathometer_load::run(options, replicate.clock, shared.interrupted, &mut |_| {})?;
-            let mut slice = Slice::of(users, &result, replicate);
-            if let Some(pause) = sweep.pause_after(users) {
-                let ended = replicate.clock.now();
-                rest(pause, shared.interrupted);
-                let cycle = replicate.clock.now().since(began);
-                let share = ended.since(began).as_secs_f64() / cycle.as_secs_f64();
-                let figures = &mut slice.figures;
-                figures.insert("duty_cycle_pct".to_owned(), 100.0 * share);
-            }
             slices.push(slice);
         }
     }
     Ok(slices)
 }
 
-/// The pseudo-medians over the slices of each number of users, as in `exchanges_per_s_of_8_users`. With fewer than half of
-/// its slices a number of users makes the replicate invalid.
+/// A slice of a closed loop, and the pause after it.
+fn of_users(
+    replicate: &Replicate<'_>,
+    sweep: &Sweep,
+    users: u32,
+    seed: Seed,
+    access: &ServerAccess,
+) -> Result<Slice, ReplicateError> {
+    let shared = replicate.shared;
+    let mut options = Options {
+        users: Users::Closed {
+            users,
+            start_interval: replicate.levels.warm_up / 4 / users,
+            steps: Vec::new(),
+        },
+        seed,
+        ..replicate.options()?
+    };
+    access.apply_to(&mut options);
+    let began = replicate.clock.now();
+    let result = fathometer_load::run(options, replicate.clock, shared.interrupted, &mut |_| {})?;
+    let mut slice = Slice::of(users, &result, replicate);
+    if let Some(pause) = sweep.pause_after(users) {
+        let ended = replicate.clock.now();
+        rest(pause, shared.interrupted);
+        let cycle = replicate.clock.now().since(began);
+        let share = ended.since(began).as_secs_f64() / cycle.as_secs_f64();
+        let figures = &mut slice.figures;
+        figures.insert("duty_cycle_pct".to_owned(), 100.0 * share);
+    }
+    Ok(slice)
+}
+
+/// A slice of batches, with the time without load around them.
+fn of_batches(
+    replicate: &Replicate<'_>,
+    batches: &Batches,
+    size: NonZeroU32,
+    seed: Seed,
+    access: &ServerAccess,
+) -> Result<Slice, ReplicateError> {
+    let shared = replicate.shared;
+    let base = replicate.options()?;
+    let Limit::Time(length) = base.limit else {
+        unreachable!("the slices of a sweep have a length");
+    };
+    let (count, interval) = batches.of_slice(size, length);
+    let rate = RateProfile::constant(batches.per_s)?;
+    let mut options = Options {
+        users: Users::Open {
+            arrivals: Arrivals::constant(rate).in_batches(size),
+            // Enough for a batch that begins before the one before it has ended.
+            connections: 2 * size.get(),
+        },
+        limit: Limit::Exchanges(u64::from(count) * u64::from(size.get())),
+        warm_up: Duration::ZERO,
+        seed,
+        ..base
+    };
+    access.apply_to(&mut options);
+    rest(AROUND_BATCHES, shared.interrupted);
+    let from = replicate.clock.now();
+    let result = fathometer_load::run(options, replicate.clock, shared.interrupted, &mut |_| {})?;
+    let to = replicate.clock.now();
+    rest(AROUND_BATCHES, shared.interrupted);
+    let window = (from, to);
+    Ok(Slice::of_batches(
+        size,
+        (count, interval),
+        &result,
+        replicate,
+        window,
+    ))
+}
+
+/// The pseudo-medians over the slices of each load, as in `exchanges_per_s_of_8_users` and `cpu_us_per_exchange_of_batches_of_64`.
+/// With fewer than half of its slices a load makes the replicate invalid.
 fn centres(slices: &[Slice], validity: &mut Validity) -> BTreeMap<String, f64> {
-    let mut by_users: BTreeMap<u32, Vec<&Slice>> = BTreeMap::new();
+    let mut by_load: BTreeMap<String, Vec<&Slice>> = BTreeMap::new();
     for slice in slices {
-        by_users.entry(slice.users).or_default().push(slice);
+        by_load.entry(slice.ending()).or_default().push(slice);
     }
     let mut metrics = BTreeMap::new();
-    for (users, slices) in by_users {
+    for (ending, slices) in by_load {
         let used = slices.iter().filter(|slice| slice.invalid.is_empty());
         let mut values: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         for (name, value) in used.clone().flat_map(|slice| &slice.figures) {
             values.entry(name).or_default().push(*value);
         }
         for (name, values) in values {
-            let name = format!("{name}_of_{users}_users");
+            let name = format!("{name}_of_{ending}");
             metrics.extend(pseudo_median(&values).map(|centre| (name, centre)));
         }
         let used = used.count();
@@ -268,8 +410,9 @@ fn centres(slices: &[Slice], validity: &mut Validity) -> BTreeMap<String, f64> {
             let reasons = slices.iter().flat_map(|slice| &slice.invalid);
             let first = reasons.clone().next().map_or("", String::as_str);
             validity.invalidate(format!(
-                "of {} slices of {users} users {used} are valid (limit: half of them): {first}",
-                slices.len()
+                "of {} slices of {} {used} are valid (limit: half of them): {first}",
+                slices.len(),
+                ending.replace('_', " ")
             ));
         }
     }
@@ -282,7 +425,8 @@ mod tests {
 
     fn slice(users: u32, rate: f64, invalid: &[&str]) -> Slice {
         Slice {
-            users,
+            users: Some(users),
+            batch: None,
             from_s: 0.0,
             to_s: 1.0,
             invalid: invalid.iter().map(|&reason| reason.to_owned()).collect(),

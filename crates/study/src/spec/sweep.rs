@@ -1,5 +1,6 @@
 //! The table `[sweep]`: the numbers of users that a replicate of a sweep study applies in turn.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -14,6 +15,10 @@ const MOST_SLICES: usize = 100_000;
 /// The longest pause after a slice, in seconds.
 const LONGEST_PAUSE_S: f64 = 600.0;
 
+/// The most exchanges of a batch, and the highest mean rate of batches per second.
+const MOST_OF_BATCH: u32 = 10_000;
+const HIGHEST_RATE: f64 = 1e6;
+
 /// The numbers of users, and how often each is applied. `[load]` says how long a slice is.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -25,6 +30,66 @@ pub struct Sweep {
     pub rounds: ByMode<u32>,
     /// Pauses after slices that overload the server. Absent: each slice follows the one before it at once.
     pub pause: Option<Pause>,
+    /// Slices of an open loop whose arrivals come in batches. Absent: all slices are closed loops.
+    pub batches: Option<Batches>,
+}
+
+/// Exchanges that arrive in batches, all of a batch at the same instant, at a constant mean rate. The server has many exchanges
+/// at a time and a light load.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Batches {
+    /// The numbers of exchanges of a batch, each once. A round has one slice of each.
+    #[schemars(length(min = 1))]
+    pub sizes: Vec<NonZeroU32>,
+    /// The mean rate of all of them, in exchanges per second.
+    #[schemars(range(min = 0.0, max = 1e6))]
+    pub per_s: f64,
+}
+
+/// A slice: the load that it applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Slice {
+    /// A closed loop of a number of users.
+    Users(u32),
+    /// An open loop with batches of a number of exchanges.
+    Batches(NonZeroU32),
+}
+
+impl Batches {
+    /// How many batches a slice has that is at least this long, and the time between two of them.
+    pub(crate) fn of_slice(&self, size: NonZeroU32, length: Duration) -> (u32, Duration) {
+        let interval = f64::from(size.get()) / self.per_s;
+        let count = (length.as_secs_f64() / interval).ceil().max(1.0);
+        (count as u32, Duration::from_secs_f64(interval))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if !(self.per_s > 0.0 && self.per_s <= HIGHEST_RATE) {
+            return Err(format!(
+                "[sweep] has batches at a mean rate of {} exchanges per second: it can be above 0 and up to {HIGHEST_RATE}",
+                self.per_s
+            ));
+        }
+        if self.sizes.is_empty() {
+            return Err("[sweep] has batches without sizes".to_owned());
+        }
+        if let Some(size) = self.sizes.iter().find(|size| size.get() > MOST_OF_BATCH) {
+            return Err(format!(
+                "[sweep] has batches of {size} exchanges: a batch can have up to {MOST_OF_BATCH}"
+            ));
+        }
+        match twice(&self.sizes) {
+            Some(size) => Err(format!("[sweep] has batches of {size} exchanges twice")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A value that stands twice in a list.
+fn twice<T: PartialEq>(values: &[T]) -> Option<&T> {
+    let is_twice = |value: &&T| values.iter().filter(|other| other == value).count() > 1;
+    values.iter().find(is_twice)
 }
 
 /// Time without load after slices of some numbers of users. It keeps the mean load of an overload low.
@@ -40,6 +105,13 @@ pub struct Pause {
 }
 
 impl Sweep {
+    /// The slices of a round.
+    pub(crate) fn slices(&self) -> impl Iterator<Item = Slice> {
+        let sizes = self.batches.iter().flat_map(|batches| &batches.sizes);
+        let users = self.users.iter().map(|&users| Slice::Users(users));
+        users.chain(sizes.map(|&size| Slice::Batches(size)))
+    }
+
     /// The time without load after a slice; `None` without a pause.
     pub(crate) fn pause_after(&self, users: u32) -> Option<Duration> {
         let pause = self.pause.as_ref()?;
@@ -66,8 +138,7 @@ impl Sweep {
         if self.users.contains(&0) || *most > MOST_USERS {
             return Err(format!("[sweep] users can be from 1 to {MOST_USERS}"));
         }
-        let twice = |users: &&u32| self.users.iter().filter(|other| other == users).count() > 1;
-        if let Some(users) = self.users.iter().find(twice) {
+        if let Some(users) = twice(&self.users) {
             return Err(format!("[sweep] has {users} users twice"));
         }
         if let Some(pause) = &self.pause {
@@ -84,15 +155,18 @@ impl Sweep {
                 ));
             }
         }
+        if let Some(batches) = &self.batches {
+            batches.check()?;
+        }
+        let slices_of_round = self.slices().count();
         let rounds = [self.rounds.quick, self.rounds.full]
             .into_iter()
             .chain(self.rounds.published);
         for rounds in rounds {
-            let slices = self.users.len().saturating_mul(rounds as usize);
+            let slices = slices_of_round.saturating_mul(rounds as usize);
             if rounds == 0 || slices > MOST_SLICES {
                 return Err(format!(
-                    "[sweep] has {rounds} rounds of {} slices: it can have from one round to {MOST_SLICES} slices",
-                    self.users.len()
+                    "[sweep] has {rounds} rounds of {slices_of_round} slices: it can have from one round to {MOST_SLICES} slices"
                 ));
             }
         }
@@ -144,6 +218,47 @@ mod tests {
             ("{ after = [8], s = 1 }", "no slice of 8 users"),
         ] {
             let sweep: Sweep = toml::from_str(&text(pause)).unwrap();
+            let error = sweep.check().unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn batches_are_slices_of_a_round_and_fill_the_length_of_a_slice() {
+        let text = |batches: &str| {
+            format!("users = [1, 16]\nrounds = {{ quick = 2, full = 4 }}\nbatches = {batches}")
+        };
+        let sweep: Sweep = toml::from_str(&text("{ sizes = [16, 64], per_s = 400 }")).unwrap();
+        sweep.check().unwrap();
+        let size = |size: u32| NonZeroU32::new(size).unwrap();
+        let slices: Vec<Slice> = sweep.slices().collect();
+        assert_eq!(
+            slices,
+            [
+                Slice::Users(1),
+                Slice::Users(16),
+                Slice::Batches(size(16)),
+                Slice::Batches(size(64))
+            ]
+        );
+        let batches = sweep.batches.unwrap();
+        let length = Duration::from_millis(700);
+        assert_eq!(
+            batches.of_slice(size(16), length),
+            (18, Duration::from_millis(40))
+        );
+        assert_eq!(
+            batches.of_slice(size(400), length),
+            (1, Duration::from_secs(1))
+        );
+        for (batches, reason) in [
+            ("{ sizes = [16], per_s = 0 }", "above 0"),
+            ("{ sizes = [16], per_s = nan }", "above 0"),
+            ("{ sizes = [], per_s = 10 }", "without sizes"),
+            ("{ sizes = [4, 8, 4], per_s = 10 }", "4 exchanges twice"),
+            ("{ sizes = [20000], per_s = 10 }", "up to 10000"),
+        ] {
+            let sweep: Sweep = toml::from_str(&text(batches)).unwrap();
             let error = sweep.check().unwrap_err();
             assert!(error.contains(reason), "{error}");
         }

@@ -8,10 +8,15 @@
 //! process places it where N(t) is the sum of i + 1 exponential draws of mean 1. This time change turns a
 //! Poisson process of rate 1 into any other (Çinlar, "Introduction to Stochastic Processes", 1975, section
 //! 4.7).
+//!
+//! Arrivals may come in batches of a size, all of a batch at the same instant ([`Arrivals::in_batches`]). The mean rate is
+//! that of the profile: the instant of a batch is that of its first arrival, and the Poisson process draws the gaps between
+//! batches (a compound Poisson process with batches of one size).
 
 mod rate_text;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -176,23 +181,42 @@ enum Process {
 
 /// When sessions begin.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Arrivals(Process);
+pub struct Arrivals {
+    process: Process,
+    /// The arrivals that come at the same instant.
+    batch: NonZeroU32,
+}
 
 impl Arrivals {
+    fn of(process: Process) -> Arrivals {
+        Arrivals {
+            process,
+            batch: NonZeroU32::MIN,
+        }
+    }
+
     /// Evenly, at the profile's rate.
     pub fn constant(profile: Profile) -> Arrivals {
-        Arrivals(Process::Constant(profile))
+        Arrivals::of(Process::Constant(profile))
     }
 
     /// Independent arrivals: a Poisson process with the profile's rate.
     pub fn poisson(profile: Profile, seed: Seed) -> Arrivals {
-        Arrivals(Process::Poisson(profile, seed.stream("arrivals")))
+        Arrivals::of(Process::Poisson(profile, seed.stream("arrivals")))
+    }
+
+    /// The same mean rate in batches of this many arrivals each. A recording has its own times and stays as it is.
+    pub fn in_batches(self, batch: NonZeroU32) -> Arrivals {
+        match self.process {
+            Process::Recorded(..) => self,
+            process => Arrivals { process, batch },
+        }
     }
 
     /// At recorded times, in order, with a replay speed factor of `speed`.
     pub fn recorded(times: Arc<[Duration]>, speed: f64) -> Result<Arrivals, RateError> {
         match speed.is_finite() && speed > 0.0 {
-            true => Ok(Arrivals(Process::Recorded(times, speed))),
+            true => Ok(Arrivals::of(Process::Recorded(times, speed))),
             false => Err(RateError(speed)),
         }
     }
@@ -200,7 +224,7 @@ impl Arrivals {
     /// The length of a recording at its replay speed; `None` for other arrivals, and when it is longer than
     /// [`LONGEST`].
     pub fn recorded_length(&self) -> Option<Duration> {
-        let Process::Recorded(times, speed) = &self.0 else {
+        let Process::Recorded(times, speed) = &self.process else {
             return None;
         };
         let seconds = times.last().map_or(0.0, Duration::as_secs_f64) / speed;
@@ -218,7 +242,7 @@ impl Arrivals {
 
     /// The expected number of arrivals between two times; for a recording, the actual number.
     pub fn expected(&self, from: Duration, to: Duration) -> f64 {
-        match &self.0 {
+        match &self.process {
             Process::Constant(profile) | Process::Poisson(profile, _) => {
                 profile.expected(to) - profile.expected(from)
             }
@@ -233,22 +257,26 @@ impl Arrivals {
     }
 }
 
-/// For example `constant 1000/s`.
+/// For example `constant 1000/s` and `Poisson 1000/s in batches of 64`.
 impl fmt::Display for Arrivals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Process::Constant(profile) => write!(f, "constant {profile}"),
-            Process::Poisson(profile, _) => write!(f, "Poisson {profile}"),
+        match &self.process {
+            Process::Constant(profile) => write!(f, "constant {profile}")?,
+            Process::Poisson(profile, _) => write!(f, "Poisson {profile}")?,
             Process::Recorded(times, speed) if *speed == 1.0 => {
-                write!(f, "{} as recorded", times.len())
+                write!(f, "{} as recorded", times.len())?;
             }
             Process::Recorded(times, speed) => {
                 write!(
                     f,
                     "{} as recorded, replay speed factor {speed}",
                     times.len()
-                )
+                )?;
             }
+        }
+        match self.batch {
+            NonZeroU32::MIN => Ok(()),
+            batch => write!(f, " in batches of {batch}"),
         }
     }
 }
@@ -267,10 +295,15 @@ impl Iterator for Schedule<'_> {
 
     fn next(&mut self) -> Option<(u64, Duration)> {
         let number = self.next;
-        let seconds = match &self.arrivals.0 {
-            Process::Constant(profile) => profile.time_of(number as f64)?,
+        let batch = u64::from(self.arrivals.batch.get());
+        let (of_batch, place) = (number / batch, number % batch);
+        let seconds = match &self.arrivals.process {
+            Process::Constant(profile) => profile.time_of((of_batch * batch) as f64)?,
             Process::Poisson(profile, seed) => {
-                self.sum += Law::Exponential { mean: 1.0 }.sample(*seed, number);
+                if place == 0 {
+                    let mean = batch as f64;
+                    self.sum += Law::Exponential { mean }.sample(*seed, of_batch);
+                }
                 profile.time_of(self.sum)?
             }
             Process::Recorded(times, speed) => {
@@ -285,7 +318,7 @@ impl Iterator for Schedule<'_> {
     /// Skips arrivals. Only the Poisson process computes the skipped ones, because each depends on those
     /// before it.
     fn nth(&mut self, n: usize) -> Option<(u64, Duration)> {
-        match self.arrivals.0 {
+        match self.arrivals.process {
             Process::Poisson(..) => {
                 for _ in 0..n {
                     self.next()?;
@@ -399,6 +432,31 @@ mod tests {
     }
 
     #[test]
+    fn batches_keep_the_rate_and_each_has_one_instant() {
+        let size = |size: u32| NonZeroU32::new(size).unwrap();
+        let even = Arrivals::constant(Profile::constant(100.0).unwrap()).in_batches(size(4));
+        assert_eq!(
+            seconds(&even, 9),
+            [0.0, 0.0, 0.0, 0.0, 0.04, 0.04, 0.04, 0.04, 0.08]
+        );
+        assert_eq!(even.to_string(), "constant 100/s in batches of 4");
+        assert_eq!(even.schedule().nth(6).map(|(number, _)| number), Some(6));
+        let profile = Profile::constant(1000.0).unwrap();
+        let poisson = Arrivals::poisson(profile.clone(), Seed(3)).in_batches(size(16));
+        let times = seconds(&poisson, 160_000);
+        assert!(
+            times
+                .chunks(16)
+                .all(|batch| batch.iter().all(|time| *time == batch[0]))
+        );
+        // Three standard errors of 10^4 exponential draws.
+        let rate = 160_000.0 / times.last().unwrap();
+        assert!((rate / 1000.0 - 1.0).abs() < 0.03, "{rate}");
+        let single = Arrivals::poisson(profile, Seed(3));
+        assert_eq!(single.clone().in_batches(size(1)), single);
+    }
+
+    #[test]
     fn recorded_times_can_be_played_faster() {
         let times: Arc<[Duration]> = (0..5).map(Duration::from_secs).collect();
         let arrivals = Arrivals::recorded(times, 2.0).unwrap();
@@ -410,9 +468,12 @@ mod tests {
     #[test]
     fn passing_over_arrivals_does_not_change_the_rest() {
         let profile = Profile::ramp(10.0, 1000.0, Duration::from_secs(3)).unwrap();
+        let three = NonZeroU32::new(3).unwrap();
         for arrivals in [
             Arrivals::constant(profile.clone()),
-            Arrivals::poisson(profile, Seed(8)),
+            Arrivals::poisson(profile.clone(), Seed(8)),
+            Arrivals::constant(profile.clone()).in_batches(three),
+            Arrivals::poisson(profile, Seed(8)).in_batches(three),
         ] {
             let all: Vec<_> = arrivals.schedule().take(1000).collect();
             for stride in [1, 2, 3, 7] {
