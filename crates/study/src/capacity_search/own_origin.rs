@@ -3,9 +3,9 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use fathometer_files::scratch::Scratch;
 use fathometer_model::Bytes;
 use fathometer_sys::sched;
 
@@ -49,7 +49,7 @@ pub struct OwnOrigin {
     output: BufReader<ChildStdout>,
     /// The URL of its requests.
     pub url: String,
-    _folder: Option<Folder>,
+    _folder: Option<Scratch>,
 }
 
 impl OwnOrigin {
@@ -79,8 +79,8 @@ impl OwnOrigin {
                 // The request has the size of that under test.
                 let path = options.url.splitn(4, '/').nth(3).map_or(0, str::len);
                 let name = "x".repeat(path.clamp(1, LONGEST_NAME));
-                let folder = Folder::create(&name, options.response)?;
-                command.arg(&folder.0);
+                let folder = with_file(&name, options.response)?;
+                command.arg(folder.path());
                 (Some(folder), name)
             }
         };
@@ -114,25 +114,13 @@ impl Drop for OwnOrigin {
     }
 }
 
-/// A folder with one file, removed when dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn create(name: &str, size: Bytes) -> io::Result<Folder> {
-        let folder = format!("fathometer-calibration-{}", std::process::id());
-        let folder = Folder(std::env::temp_dir().join(folder));
-        fs::create_dir(&folder.0)?;
-        let file: &Path = &folder.0.join(name);
-        fs::write(file, vec![b'x'; size.0.min(MOST_CONTENT) as usize])?;
-        Ok(folder)
-    }
+/// A folder with one file.
+fn with_file(name: &str, size: Bytes) -> io::Result<Scratch> {
+    let folder = Scratch::new()?;
+    let content = vec![b'x'; size.0.min(MOST_CONTENT) as usize];
+    fs::write(folder.path().join(name), content)?;
+    Ok(folder)
 }
 
 /// The largest content of the origin's file.
 const MOST_CONTENT: u64 = 64 << 20;
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}

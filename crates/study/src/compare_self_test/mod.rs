@@ -18,7 +18,7 @@ use fathometer_sys::Clock;
 use fathometer_sys::stderr::say;
 use serde::Serialize;
 
-use self::servers::{Server, Site};
+use self::servers::{Server, site};
 
 /// Planted changes of the CPU time per exchange, in percent, and how many times as many tests each gets. Without a
 /// change there are more: false alarms are rare.
@@ -98,8 +98,8 @@ pub struct Table {
 /// # Errors
 /// When a server or a test cannot be started, or fails.
 pub fn run(options: &Options, clock: Clock) -> Result<Table, SelfTestError> {
-    let site = Site::create()?;
-    let (cost, each) = calibrate(&site.0, clock)?;
+    let site = site()?;
+    let (cost, each) = calibrate(site.path(), clock)?;
     let note = |text: &str| {
         if !options.is_quiet {
             say(format_args!("{text}"));
@@ -119,8 +119,8 @@ pub fn run(options: &Options, clock: Clock) -> Result<Table, SelfTestError> {
                 options.tests * times
             ));
             // What differs between two processes of one program must differ from test to test.
-            let baseline = Server::start(&site.0, WORK, clock)?;
-            let changed = Server::start(&site.0, WORK + extra, clock)?;
+            let baseline = Server::start(site.path(), WORK, clock)?;
+            let changed = Server::start(site.path(), WORK + extra, clock)?;
             comparisons.push(against(&changed, &baseline, options.length)?);
         }
         rows.push(row(percent, &comparisons));

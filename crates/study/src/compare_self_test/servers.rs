@@ -1,11 +1,13 @@
 //! The site and the servers of the self-test.
 
 use std::fs;
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use fathometer_files::scratch::Scratch;
 use fathometer_sys::Clock;
 
 use super::SelfTestError;
@@ -13,24 +15,11 @@ use super::SelfTestError;
 /// Time for a server to listen.
 const START: Duration = Duration::from_secs(10);
 
-/// A folder with a file of 1 KiB, removed when dropped.
-pub(super) struct Site(pub(super) PathBuf);
-
-impl Site {
-    pub(super) fn create() -> Result<Site, SelfTestError> {
-        let name = format!("fathometer-compare-self-test-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir(&folder)?;
-        let site = Site(folder);
-        fs::write(site.0.join("index.html"), [b'x'; 1024])?;
-        Ok(site)
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// A folder with a file of 1 KiB.
+pub(super) fn site() -> Result<Scratch, SelfTestError> {
+    let folder = Scratch::new().map_err(io::Error::from)?;
+    fs::write(folder.path().join("index.html"), [b'x'; 1024])?;
+    Ok(folder)
 }
 
 /// A server that works for each request, killed when dropped.
