@@ -582,6 +582,7 @@ impl Test<'_> {
                     arrivals: arrivals.to_string(),
                     rate: expected / length.as_secs_f64().max(1e-9),
                     connections: *connections,
+                    batch: arrivals.batch(),
                 }
             }
         };

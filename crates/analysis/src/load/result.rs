@@ -1,6 +1,7 @@
 //! The parts of a result.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use fathometer_model::{Bytes, Failure, Seed, Validity};
@@ -111,6 +112,8 @@ pub enum LoopKind {
         rate: f64,
         /// The largest number of connections.
         connections: u32,
+        /// How many requests arrive at the same instant; `None`: each by itself.
+        batch: Option<NonZeroU32>,
     },
 }
 

@@ -221,6 +221,11 @@ impl Arrivals {
         }
     }
 
+    /// How many arrivals come at the same instant; `None` when each comes by itself.
+    pub fn batch(&self) -> Option<NonZeroU32> {
+        (self.batch > NonZeroU32::MIN).then_some(self.batch)
+    }
+
     /// The length of a recording at its replay speed; `None` for other arrivals, and when it is longer than
     /// [`LONGEST`].
     pub fn recorded_length(&self) -> Option<Duration> {
@@ -274,9 +279,9 @@ impl fmt::Display for Arrivals {
                 )?;
             }
         }
-        match self.batch {
-            NonZeroU32::MIN => Ok(()),
-            batch => write!(f, " in batches of {batch}"),
+        match self.batch() {
+            None => Ok(()),
+            Some(batch) => write!(f, " in batches of {batch}"),
         }
     }
 }

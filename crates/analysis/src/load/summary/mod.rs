@@ -6,6 +6,7 @@
 mod taken;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -156,6 +157,9 @@ pub enum LoopSummary {
         arrivals_per_s: f64,
         /// The most connections.
         connections: u32,
+        /// How many requests arrive at the same instant; absent: each by itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        batch: Option<NonZeroU32>,
     },
 }
 

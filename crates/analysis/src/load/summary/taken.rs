@@ -117,10 +117,12 @@ fn setup(result: &LoadResult) -> SetupSummary {
                 arrivals,
                 rate,
                 connections,
+                batch,
             } => LoopSummary::Open {
                 arrivals: arrivals.clone(),
                 arrivals_per_s: *rate,
                 connections: *connections,
+                batch: *batch,
             },
         },
         threads: setup.threads,

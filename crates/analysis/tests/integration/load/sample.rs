@@ -146,6 +146,7 @@ pub fn stalled() -> LoadResult {
             arrivals: "constant 1000/s".to_owned(),
             rate: 1000.0,
             connections: 64,
+            batch: None,
         }),
         measured,
         warm_up: Some(Window {

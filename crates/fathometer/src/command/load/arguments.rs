@@ -1,5 +1,6 @@
 //! The command line of `load`.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -75,6 +76,9 @@ pub struct LoadArguments {
     /// --rate or -c is given]
     #[arg(long, value_enum, value_name = "PROCESS")]
     pub(super) arrivals: Option<ArrivalsChoice>,
+    /// Requests (pages, sessions) of an open loop that arrive at the same instant; the mean rate stays
+    #[arg(long, value_name = "N", requires = "rate")]
+    pub(super) batch: Option<NonZeroU32>,
     /// Replay speed factor for recorded times: 2 is twice as fast
     #[arg(long, value_name = "FACTOR", value_parser = factor, default_value = "1")]
     pub(super) speed: f64,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,6 +70,11 @@ pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
         None => closed(arguments, &mut plan)?,
         Some(process) => {
             let arrivals = match process {
+                ArrivalsChoice::Recorded if arguments.batch.is_some() => {
+                    return Err(usage(
+                        "recorded arrivals have their own times: --batch needs --arrivals constant or poisson",
+                    ));
+                }
                 ArrivalsChoice::Recorded => {
                     let Some(times) = recorded else {
                         return Err(usage(
@@ -96,8 +102,14 @@ pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
                 ArrivalsChoice::Poisson => Arrivals::poisson(profile(arguments)?, seed),
             };
             Users::Open {
-                arrivals,
-                connections: arguments.connections.unwrap_or(USERS),
+                arrivals: arguments
+                    .batch
+                    .into_iter()
+                    .fold(arrivals, Arrivals::in_batches),
+                // A whole batch has connections.
+                connections: arguments
+                    .connections
+                    .unwrap_or(USERS.max(arguments.batch.map_or(0, NonZeroU32::get))),
             }
         }
     };

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use fathometer_analysis::load::Summary;
+use fathometer_analysis::load::summary::LoopSummary;
 use fathometer_lab::server::{self, definition::Definition};
 
 use super::support::{Origin, load, logged};
@@ -94,6 +95,29 @@ fn an_open_loop_says_what_it_spent_on_being_in_time() {
     let never = of(&["--spin", "0s"]);
     assert_eq!(never.generator.busy_wait_s, 0.0);
     assert_eq!(never.generator.threads[0].wake_up_latency_ms, None);
+}
+
+#[test]
+fn a_batch_arrives_at_once_and_each_of_its_requests_has_a_connection() {
+    let origin = Origin::of("almeida-a", 1);
+    let arguments = ["--rate", "400", "--batch", "80", "-n", "160", "--json"];
+    let ended = load(&origin.url(), &arguments);
+    assert!(matches!(ended.code, Some(0 | 3)), "{}", ended.err);
+    let summary = ended.summary();
+    let LoopSummary::Open {
+        arrivals,
+        connections,
+        batch,
+        ..
+    } = &summary.setup.kind
+    else {
+        panic!("{:?}", summary.setup.kind);
+    };
+    assert_eq!(arrivals, "constant 400/s in batches of 80");
+    assert_eq!((*connections, batch.map(u32::from)), (80, Some(80)));
+    assert_eq!(summary.measured.counts.completed, 160);
+    // No request waits for another one's connection.
+    assert_eq!(summary.measured.connections.established, 80);
 }
 
 #[test]

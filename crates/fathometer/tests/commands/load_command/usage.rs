@@ -70,6 +70,8 @@ fn contradictory_arguments_are_usage_errors() {
         (&["--ue", "5", "-c", "5"], &["--ue", "--connections"]),
         (&["--ue", "5", "--rate", "5"], &["--ue", "--rate"]),
         (&["--rest", "1ms", "--rate", "5"], &["--rest", "--rate"]),
+        (&["--batch", "8"], &["--batch", "--rate"]),
+        (&["--batch", "0", "--rate", "5"], &["--batch"]),
         (&["--json", "--format", "csv"], &["--json", "--format"]),
         (
             &["--body", "x", "--workload", "today"],
