@@ -4,6 +4,8 @@
 //! fitted again, with the laws that pass the check by their Akaike weights (Efron and Tibshirani, "An Introduction to the
 //! Bootstrap", 1993, chapters 9 and 25).
 
+use std::slice;
+
 use fathometer_analysis::statistics::distributions::normal_quantile;
 use fathometer_model::Seed;
 use fathometer_queueing::{PerSecond, Seconds};
@@ -14,7 +16,7 @@ use crate::law::{
     DISCREPANCY_DEVIATION, Discrepancy, LawKind, WAKE_UP_DEVIATION, WAKE_UP_SHARE, doubt,
 };
 use crate::network::Fitted;
-use crate::series::{FitData, Load, Reading, Series};
+use crate::series::{Batches, FitData, Load, Reading, Series};
 
 /// A network fitted to resampled readings, and the standard normal deviate of its noise.
 pub(crate) struct Draw {
@@ -39,7 +41,13 @@ pub(crate) fn draws(
         let resampled = FitData {
             loads: resampled(&data.loads, own.stream("loads"), doubt),
             bursts: resampled(&data.bursts, own.stream("bursts"), doubt),
-            batches: resampled(&data.batches, own.stream("batches"), doubt),
+            batches: data.batches.as_ref().and_then(|batches| {
+                let load = slice::from_ref(&batches.load);
+                Some(Batches {
+                    load: resampled(load, own.stream("batches"), doubt).pop()?,
+                    ..batches.clone()
+                })
+            }),
         };
         // What is assumed is uncertain, too: it is drawn with its own deviation, as the readings are (randomised maximum
         // likelihood; Oliver, He and Reynolds, 1996).
@@ -66,7 +74,8 @@ pub(crate) fn draws(
     Ok(draws)
 }
 
-/// How the truth may deviate from the law. Bursts show the processor time of a saturated server, so that with them it does not.
+/// How the truth may deviate from the law beyond the largest queue that was measured. Bursts show the processor time of a saturated
+/// server, so that with them it does not.
 fn discrepancy(exact: &Fitted, data: &FitData, seed: Seed) -> Option<Discrepancy> {
     let normal = normal_quantile(seed.stream("discrepancy").uniform(0));
     data.bursts.is_empty().then(|| Discrepancy {

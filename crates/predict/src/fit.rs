@@ -85,7 +85,7 @@ impl Model {
     pub fn choose(data: &FitData, series: &Series, seed: Seed) -> Result<Model, PredictError> {
         let mut passing: Vec<Model> = Vec::new();
         let mut rejected = Vec::new();
-        for &kind in LawKind::tried(data.has_queues()) {
+        for &kind in LawKind::tried(!data.bursts.is_empty()) {
             match checked(kind, data, series, seed)? {
                 Ok(model) => passing.push(model),
                 Err(reason) => rejected.push(format!("{}: {reason}", kind.words())),

@@ -25,11 +25,14 @@ use crate::series::{Load, Reading, pooled_deviation};
 pub enum Presence {
     /// About as many all the time: their mean, Q.
     Steady(f64),
-    /// Batches: as many as arrive at the same instant, then one fewer after each exchange.
+    /// Batches, each of which begins with all of its exchanges and has one fewer after each: those exchanges that leave between
+    /// `from` (not included) and `to`.
     Batch {
-        /// The exchanges of a batch.
-        size: u32,
-        /// How many of them the server admits at a time.
+        /// How many exchanges are left after the last of these; 0: these are all of the batch.
+        from: u32,
+        /// How many there are with the first of these.
+        to: u32,
+        /// How many exchanges the server admits at a time.
         workers: u32,
         /// The cores that they are distributed over.
         cores: u32,
@@ -37,32 +40,33 @@ pub enum Presence {
 }
 
 impl Presence {
-    /// Q for each exchange of a batch, from its last one on; one for all exchanges of a steady load.
-    fn queues(self) -> impl Iterator<Item = f64> + Clone {
-        let (steady, batch) = match self {
-            Presence::Steady(queue) => (Some(queue), None),
-            Presence::Batch {
-                size,
-                workers,
-                cores,
-            } => {
-                let queue = move |left: u32| f64::from(left.min(workers)) / f64::from(cores.max(1));
-                (None, Some((1..=size).map(queue)))
+    /// The mean over the exchanges of a figure that depends on Q.
+    fn mean(self, figure: impl Fn(f64) -> f64) -> f64 {
+        match self {
+            Presence::Steady(queue) => figure(queue),
+            Presence::Batch { from, to, .. } => {
+                let each = (from + 1..=to).map(|left| figure(self.with(left)));
+                each.sum::<f64>() / f64::from(to.saturating_sub(from).max(1))
             }
-        };
-        steady.into_iter().chain(batch.into_iter().flatten())
+        }
     }
 
     /// The largest Q.
     pub(crate) fn largest(self) -> f64 {
-        self.queues().fold(0.0, f64::max)
+        match self {
+            Presence::Steady(queue) => queue,
+            Presence::Batch { to, .. } => self.with(to),
+        }
     }
 
-    /// The mean over the exchanges of a figure that depends on Q.
-    fn mean(self, figure: impl Fn(f64) -> f64) -> f64 {
-        let queues = self.queues();
-        let count = queues.clone().count();
-        queues.map(figure).sum::<f64>() / count.max(1) as f64
+    /// Q with this many exchanges of a batch.
+    fn with(self, left: u32) -> f64 {
+        match self {
+            Presence::Steady(queue) => queue,
+            Presence::Batch { workers, cores, .. } => {
+                f64::from(left.min(workers)) / f64::from(cores.max(1))
+            }
+        }
     }
 }
 
@@ -163,10 +167,10 @@ pub struct LawFit {
 }
 
 impl LawKind {
-    /// Those that are tried, the simplest first. Only bursts and batches cover the queues of a saturated server, so that without
-    /// them nothing is interpolated.
-    pub fn tried(has_queues: bool) -> &'static [LawKind] {
-        match has_queues {
+    /// Those that are tried, the simplest first. Only bursts cover all queues of a saturated server, so that without them nothing
+    /// is interpolated.
+    pub fn tried(has_bursts: bool) -> &'static [LawKind] {
+        match has_bursts {
             false => &[LawKind::Constant, LawKind::WakeUps],
             true => &[LawKind::Constant, LawKind::WakeUps, LawKind::Interpolated],
         }
@@ -239,57 +243,19 @@ impl LawKind {
                 candidates.min_by(|left, right| left.misfit.total_cmp(&right.misfit))
             }
             LawKind::Interpolated => {
-                let law = Law::Interpolated {
-                    points: measured_demands(&points)?,
-                };
+                let mut points: Vec<MeasuredDemand> = points
+                    .iter()
+                    .map(|point| MeasuredDemand {
+                        queue: point.presence.largest(),
+                        demand_s: point.busy / point.rate.0,
+                    })
+                    .collect();
+                points.sort_by(|left, right| left.queue.total_cmp(&right.queue));
+                let law = Law::Interpolated { points };
                 Some(LawFit { law, misfit: 0.0 })
             }
         }
     }
-}
-
-/// The points of an interpolation: those of steady loads, and one for each number of exchanges that are present when a batch
-/// arrives. As a batch shrinks, the processor time of its exchanges goes back over all lower points; that of the new point is
-/// such that their mean is the measured one. `None` if it would not be positive.
-fn measured_demands(points: &[Point]) -> Option<Vec<MeasuredDemand>> {
-    let measured = |point: &Point| point.busy / point.rate.0;
-    let mut found = Vec::new();
-    let mut batches = Vec::new();
-    for point in points {
-        match point.presence {
-            Presence::Steady(queue) => found.push(MeasuredDemand {
-                queue,
-                demand_s: measured(point),
-            }),
-            Presence::Batch { .. } => batches.push(point),
-        }
-    }
-    found.sort_by(|left, right| left.queue.total_cmp(&right.queue));
-    let largest = |point: &&Point| point.presence.largest();
-    batches.sort_by(|left, right| largest(left).total_cmp(&largest(right)));
-    for of_one in batches.chunk_by(|left, right| largest(left) == largest(right)) {
-        let queue = of_one[0].presence.largest();
-        // A batch that is smaller than the queue of a steady load shows nothing more.
-        if found.last().is_some_and(|last| last.queue >= queue) {
-            continue;
-        }
-        let with = |demand_s| {
-            let new = MeasuredDemand { queue, demand_s };
-            [found.as_slice(), &[new]].concat()
-        };
-        let (nothing, one) = (with(0.0), with(1.0));
-        let demands = of_one.iter().map(|point| {
-            // The mean is linear in the new point's processor time.
-            let mean_with = |points: &[MeasuredDemand]| {
-                point.presence.mean(|queue| interpolated(points, queue))
-            };
-            let others = mean_with(&nothing);
-            (measured(point) - others) / (mean_with(&one) - others)
-        });
-        let demand_s = demands.sum::<f64>() / of_one.len() as f64;
-        found = (demand_s > 0.0).then(|| with(demand_s))?;
-    }
-    Some(found)
 }
 
 /// A load.
@@ -512,44 +478,68 @@ mod tests {
         assert_eq!(interpolated(&points[1..], 0.5), 2.0);
     }
 
-    fn batch(size: u32, workers: u32) -> Presence {
-        Presence::Batch {
-            size,
-            workers,
-            cores: 1,
-        }
-    }
-
     #[test]
     fn a_batch_shrinks_and_workers_limit_it() {
-        let queues = |presence: Presence| presence.queues().collect::<Vec<_>>();
-        assert_eq!(queues(batch(3, 9)), [1.0, 2.0, 3.0]);
-        assert_eq!(queues(batch(4, 2)), [1.0, 2.0, 2.0, 2.0]);
-        assert_eq!(queues(Presence::Steady(0.4)), [0.4]);
-        assert_eq!(batch(4, 2).largest(), 2.0);
+        let batch = |from: u32, to: u32, workers: u32| Presence::Batch {
+            from,
+            to,
+            workers,
+            cores: 1,
+        };
         // One half, a third and a quarter.
-        assert!((batch(3, 9).mean(alone) - 13.0 / 36.0).abs() < 1e-12);
+        assert!((batch(0, 3, 9).mean(alone) - 13.0 / 36.0).abs() < 1e-12);
+        // With one worker half of each wake-up is shared, whatever waits.
+        assert!((batch(0, 4, 1).mean(alone) - 0.5).abs() < 1e-12);
+        // The further exchanges of a batch of four, with those of two left.
+        assert!((batch(2, 4, 9).mean(|queue| queue) - 3.5).abs() < 1e-12);
+        assert_eq!(batch(2, 4, 3).largest(), 3.0);
+        assert_eq!(Presence::Steady(0.4).largest(), 0.4);
     }
 
     #[test]
-    fn batches_of_several_sizes_reveal_the_cost_at_each_of_their_queues() {
-        let point = |queue, demand_s| MeasuredDemand { queue, demand_s };
-        let points = [point(0.2, 4.0), point(8.0, 2.5), point(64.0, 1.5)];
-        let law = Law::Interpolated {
-            points: points.to_vec(),
+    fn further_exchanges_of_batches_determine_what_many_share() {
+        let truth = Law::WakeUps {
+            demand_s: 2.0,
+            wake_up_s: 3.0,
+            background_cores: 0.0,
         };
-        let rate = PerSecond(100.0);
-        let presences = [Presence::Steady(0.2), batch(8, 99), batch(64, 99)];
-        let loads = presences.map(|presence| Point {
-            rate,
-            presence,
-            busy: rate.0 * law.expected(rate, presence).0,
+        let presences = [
+            Presence::Steady(0.2),
+            Presence::Steady(1.0),
+            Presence::Batch {
+                from: 64,
+                to: 256,
+                workers: 400,
+                cores: 1,
+            },
+        ];
+        let loads = presences.map(|presence| {
+            let rate = PerSecond(0.1);
+            Load {
+                users: 1,
+                readings: vec![Reading {
+                    throughput: rate,
+                    response: Seconds(1.0),
+                    percentiles: Default::default(),
+                    busy: rate.0 * truth.expected(rate, presence).0,
+                    errors: 0.0,
+                    disk: None,
+                    wire_bytes: None,
+                }],
+                has_all_latencies: true,
+            }
         });
-        let found = measured_demands(&loads).unwrap();
-        assert_eq!(found.len(), 3);
-        for (found, point) in found.iter().zip(&points) {
-            assert_eq!(found.queue, point.queue);
-            assert!((found.demand_s - point.demand_s).abs() < 1e-9, "{found:?}");
-        }
+        // Another share is assumed.
+        let found = LawKind::WakeUps.fit(&loads, &presences, 0.3).unwrap().law;
+        let demand = found.demand(PerSecond(0.5), 30.0).0;
+        let expected = truth.demand(PerSecond(0.5), 30.0).0;
+        assert!(
+            (demand / expected - 1.0).abs() < 0.02,
+            "{demand} {expected}"
+        );
+        assert_eq!(
+            found.residual(&loads, &presences).map(|found| found < 0.02),
+            Some(true)
+        );
     }
 }

@@ -106,9 +106,10 @@ impl Fitted {
         }
         let (cores, _) = fitted.processor(&Scenario::default(), Seconds(0.0));
         let workers = fitted.admission.workers(&Scenario::default());
-        for batch in &data.batches {
+        if let Some(batches) = &data.batches {
             fitted.presences.push(Presence::Batch {
-                size: batch.users,
+                from: batches.from,
+                to: batches.to,
                 workers: workers.unwrap_or(u32::MAX),
                 cores,
             });

@@ -1,4 +1,4 @@
-//! A series of results of `load --save`: closed loops on one server, with its probes.
+//! A series of results of `load --save`: closed loops on one server and open loops with batches, with its probes.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +20,7 @@ pub fn series(
 ) -> Result<Series, PredictError> {
     let mut notes = Vec::new();
     let mut by_users: BTreeMap<u32, Vec<Reading>> = BTreeMap::new();
+    let mut by_size = by_users.clone();
     let mut failing = by_users.clone();
     let mut machine = Vec::new();
     let mut target: Option<(&str, &str, &str)> = None;
@@ -36,7 +37,14 @@ pub fn series(
             )));
         }
         match reading(summary) {
-            Ok((users, reading, processors)) => {
+            Ok((Offered::Batches(size), reading, _)) if reading.errors <= MOST_ERRORS => {
+                by_size.entry(size).or_default().push(reading);
+            }
+            Ok((Offered::Batches(_), reading, _)) => notes.push(format!(
+                "{file} is not fitted: {:.1} % of its exchanges failed",
+                100.0 * reading.errors
+            )),
+            Ok((Offered::Users(users), reading, processors)) => {
                 let fails = reading.errors > MOST_ERRORS;
                 if fails {
                     notes.push(format!(
@@ -66,7 +74,7 @@ pub fn series(
     Ok(Series {
         name: name.to_owned(),
         loads: loads(by_users),
-        batches: Vec::new(),
+        batches: loads(by_size),
         cores: cores.unwrap_or(processors),
         quota: None,
         link: None,
@@ -115,13 +123,30 @@ fn admission(results: &[(String, Summary)]) -> Admission {
     }
 }
 
-/// The number of users, the figures, and the machine's processors; or what is missing.
-fn reading(summary: &Summary) -> Result<(u32, Reading, f64), String> {
+/// The load of a result.
+enum Offered {
+    /// This many users of a closed loop.
+    Users(u32),
+    /// An open loop with batches of this size.
+    Batches(u32),
+}
+
+/// The load, the figures, and the machine's processors; or what is missing.
+fn reading(summary: &Summary) -> Result<(Offered, Reading, f64), String> {
     if let Some(reason) = summary.validity.reasons.first() {
         return Err(format!("it is INVALID: {reason}"));
     }
-    let LoopSummary::Closed { users } = summary.setup.kind else {
-        return Err("it has an open loop; predictions take closed loops (load -c N)".to_owned());
+    let offered = match summary.setup.kind {
+        LoopSummary::Closed { users } => Offered::Users(users),
+        LoopSummary::Open {
+            batch: Some(size), ..
+        } => Offered::Batches(size.get()),
+        LoopSummary::Open { .. } => {
+            return Err(
+                "it has an open loop without batches; predictions take closed loops (load -c N), and open ones with --batch N"
+                    .to_owned(),
+            );
+        }
     };
     let Some(server) = &summary.server else {
         return Err("the server was not probed; add --probe PID".to_owned());
@@ -146,7 +171,7 @@ fn reading(summary: &Summary) -> Result<(u32, Reading, f64), String> {
         (99, phase.p99_ms),
     ];
     Ok((
-        users,
+        offered,
         Reading {
             throughput: PerSecond(rate),
             response: Seconds::from_ms(completed_mean_ms(&summary.measured.phases, phase)),

@@ -102,7 +102,10 @@ pub fn predict(
         residual_mean: pair(model.response),
         fitted_users: loads.iter().map(|load| load.users).collect(),
         burst_users: data.bursts.iter().map(|load| load.users).collect(),
-        batch_sizes: data.batches.iter().map(|load| load.users).collect(),
+        batch_sizes: data
+            .batches
+            .as_ref()
+            .map_or_else(Vec::new, |batches| batches.sizes.clone()),
         fitted_readings: data.all().iter().map(|load| load.readings.len()).sum(),
         crossing_users: fitted.crossing(scenario, largest, demand),
         tail_percent: series.tail(),

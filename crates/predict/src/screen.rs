@@ -319,7 +319,7 @@ fn basis(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
         match prediction.batch_sizes.as_slice() {
             [] => String::new(),
             sizes => format!(
-                ", and the processor time of batches of {} exchanges",
+                ", and the processor time of the further exchanges in batches of {}",
                 users(sizes)
             ),
         },

@@ -75,21 +75,79 @@ pub struct FitData {
     /// Short bursts of many users. Only the processor time of their exchanges is used: what a server needs for an exchange
     /// among many, which light loads hardly show.
     pub bursts: Vec<Load>,
-    /// Loads whose exchanges arrive in batches; the number of users is that of the exchanges of a batch. Only the processor time
-    /// of an exchange is used, as of bursts.
-    pub batches: Vec<Load>,
+    /// What exchanges cost that find many others, as batches show it at a light load.
+    pub batches: Option<Batches>,
 }
 
 impl FitData {
     /// The loads, the bursts and the batches: all that determines the processor time of an exchange.
     pub fn all(&self) -> Vec<Load> {
         let steady = self.loads.iter().chain(&self.bursts);
-        steady.chain(&self.batches).cloned().collect()
+        let batches = self.batches.as_ref().map(|batches| &batches.load);
+        steady.chain(batches).cloned().collect()
     }
+}
 
-    /// Whether it shows what an exchange costs among many others.
-    pub(crate) fn has_queues(&self) -> bool {
-        !self.bursts.is_empty() || !self.batches.is_empty()
+/// The further exchanges of the largest batches, beyond those of the next smaller ones. The first exchanges of a batch find the
+/// server idle and cost more than those of a saturated server; the difference between two sizes is free of that.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Batches {
+    /// The sizes of the batches that are used.
+    pub sizes: Vec<u32>,
+    /// The size of the smaller ones; 0: there are none, and the whole batch is used.
+    pub from: u32,
+    /// The size of the larger ones.
+    pub to: u32,
+    /// The larger batches; the processor time is that of their further exchanges.
+    pub load: Load,
+}
+
+impl Batches {
+    /// The further exchanges of the largest of these loads; `None` without one. The number of users of a load is the size of its
+    /// batches.
+    fn of(loads: &[&Load]) -> Option<Batches> {
+        let mut loads = loads.to_vec();
+        loads.sort_by_key(|load| load.users);
+        let large = loads.pop()?;
+        let small = loads.pop();
+        let demand = |reading: &Reading| reading.busy / reading.throughput.0;
+        let further = |large_demand: f64, small_demand: f64| match small {
+            None => large_demand,
+            Some(small) => {
+                let (to, from) = (f64::from(large.users), f64::from(small.users));
+                (to * large_demand - from * small_demand) / (to - from)
+            }
+        };
+        let with = |reading: &Reading, demand: f64| Reading {
+            busy: demand * reading.throughput.0,
+            ..reading.clone()
+        };
+        let readings: Vec<Reading> = match small {
+            // A replicate has both sizes, and their noise is the same.
+            Some(small) if small.readings.len() == large.readings.len() => {
+                let pairs = large.readings.iter().zip(&small.readings);
+                let each =
+                    pairs.map(|(large, small)| with(large, further(demand(large), demand(small))));
+                each.collect()
+            }
+            Some(small) => {
+                let mean = further(large.mean(demand), small.mean(demand));
+                let first = large.readings.first()?;
+                vec![with(first, mean)]
+            }
+            None => large.readings.clone(),
+        };
+        let is_positive = readings.iter().all(|reading| reading.busy > 0.0);
+        let from = small.map_or(0, |small| small.users);
+        is_positive.then(|| Batches {
+            sizes: small.iter().map(|_| from).chain([large.users]).collect(),
+            from,
+            to: large.users,
+            load: Load {
+                readings,
+                ..large.clone()
+            },
+        })
     }
 }
 
@@ -102,8 +160,8 @@ pub struct Selection {
     pub users: Vec<u32>,
     /// The numbers of users of bursts, of which only the processor time of an exchange is used.
     pub bursts: Vec<u32>,
-    /// The sizes of batches, of which only the processor time of an exchange is used; empty: all batches up to that share, or
-    /// none if `users` are named.
+    /// The sizes of batches, of which the two largest are used; empty: all batches up to that share, or none if `users` are
+    /// named.
     pub batches: Vec<u32>,
 }
 
@@ -332,7 +390,7 @@ impl Series {
         Ok(FitData {
             loads: self.loads.iter().filter(is_fitted).cloned().collect(),
             bursts: self.loads.iter().filter(is_burst).cloned().collect(),
-            batches: self.batches.iter().filter(is_batch).cloned().collect(),
+            batches: Batches::of(&self.batches.iter().filter(is_batch).collect::<Vec<_>>()),
         })
     }
 

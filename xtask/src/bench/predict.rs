@@ -1,8 +1,9 @@
 //! `cargo xtask bench predict`: seven servers at light loads, and at loads to and past the knee, with the ordinary commands
 //! `fathometer study` and `fathometer predict`. The model predicts the loads above 60 % of the highest throughput. It is fitted
-//! to two lighter loads and to the processor time of two or three bursts, whose mean load, with the pauses after them, is at most
-//! 60 %, too; of the server whose threads limit it, to all lighter loads. All are judged together. A last study has the servers
-//! of almeida96, two of which served to choose the model. Takes about two hours; nothing else may run on the machine.
+//! to at most five lighter loads: two or three numbers of users, and batches of exchanges at a mean rate of at most 60 %. All are
+//! judged together. A last study has the servers of almeida96, two of which served to choose the model; it and older runs have
+//! bursts of users in place of batches, whose mean load, with the pauses after them, is at most 60 %, too. Takes about two hours;
+//! nothing else may run on the machine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,8 @@ struct Bench {
     study: &'static str,
     /// What `predict` has to know of it.
     more: &'static [&'static str],
-    /// The numbers of users of the bursts, whose processor time is used beside two light loads; empty: all light loads are fitted.
+    /// The numbers of users of the bursts, whose processor time is used beside two light loads in runs without batches; empty:
+    /// all light loads are fitted.
     bursts: &'static [u32],
     /// Whether it is held to [`BARS`]: no server of it served to choose the model.
     is_judged: bool,
@@ -57,6 +59,12 @@ const STUDIES: [Bench; 4] = [
     },
 ];
 const FIT_UP_TO: f64 = 0.6;
+
+/// Loads that are fitted at most, with those of batches.
+const MOST_FITTED: usize = 5;
+
+/// Sizes of batches that are fitted at most: the difference between two shows what further exchanges cost.
+const SIZES: usize = 2;
 
 /// A figure, and the largest errors that are accepted; the shares of all measured loads that were not fitted.
 struct Bar {
@@ -182,7 +190,7 @@ fn predictions(ours: &Path, bench: &Bench, folder: &Path) -> Result<Predicted, S
                 has_overload: false,
             }
         }
-        false => predictor.with_bursts()?,
+        false => predictor.each_series()?,
     };
     println!("{}:", bench.name);
     judge(&predicted);
@@ -225,8 +233,8 @@ impl Predictor<'_> {
             .map_err(|error| format!("the output of fathometer predict is not JSON: {error}"))
     }
 
-    /// Each series, fitted to its own light loads and to bursts.
-    fn with_bursts(&self) -> Result<Predicted, String> {
+    /// Each series, fitted to its own light loads and to batches, or else to bursts.
+    fn each_series(&self) -> Result<Predicted, String> {
         // All loads are fitted here, for the sake of what was measured.
         let all = self.json(&["--fit-up-to=100%".to_owned()])?;
         let unpredicted = all["unpredicted"].as_array().into_iter().flatten();
@@ -239,33 +247,50 @@ impl Predictor<'_> {
             .collect();
         let mut predicted = Predicted::default();
         for name in names {
-            let rates = self.means(&name, "exchanges_per_s")?;
-            let shares = mean_loads(&rates, &self.means(&name, "duty_cycle_pct")?, self.bursts);
-            let texts: Vec<String> = shares
-                .iter()
-                .map(|(users, share)| format!("{users} users {:.0} %", 100.0 * share))
-                .collect();
-            println!(
-                "mean load of the bursts and the pauses after them, of the highest throughput: {}\n",
-                texts.join(", ")
-            );
-            predicted.has_overload |= shares.iter().any(|(_, share)| *share > FIT_UP_TO);
+            let rates = self.means(&name, "exchanges_per_s", OF_USERS)?;
+            let batches = self.means(&name, "exchanges_per_s", OF_BATCHES)?;
+            let sizes: Vec<u32> = batches.keys().rev().take(SIZES).rev().copied().collect();
             // A run of one series is named after its study.
             let mut options: Vec<String> = name
                 .split(' ')
                 .filter(|level| level.contains('='))
                 .map(|level| format!("--where={level}"))
                 .collect();
-            options.push(format!("--fit={}", list(&light(&rates, self.bursts))));
-            options.push(format!("--bursts={}", list(self.bursts)));
+            let shares = if sizes.is_empty() {
+                options.push(format!("--fit={}", list(&light(&rates, self.bursts, 2))));
+                options.push(format!("--bursts={}", list(self.bursts)));
+                let duty_cycles = self.means(&name, "duty_cycle_pct", OF_USERS)?;
+                mean_loads(&rates, &duty_cycles, self.bursts)
+            } else {
+                let most = MOST_FITTED - sizes.len();
+                options.push(format!("--fit={}", list(&light(&rates, &[], most))));
+                options.push(format!("--batches={}", list(&sizes)));
+                let highest = highest(&rates);
+                let share = |size: &u32| Some((*size, batches.get(size)? / highest));
+                sizes.iter().filter_map(share).collect()
+            };
+            let texts: Vec<String> = shares
+                .iter()
+                .map(|(size, share)| format!("{size}: {:.0} %", 100.0 * share))
+                .collect();
+            println!(
+                "mean load of the batches or bursts with the pauses after them, of the highest throughput: {}\n",
+                texts.join(", ")
+            );
+            predicted.has_overload |= shares.iter().any(|(_, share)| *share > FIT_UP_TO);
             self.show(&options)?;
             predicted.outputs.push(self.json(&options)?);
         }
         Ok(predicted)
     }
 
-    /// The means of a metric of a series over the valid replicates, by number of users.
-    fn means(&self, series: &str, metric: &str) -> Result<BTreeMap<u32, f64>, String> {
+    /// The means of a metric of a series over the valid replicates, by number of users or size of batches.
+    fn means(
+        &self,
+        series: &str,
+        metric: &str,
+        (middle, end): (&str, &str),
+    ) -> Result<BTreeMap<u32, f64>, String> {
         let run = std::fs::read_to_string(self.folder.join("replicates.ndjson"))
             .map_err(|error| format!("failed to read the run: {error}"))?;
         let levels: Vec<(&str, &str)> = series
@@ -284,31 +309,50 @@ impl Predictor<'_> {
                 continue;
             }
             for (name, value) in record["metrics"].as_object().into_iter().flatten() {
-                let users = name
+                let load = name
                     .strip_prefix(metric)
-                    .and_then(|rest| rest.strip_prefix("_of_")?.strip_suffix("_users"))
-                    .and_then(|users| users.parse().ok());
-                if let (Some(users), Some(value)) = (users, value.as_f64()) {
-                    found.entry(users).or_default().push(value);
+                    .and_then(|rest| rest.strip_prefix(middle)?.strip_suffix(end))
+                    .and_then(|load| load.parse().ok());
+                if let (Some(load), Some(value)) = (load, value.as_f64()) {
+                    found.entry(load).or_default().push(value);
                 }
             }
         }
         let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len() as f64;
         Ok(found
             .into_iter()
-            .map(|(users, values)| (users, mean(values)))
+            .map(|(load, values)| (load, mean(values)))
             .collect())
     }
 }
 
-/// The light loads that are fitted: the lightest, and the heaviest of those up to [`FIT_UP_TO`] of the highest throughput.
-fn light(rates: &BTreeMap<u32, f64>, bursts: &[u32]) -> Vec<u32> {
-    let highest = rates.values().copied().fold(0.0, f64::max);
+/// What stands before and after the number of users in the name of a sweep's metric, or before the size of its batches.
+const OF_USERS: (&str, &str) = ("_of_", "_users");
+const OF_BATCHES: (&str, &str) = ("_of_batches_of_", "");
+
+fn highest(rates: &BTreeMap<u32, f64>) -> f64 {
+    rates.values().copied().fold(0.0, f64::max)
+}
+
+/// The light loads that are fitted, `most` of those up to [`FIT_UP_TO`] of the highest throughput: the lightest, the heaviest, and
+/// others in equal steps between.
+fn light(rates: &BTreeMap<u32, f64>, bursts: &[u32], most: usize) -> Vec<u32> {
+    let highest = highest(rates);
     let is_light =
         |(users, rate): &(&u32, &f64)| **rate <= FIT_UP_TO * highest && !bursts.contains(users);
-    let mut users = rates.iter().filter(is_light).map(|(users, _)| *users);
-    let lightest = users.next();
-    lightest.into_iter().chain(users.next_back()).collect()
+    let users: Vec<u32> = rates
+        .iter()
+        .filter(is_light)
+        .map(|(users, _)| *users)
+        .collect();
+    let steps = most.saturating_sub(1).max(1) as f64;
+    let last = users.len().saturating_sub(1) as f64;
+    let mut chosen: Vec<u32> = (0..most)
+        .filter_map(|step| users.get((last * step as f64 / steps).round() as usize))
+        .copied()
+        .collect();
+    chosen.dedup();
+    chosen
 }
 
 /// The mean load of each burst over its slices and the pauses after them, as a share of the highest throughput. Without a pause
@@ -318,7 +362,7 @@ fn mean_loads(
     duty_cycles_pct: &BTreeMap<u32, f64>,
     bursts: &[u32],
 ) -> Vec<(u32, f64)> {
-    let highest = rates.values().copied().fold(0.0, f64::max);
+    let highest = highest(rates);
     let share = |users: &u32| {
         let duty_cycle = duty_cycles_pct.get(users).map_or(1.0, |pct| pct / 100.0);
         Some((*users, rates.get(users)? * duty_cycle / highest))
@@ -339,7 +383,7 @@ fn judge(predicted: &Predicted) -> bool {
         .all(|output| output["unpredicted"].as_array().is_some_and(Vec::is_empty));
     if predicted.has_overload {
         println!(
-            "bursts whose mean load is above {}: MISSED",
+            "batches or bursts whose mean load is above {}: MISSED",
             percent(FIT_UP_TO)
         );
         all_met = false;
@@ -455,14 +499,17 @@ mod tests {
 
     #[test]
     fn the_lightest_and_the_heaviest_light_load_are_fitted() {
-        let of = |users: &[u32]| {
+        let of = |users: &[u32], most: usize| {
             let rates = users
                 .iter()
                 .map(|users| (*users, 100.0 * f64::from(*users).min(20.0)));
-            light(&rates.collect(), &[16, 64])
+            light(&rates.collect(), &[16, 64], most)
         };
-        assert_eq!(of(&[1, 2, 4, 8, 10, 12, 14, 16, 64]), [1, 12]);
-        assert_eq!(of(&[1, 24]), [1]);
-        assert_eq!(of(&[24, 64]), [0; 0]);
+        let many = [1, 2, 4, 8, 10, 12, 14, 16, 64];
+        assert_eq!(of(&many, 2), [1, 12]);
+        assert_eq!(of(&many, 3), [1, 8, 12]);
+        assert_eq!(of(&many, 9), [1, 2, 4, 8, 10, 12]);
+        assert_eq!(of(&[1, 24], 3), [1]);
+        assert_eq!(of(&[24, 64], 3), [0; 0]);
     }
 }

@@ -90,6 +90,7 @@ const HELP: &str = "Examples:
   fathometer predict light --workers 32 --backlog 128 --what-if workers=2x
   fathometer predict RUN --fit-up-to 60%                      how well does the model predict what was measured?
   fathometer predict RUN --fit 1,2,4 --bursts 32,64           light loads, and the processor time of short bursts
+  fathometer predict RUN --fit 1,2,4 --batches 64,256         the same with batches at a light load
   fathometer load URL -c 1 --probe PID --save light/1.json    then -c 2, -c 4, and: fathometer predict light
 Exit codes: 0 done, 1 failed, 2 usage, 3 no model fits one of the series.";
 

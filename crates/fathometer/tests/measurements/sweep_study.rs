@@ -31,6 +31,7 @@ server = "embedded"
 users = [1, 4, 40]
 rounds = { quick = 3, full = 3 }
 pause = { after = [40], s = 0.2 }
+batches = { sizes = [20], per_s = 50 }
 
 [load]
 duration_s = { quick = 0.6, full = 0.6 }
@@ -71,8 +72,8 @@ fn a_sweep_has_figures_for_each_number_of_users_and_can_be_predicted_from() {
     };
     let output = program(&["study", "study.toml", "--plan"]);
     let plan = String::from_utf8(output.stdout).unwrap();
-    // Nine slices of 0.75 s, and three pauses.
-    assert!(plan.contains("7 s"), "{plan}");
+    // Nine slices of 0.75 s, three pauses of 0.2 s, and three slices of two batches that take 1.15 s.
+    assert!(plan.contains("11 s"), "{plan}");
     let output = program(&["study", "study.toml", "--quiet", "--output", "run"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("fathometer predict run"), "{said}");
@@ -92,6 +93,10 @@ fn a_sweep_has_figures_for_each_number_of_users_and_can_be_predicted_from() {
             "{said}"
         );
     }
+    // Forty exchanges in two intervals of 0.4 s.
+    let of_batches = |metric: &str| record.metrics[&format!("{metric}_of_batches_of_20")];
+    assert!((of_batches("exchanges_per_s") - 50.0).abs() < 1e-9);
+    assert!(of_batches("cpu_us_per_exchange") > 0.0);
     assert!(of("exchanges_per_s", 4) > 2.0 * of("exchanges_per_s", 1));
     assert!(of("cpu_total_pct", 40) > of("cpu_total_pct", 1));
     // A slice takes at least 0.7 s, and the pause after it at least 0.2 s.
@@ -106,9 +111,10 @@ fn a_sweep_has_figures_for_each_number_of_users_and_can_be_predicted_from() {
         .collect();
     let mut count: BTreeMap<u64, u32> = BTreeMap::new();
     for slice in &slices {
-        *count.entry(slice["users"].as_u64().unwrap()).or_default() += 1;
+        let load = slice["users"].as_u64().or(slice["batch"].as_u64());
+        *count.entry(load.unwrap()).or_default() += 1;
     }
-    assert_eq!(count, [(1, 3), (4, 3), (40, 3)].into());
+    assert_eq!(count, [(1, 3), (4, 3), (20, 3), (40, 3)].into());
     // One after another, each for its window.
     let time = |slice: &Value, end: &str| slice[end].as_f64().unwrap();
     for pair in slices.windows(2) {
@@ -117,7 +123,9 @@ fn a_sweep_has_figures_for_each_number_of_users_and_can_be_predicted_from() {
             "{pair:?}"
         );
     }
-    assert!((time(&slices[0], "to_s") - time(&slices[0], "from_s") - 0.6).abs() < 0.1);
+    let of_users = slices.iter().find(|slice| slice["batch"].is_null());
+    let first = of_users.unwrap();
+    assert!((time(first, "to_s") - time(first, "from_s") - 0.6).abs() < 0.1);
 
     // Its loads are cells, of one replicate.
     let output = program(&["report", "run"]);
@@ -126,7 +134,7 @@ fn a_sweep_has_figures_for_each_number_of_users_and_can_be_predicted_from() {
         assert!(report.contains(&format!("clients={users} ")), "{report}");
     }
     let page = fs::read_to_string(run.join("report.html")).unwrap();
-    assert!(page.contains("clients=40"));
+    assert!(page.contains("clients=40") && page.contains("clients=batch-20"));
     assert!(!page.contains("3 replicates"));
 
     if record.validity.is_valid() {
@@ -137,6 +145,11 @@ fn a_sweep_has_figures_for_each_number_of_users_and_can_be_predicted_from() {
         for prediction in series {
             assert_eq!(prediction["fitted_users"], serde_json::json!([1, 4]));
             assert_eq!(prediction["burst_users"], serde_json::json!([40]));
+        }
+        let output = program(&["predict", "run", "--fit=1,4", "--batches=20", "--json"]);
+        let of_batches: Value = serde_json::from_slice(&output.stdout).unwrap();
+        for prediction in of_batches["predictions"].as_array().unwrap() {
+            assert_eq!(prediction["batch_sizes"], serde_json::json!([20]));
         }
         let answers =
             ["predictions", "unpredicted"].map(|key| found[key].as_array().unwrap().len());

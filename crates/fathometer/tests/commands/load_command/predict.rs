@@ -1,6 +1,7 @@
 //! `fathometer predict`, from results of load tests and from a run.
 
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::process::Command;
 
@@ -87,6 +88,22 @@ fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
     );
     let first = &prediction["rows"][0];
     assert!(number(&first["throughput_compared"]["error_share"]).abs() < 0.01);
+    // Batches at a light load with the same processor time.
+    let mut batches = as_if(&result, 2);
+    batches.setup.kind = LoopSummary::Open {
+        arrivals: "constant 200/s in batches of 64".to_owned(),
+        arrivals_per_s: 200.0,
+        connections: 64,
+        batch: NonZeroU32::new(64),
+    };
+    let file = folder.path().join("batches.json");
+    fs::write(&file, serde_json::to_string(&batches).unwrap()).unwrap();
+    let output = of(&["--users", "400"]);
+    let prediction = &output["predictions"][0];
+    assert_eq!(prediction["batch_sizes"], serde_json::json!([64]));
+    let rate = number(&prediction["rows"][0]["throughput_per_s"]["value"]);
+    assert!((rate - 2000.0).abs() < 1.0, "{prediction}");
+    fs::remove_file(&file).unwrap();
     let output = of(&["--users", "400", "--what-if", "cpu=4"]);
     let larger = &output["predictions"][0]["rows"][0];
     assert!(
