@@ -64,6 +64,7 @@ pub fn result(rank: u32) -> Vec<u8> {
                 arrivals: "constant 3/s".to_owned(),
                 rate: 3.0,
                 connections: 2,
+                batch: None,
             },
             threads: 1,
             warm_up: FACTS.warm_up,
