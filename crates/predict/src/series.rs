@@ -105,10 +105,15 @@ pub struct Batches {
 impl Batches {
     /// The further exchanges of the largest of these loads; `None` without one. The number of users of a load is the size of its
     /// batches.
-    fn of(loads: &[&Load]) -> Option<Batches> {
+    ///
+    /// # Errors
+    /// When a measurement has no processor time for them.
+    fn of(loads: &[&Load]) -> Result<Option<Batches>, PredictError> {
         let mut loads = loads.to_vec();
         loads.sort_by_key(|load| load.users);
-        let large = loads.pop()?;
+        let Some(large) = loads.pop() else {
+            return Ok(None);
+        };
         let small = loads.pop();
         let demand = |reading: &Reading| reading.busy / reading.throughput.0;
         let further = |large_demand: f64, small_demand: f64| match small {
@@ -132,14 +137,19 @@ impl Batches {
             }
             Some(small) => {
                 let mean = further(large.mean(demand), small.mean(demand));
-                let first = large.readings.first()?;
-                vec![with(first, mean)]
+                let first = large.readings.iter().take(1);
+                first.map(|reading| with(reading, mean)).collect()
             }
             None => large.readings.clone(),
         };
-        let is_positive = readings.iter().all(|reading| reading.busy > 0.0);
         let from = small.map_or(0, |small| small.users);
-        is_positive.then(|| Batches {
+        if readings.iter().any(|reading| reading.busy <= 0.0) {
+            return Err(PredictError::Unusable(format!(
+                "batches of {} exchanges take no more processor time than those of {from}: measure longer, or other sizes",
+                large.users
+            )));
+        }
+        Ok(Some(Batches {
             sizes: small.iter().map(|_| from).chain([large.users]).collect(),
             from,
             to: large.users,
@@ -147,7 +157,7 @@ impl Batches {
                 readings,
                 ..large.clone()
             },
-        })
+        }))
     }
 }
 
@@ -390,7 +400,7 @@ impl Series {
         Ok(FitData {
             loads: self.loads.iter().filter(is_fitted).cloned().collect(),
             bursts: self.loads.iter().filter(is_burst).cloned().collect(),
-            batches: Batches::of(&self.batches.iter().filter(is_batch).collect::<Vec<_>>()),
+            batches: Batches::of(&self.batches.iter().filter(is_batch).collect::<Vec<_>>())?,
         })
     }
 

@@ -6,7 +6,8 @@
 //!
 //! Slices are separate load tests. The connections of one are closed before the next begins. The server may have a pause after
 //! slices that overload it, so that its mean load stays low. Slices of batches show what an exchange costs among many others at a
-//! light load: all exchanges of a batch begin at the same instant, and the server has done them long before the next batch.
+//! low mean rate: all exchanges of a batch begin at the same instant, and the server is idle again before the next batch if the
+//! study's rate is low enough.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -32,7 +33,7 @@ use crate::experiment::{
 use crate::factor::AnyFactor;
 use crate::run_folder::write_lines;
 use crate::schedule::rest;
-use crate::spec::{Batches, Cell, Slice as Applied, Study, Sweep};
+use crate::spec::{Batches, Cell, SliceLoad, Study, Sweep};
 use fathometer_lab::trial::{ServerAccess, window_of};
 
 /// The experiment of sweep studies.
@@ -90,7 +91,7 @@ impl Experiment for SweepExperiment {
         let sweep = study.sweep.as_ref()?;
         let (warm_up, duration) = levels::lengths(&study.load_of(&cell.block)?, mode, path);
         let slices = sweep.slices().map(|slice| match (slice, &sweep.batches) {
-            (Applied::Batches(size), Some(batches)) => {
+            (SliceLoad::Batch(size), Some(batches)) => {
                 let (count, interval) = batches.of_slice(size, duration);
                 interval * count + 2 * AROUND_BATCHES + BETWEEN
             }
@@ -156,11 +157,8 @@ impl Replicates for Sweeps {
 /// One load test of a sweep.
 #[derive(Debug, Clone, Serialize)]
 struct Slice {
-    /// The number of users of a closed loop, or the exchanges of a batch.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    users: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    batch: Option<NonZeroU32>,
+    #[serde(flatten)]
+    load: SliceLoad,
     /// Its window, in seconds since the start of the replicate.
     from_s: f64,
     to_s: f64,
@@ -171,60 +169,34 @@ struct Slice {
 }
 
 impl Slice {
-    fn of(users: u32, result: &LoadResult, replicate: &Replicate<'_>) -> Slice {
-        let mut validity = result.validity.clone();
-        metrics::judge(result, &replicate.levels.load, &mut validity);
-        let mut figures = metrics::of_clients(result);
-        // Users who do not think are always in an exchange: throughput times latency is their number (Little 1961), unless
-        // exchanges take longer than the slice.
-        let seen = figures.get("littles_load_factor").copied();
-        if let Some(seen) = seen.filter(|_| !replicate.levels.has_pauses()) {
-            figures.insert("users_seen_pct".to_owned(), 100.0 * seen / f64::from(users));
-        }
-        let (from, to) = window_of(result, replicate.clock);
-        let seconds = |at: Instant| at.since(Instant::ZERO).as_secs_f64();
-        Slice {
-            users: Some(users),
-            batch: None,
-            from_s: seconds(from),
-            to_s: seconds(to),
-            invalid: validity.reasons,
-            figures,
-        }
-    }
-
-    /// A slice of `count` batches, one every `interval`, whose last one has ended by `to`.
-    fn of_batches(
-        size: NonZeroU32,
-        (count, interval): (u32, Duration),
+    /// A slice with the figures of its clients.
+    fn of(
+        load: SliceLoad,
         result: &LoadResult,
         replicate: &Replicate<'_>,
         (from, to): (Instant, Instant),
     ) -> Slice {
         let mut validity = result.validity.clone();
         metrics::judge(result, &replicate.levels.load, &mut validity);
-        let mut figures = metrics::of_clients(result);
-        let completed = result.measured.ended.completed as f64;
-        // The load lasts until the next batch would begin.
-        let mean_rate = completed / (interval * count).as_secs_f64();
-        figures.insert("exchanges_per_s".to_owned(), mean_rate);
-        figures.insert("exchanges".to_owned(), completed);
         let seconds = |at: Instant| at.since(Instant::ZERO).as_secs_f64();
         Slice {
-            users: None,
-            batch: Some(size),
+            load,
             from_s: seconds(from),
             to_s: seconds(to),
             invalid: validity.reasons,
-            figures,
+            figures: metrics::of_clients(result),
         }
+    }
+
+    fn put(&mut self, name: &str, value: f64) {
+        self.figures.insert(name.to_owned(), value);
     }
 
     /// The ending of its metrics' names.
     fn ending(&self) -> String {
-        match (self.batch, self.users) {
-            (Some(batch), _) => format!("batches_of_{batch}"),
-            (None, users) => format!("{}_users", users.unwrap_or_default()),
+        match self.load {
+            SliceLoad::Users(users) => format!("{users}_users"),
+            SliceLoad::Batch(size) => format!("batches_of_{size}"),
         }
     }
 
@@ -232,7 +204,7 @@ impl Slice {
     /// readings is not used.
     fn read_processor(&mut self, samples: &Samples, quota: f64) {
         let at = |seconds: f64| Instant::ZERO + Duration::from_secs_f64(seconds);
-        if self.batch.is_some() {
+        if matches!(self.load, SliceLoad::Batch(_)) {
             let step = samples.between(at(self.from_s), at(self.to_s));
             let time = step.and_then(|step| {
                 let cpu = step.change.groups.first()?.as_ref()?.cpu.as_ref()?;
@@ -244,8 +216,7 @@ impl Slice {
                 .filter(|(_, exchanges)| *exchanges > 0.0)
             {
                 Some((time, exchanges)) => {
-                    let each = 1e6 * time / exchanges;
-                    self.figures.insert("cpu_us_per_exchange".to_owned(), each);
+                    self.put("cpu_us_per_exchange", 1e6 * time / exchanges);
                 }
                 None => {
                     let reason = "the probes have no readings before and after its batches";
@@ -283,11 +254,11 @@ fn applied(
     let mut slices = Vec::new();
     for round in 0..sweep.rounds.of(shared.mode) {
         let order = seeds.stream("order").child(u64::from(round));
-        let mut loads: Vec<(u64, Applied)> = sweep
+        let mut loads: Vec<(u64, SliceLoad)> = sweep
             .slices()
             .map(|load| match load {
-                Applied::Users(users) => (order.draw(u64::from(users)), load),
-                Applied::Batches(size) => {
+                SliceLoad::Users(users) => (order.draw(u64::from(users)), load),
+                SliceLoad::Batch(size) => {
                     let draws = order.stream("batches");
                     (draws.draw(u64::from(size.get())), load)
                 }
@@ -300,11 +271,11 @@ fn applied(
             }
             let seed = seeds.child(slices.len() as u64);
             let slice = match (load, &sweep.batches) {
-                (Applied::Batches(size), Some(batches)) => {
+                (SliceLoad::Batch(size), Some(batches)) => {
                     of_batches(replicate, batches, size, seed, access)?
                 }
-                (Applied::Users(users), _) => of_users(replicate, sweep, users, seed, access)?,
-                (Applied::Batches(_), None) => continue,
+                (SliceLoad::Users(users), _) => of_users(replicate, sweep, users, seed, access)?,
+                (SliceLoad::Batch(_), None) => continue,
             };
             slices.push(slice);
         }
@@ -333,14 +304,20 @@ fn of_users(
     access.apply_to(&mut options);
     let began = replicate.clock.now();
     let result = fathometer_load::run(options, replicate.clock, shared.interrupted, &mut |_| {})?;
-    let mut slice = Slice::of(users, &result, replicate);
+    let window = window_of(&result, replicate.clock);
+    let mut slice = Slice::of(SliceLoad::Users(users), &result, replicate, window);
+    // Users who do not think are always in an exchange: throughput times latency is their number (Little 1961), unless
+    // exchanges take longer than the slice.
+    let seen = slice.figures.get("littles_load_factor").copied();
+    if let Some(seen) = seen.filter(|_| !replicate.levels.has_pauses()) {
+        slice.put("users_seen_pct", 100.0 * seen / f64::from(users));
+    }
     if let Some(pause) = sweep.pause_after(users) {
         let ended = replicate.clock.now();
         rest(pause, shared.interrupted);
         let cycle = replicate.clock.now().since(began);
         let share = ended.since(began).as_secs_f64() / cycle.as_secs_f64();
-        let figures = &mut slice.figures;
-        figures.insert("duty_cycle_pct".to_owned(), 100.0 * share);
+        slice.put("duty_cycle_pct", 100.0 * share);
     }
     Ok(slice)
 }
@@ -377,14 +354,15 @@ fn of_batches(
     let result = fathometer_load::run(options, replicate.clock, shared.interrupted, &mut |_| {})?;
     let to = replicate.clock.now();
     rest(AROUND_BATCHES, shared.interrupted);
-    let window = (from, to);
-    Ok(Slice::of_batches(
-        size,
-        (count, interval),
-        &result,
-        replicate,
-        window,
-    ))
+    let mut slice = Slice::of(SliceLoad::Batch(size), &result, replicate, (from, to));
+    // The load lasts until the next batch would begin.
+    let completed = result.measured.ended.completed as f64;
+    slice.put(
+        "exchanges_per_s",
+        completed / (interval * count).as_secs_f64(),
+    );
+    slice.put("exchanges", completed);
+    Ok(slice)
 }
 
 /// The pseudo-medians over the slices of each load, as in `exchanges_per_s_of_8_users` and `cpu_us_per_exchange_of_batches_of_64`.
@@ -425,8 +403,7 @@ mod tests {
 
     fn slice(users: u32, rate: f64, invalid: &[&str]) -> Slice {
         Slice {
-            users: Some(users),
-            batch: None,
+            load: SliceLoad::Users(users),
             from_s: 0.0,
             to_s: 1.0,
             invalid: invalid.iter().map(|&reason| reason.to_owned()).collect(),

@@ -21,7 +21,7 @@ use serde::Deserialize;
 pub use self::capacity::{Capacity, LoadUnit, SloList};
 pub use self::cells::{Cell, folder_of};
 pub use self::published::Published;
-pub(crate) use self::sweep::Slice;
+pub(crate) use self::sweep::SliceLoad;
 pub use self::sweep::{Batches, Sweep};
 use super::quantities;
 use fathometer_lab::nearest::{suggestion, with_suggestion};

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::ByMode;
 
@@ -35,7 +35,7 @@ pub struct Sweep {
 }
 
 /// Exchanges that arrive in batches, all of a batch at the same instant, at a constant mean rate. The server has many exchanges
-/// at a time and a light load.
+/// at a time and a low mean load.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Batches {
@@ -47,13 +47,14 @@ pub struct Batches {
     pub per_s: f64,
 }
 
-/// A slice: the load that it applies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Slice {
+/// The load of a slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SliceLoad {
     /// A closed loop of a number of users.
     Users(u32),
     /// An open loop with batches of a number of exchanges.
-    Batches(NonZeroU32),
+    Batch(NonZeroU32),
 }
 
 impl Batches {
@@ -106,10 +107,10 @@ pub struct Pause {
 
 impl Sweep {
     /// The slices of a round.
-    pub(crate) fn slices(&self) -> impl Iterator<Item = Slice> {
+    pub(crate) fn slices(&self) -> impl Iterator<Item = SliceLoad> {
         let sizes = self.batches.iter().flat_map(|batches| &batches.sizes);
-        let users = self.users.iter().map(|&users| Slice::Users(users));
-        users.chain(sizes.map(|&size| Slice::Batches(size)))
+        let users = self.users.iter().map(|&users| SliceLoad::Users(users));
+        users.chain(sizes.map(|&size| SliceLoad::Batch(size)))
     }
 
     /// The time without load after a slice; `None` without a pause.
@@ -231,14 +232,14 @@ mod tests {
         let sweep: Sweep = toml::from_str(&text("{ sizes = [16, 64], per_s = 400 }")).unwrap();
         sweep.check().unwrap();
         let size = |size: u32| NonZeroU32::new(size).unwrap();
-        let slices: Vec<Slice> = sweep.slices().collect();
+        let slices: Vec<SliceLoad> = sweep.slices().collect();
         assert_eq!(
             slices,
             [
-                Slice::Users(1),
-                Slice::Users(16),
-                Slice::Batches(size(16)),
-                Slice::Batches(size(64))
+                SliceLoad::Users(1),
+                SliceLoad::Users(16),
+                SliceLoad::Batch(size(16)),
+                SliceLoad::Batch(size(64))
             ]
         );
         let batches = sweep.batches.unwrap();
