@@ -1,11 +1,12 @@
 //! All claims of all papers over several runs: which published findings still hold.
 //!
-//! One row is the verdict of one run on one claim in one era. Many verdicts at 95 % are wrong somewhere, so a verdict
-//! stands in the ledger only if it stands at a false discovery rate of 5 % over the whole ledger. The procedure is
-//! that of Benjamini and Yekutieli, because verdicts depend on each other in unknown ways: claims share cells, and a
-//! claim may follow from another. (Hochberg's step-up procedure needs a positive dependence that nothing here
-//! ensures.)
+//! Each row is the verdict of one run on one claim in one era. Among many verdicts at 95 % some are wrong, so a
+//! verdict stands in the ledger only if it stands at a false discovery rate of 5 % over the whole ledger. The
+//! procedure is that of Benjamini and Yekutieli, because verdicts depend on each other in unknown ways: claims share
+//! cells, and a claim may follow from another. (Hochberg's step-up procedure needs a positive dependence, which
+//! nothing here ensures.)
 
+mod counterparts;
 mod repeats;
 mod text;
 
@@ -18,6 +19,9 @@ use crate::run::Run;
 use crate::statistics::{Interval, adjusted};
 use crate::study::StudyData;
 
+use counterparts::MeasuredFigures;
+
+pub use counterparts::Counterpart;
 pub use repeats::{Agreement, Disagreement, Repeat};
 
 /// The expected share of wrong verdicts among those that stand.
@@ -26,20 +30,21 @@ pub const FALSE_DISCOVERIES: f64 = 0.05;
 /// A run of a paper's study.
 #[derive(Debug)]
 pub struct JudgedRun<'a> {
-    /// Its name: that of its folder.
+    /// The name of the run's folder.
     pub name: String,
     /// The study's short name, as in `nielsen97`.
     pub study: String,
-    /// The command that made it.
+    /// The command that made the run.
     pub command: String,
-    /// How long it took, in minutes; `None` for a run that did not end.
+    /// The duration of the run in minutes; `None` for a run that did not finish.
     pub minutes: Option<f64>,
-    /// When it began, in seconds since 1970.
+    /// The start of the run, in seconds since 1970.
     started: f64,
     /// The run's cells, to which [`Part::cells`](crate::claims::Part::cells) refers.
     cells: Vec<CellKey>,
     claims: Vec<ClaimResult>,
     equal_cells: Option<EqualCellsCount>,
+    measured: Vec<MeasuredFigures>,
     data: &'a StudyData,
 }
 
@@ -58,6 +63,7 @@ impl<'a> JudgedRun<'a> {
             cells: run.cells.iter().map(|cell| cell.key.clone()).collect(),
             claims: data.claim_results(run, run.info.intervals()),
             equal_cells: EqualCells::of(run, run.info.intervals()).map(|equal| equal.count),
+            measured: counterparts::measured(run, data),
             data,
         }
     }
@@ -90,50 +96,50 @@ pub struct Row {
     pub run: String,
     /// The command that made the run.
     pub command: String,
-    /// How long the run took, in minutes; `None` where nothing was measured, and for a run that did not end.
+    /// The duration of the run in minutes; `None` if nothing was measured or the run did not finish.
     pub minutes: Option<f64>,
     /// The verdict of the run alone.
     pub verdict: Verdict,
-    /// The verdict of the estimates without their intervals, if it is undecided.
+    /// The verdict by the estimates without their intervals, if the verdict is undecided.
     pub leaning: Option<Verdict>,
-    /// In how many places it has which verdict, if not the same in all.
+    /// The number of places with each verdict, if the places differ.
     pub remark: String,
-    /// The smallest number of replicates behind it.
+    /// The smallest number of replicates of a counted part.
     pub n: usize,
-    /// The test and the place that decide least clearly, and so decide.
+    /// The test and the place of the part that decides the verdict.
     pub place: String,
-    /// The estimate there.
+    /// The estimate in that place.
     pub estimate: Option<f64>,
-    /// Its interval.
+    /// The interval of the estimate.
     pub interval: Option<Interval>,
     /// The p-value of the verdict or, if it is undecided, of the leaning.
     pub p_value: Option<f64>,
-    /// The least false discovery rate over the ledger at which it stands.
+    /// The smallest false discovery rate over the ledger at which the verdict stands.
     pub false_discovery_rate: Option<f64>,
     /// Whether the verdict stands in the ledger.
     pub stands: bool,
-    /// About how many replicates would decide, if it is undecided.
+    /// About how many replicates would decide an undecided verdict.
     pub replicates_to_decide: Option<u64>,
-    /// Why some of its figures count for nothing: a model was calibrated with them.
+    /// Why some figures of the claim do not count: a model was calibrated with them.
     pub calibrated: Option<String>,
-    /// Why it was not tested.
+    /// Why the claim was not tested.
     pub not_tested: Option<String>,
-    /// The verdicts on other readings of the claim.
+    /// The verdicts on other interpretations of the claim.
     pub variants: Vec<Reading>,
 }
 
-/// The verdict on another reading of a claim.
+/// The verdict on another interpretation of a claim.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Reading {
-    /// The reading.
+    /// The name of the interpretation.
     pub name: String,
-    /// Why the claim is also read like this.
+    /// Why the claim is also interpreted in this way.
     pub reason: String,
-    /// Since when.
+    /// The date since when it is.
     pub date: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// The verdict of the estimates without their intervals, if it is undecided.
+    /// The verdict by the estimates without their intervals, if the verdict is undecided.
     pub leaning: Option<Verdict>,
 }
 
@@ -142,7 +148,7 @@ pub struct Reading {
 pub struct EqualCellsOfRun {
     /// The run.
     pub run: String,
-    /// How many report a difference.
+    /// The number of comparisons that report a difference.
     #[serde(flatten)]
     pub count: EqualCellsCount,
 }
@@ -156,18 +162,18 @@ impl EqualCellsOfRun {
     }
 }
 
-/// All rows.
+/// All verdicts on all claims.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ledger {
-    /// In the order of papers, claims, eras and runs.
+    /// One row for each verdict, in the order of papers, claims, eras and runs.
     pub rows: Vec<Row>,
     /// The false discovery rate at which verdicts stand.
     pub false_discovery_rate: f64,
-    /// Verdicts that stand.
+    /// The number of verdicts that stand.
     pub standing: usize,
-    /// At most so many of them are expected to be wrong.
+    /// The expected number of wrong verdicts among them, at most.
     pub expected_wrong: f64,
-    /// Verdicts of single runs that do not stand in the ledger.
+    /// The number of verdicts that a single run decides, but that do not stand in the ledger.
     pub not_standing: usize,
     /// The A/A tests of the runs that have equal cells.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -175,11 +181,13 @@ pub struct Ledger {
     /// Pairs of runs of one study, and whether they agree.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repeats: Vec<Repeat>,
+    /// Every table and figure of the papers, and the run that contains its counterpart.
+    pub counterparts: Vec<Counterpart>,
 }
 
 impl Ledger {
-    /// Every published claim of the papers, with the verdicts of the runs. A run that was repeated has no rows, if the
-    /// later run has all of its tests and at least as many replicates; the two are compared.
+    /// Returns every published claim of the papers, with the verdicts of the runs. A run has no rows if a later run
+    /// has all of its tests and at least as many replicates; the two runs are then compared.
     pub fn of(papers: &[(String, &StudyData)], runs: &[JudgedRun<'_>]) -> Ledger {
         let counted: Vec<&JudgedRun<'_>> = runs
             .iter()
@@ -243,6 +251,7 @@ impl Ledger {
         Ledger {
             equal_cells: tested.collect(),
             repeats: repeats::of(runs),
+            counterparts: counterparts::of(papers, runs),
             ..Ledger::judged(rows)
         }
     }
@@ -269,6 +278,7 @@ impl Ledger {
             not_standing: decided - standing,
             equal_cells: Vec::new(),
             repeats: Vec::new(),
+            counterparts: Vec::new(),
             rows,
         }
     }
@@ -317,8 +327,8 @@ fn rows_of(run: &JudgedRun<'_>, claim: &str, blank: &Row) -> Vec<Row> {
         .collect()
 }
 
-/// The part that decides: of those whose verdict is the claim's, the one that is least sure; against a claim, the
-/// one that is surest.
+/// Returns the part that decides: of the parts with the claim's verdict, the least certain one or, if the verdict is against
+/// the claim, the most certain one.
 fn deciding(era: &EraVerdict) -> Option<&Part> {
     let own = || {
         let counted = era.parts.iter().filter(|part| part.counts);
@@ -395,7 +405,7 @@ mod tests {
 
     #[test]
     fn where_nothing_is_true_few_ledgers_have_a_verdict_that_stands() {
-        // Every verdict of these ledgers is on the border of its bound: its p-value is uniform.
+        // Every verdict of these ledgers is on the border of its bound, so its p-value is uniform.
         let draws = Seed(31).stream("null ledgers");
         let ledgers = 400;
         let mut with_a_find = 0;
@@ -413,7 +423,7 @@ mod tests {
             decided += ledger.standing + ledger.not_standing;
             with_a_find += usize::from(ledger.standing > 0);
         }
-        // Alone, one verdict in twenty is wrong; in the ledger, one whole ledger in twenty may have any.
+        // Of single verdicts, one in twenty is wrong. At most one ledger in twenty may contain a verdict that stands.
         assert!((1_000..1_400).contains(&decided), "{decided} of 24 000");
         assert!(with_a_find <= 20, "{with_a_find} of {ledgers}");
     }

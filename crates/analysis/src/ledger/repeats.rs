@@ -1,8 +1,8 @@
-//! Studies that were measured twice: whether their runs reach the same verdicts.
+//! Studies that were measured twice, and whether their runs reach the same verdicts.
 //!
-//! Two runs of one study are compared where both decide: claim by claim in each era, if the claim was tested in the
-//! same places in both, and place by place. Only runs that share a test are a pair. A test of cells that differ in a factor
-//! throughout, as in the path, is another test.
+//! Two runs of one study are compared where both decide: by claim in each era, if the claim was tested in the same places
+//! in both runs, and by place. Only runs that share a test form a pair. Tests are different if their cells have no common
+//! level of a factor, such as the path.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,26 +20,26 @@ pub struct Repeat {
     pub runs: [String; 2],
     /// Claims, by era, that both runs test in the same places.
     pub claims: Agreement,
-    /// Tests in one place that both runs have.
+    /// Tests of one place that both runs have.
     pub tests: Agreement,
 }
 
-/// How many verdicts are the same.
+/// The number of verdicts that are the same.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Agreement {
-    /// Number that both runs decide.
+    /// The number of verdicts that both runs decide.
     pub decided: usize,
-    /// Of these, the number with the same verdict.
+    /// The number of these with the same verdict.
     pub same: usize,
-    /// Number that only one of the runs decides.
+    /// The number of verdicts that only one of the runs decides.
     pub by_one: usize,
-    /// Number that neither decides.
+    /// The number of verdicts that neither run decides.
     pub undecided: usize,
-    /// Those with different verdicts.
+    /// The verdicts that differ.
     pub differences: Vec<Disagreement>,
 }
 
-/// A verdict that two runs do not share.
+/// A verdict in which two runs differ.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Disagreement {
     /// What was judged, as in `N04, era today`.
@@ -100,7 +100,7 @@ fn shared_tests<'a>(run: &'a JudgedRun<'_>, other: &'a JudgedRun<'_>) -> Vec<(&'
         .collect()
 }
 
-/// The claims in eras that two runs share, with the claim's identifier.
+/// The eras of claims that two runs share, with the claim's identifier.
 fn shared_eras<'a>(
     run: &'a JudgedRun<'_>,
     other: &'a JudgedRun<'_>,
@@ -131,7 +131,7 @@ pub(super) fn of(runs: &[JudgedRun<'_>]) -> Vec<Repeat> {
 }
 
 impl Repeat {
-    /// `None` if the runs share no test.
+    /// Compares two runs; `None` if they share no test.
     fn of(earlier: &JudgedRun<'_>, later: &JudgedRun<'_>) -> Option<Repeat> {
         let mut claims = Agreement::default();
         let mut tests = Agreement::default();
@@ -157,7 +157,7 @@ impl Repeat {
         })
     }
 
-    /// The answer in one sentence, and the differences.
+    /// The result in one sentence, and the differences.
     pub fn sentence(&self) -> String {
         let of = |agreement: &Agreement, what: &str| {
             format!(
@@ -190,7 +190,7 @@ impl Repeat {
     }
 }
 
-/// The tests of an era that were measured and count.
+/// The tests of an era that were measured and that count for the claim.
 fn measured(era: &EraVerdict) -> impl Iterator<Item = &Part> {
     era.parts.iter().filter(|part| part.counts && part.n > 0)
 }
@@ -201,7 +201,7 @@ fn places(era: &EraVerdict) -> BTreeSet<(&str, &[(String, String)])> {
         .collect()
 }
 
-/// Tests that both have. A test of cells that have no level of a factor in common, as of another path, is another one.
+/// Tests that both runs have. Tests are different if their cells have no common level of a factor, such as the path.
 fn shared<'a>(
     (run, era): (&JudgedRun<'_>, &'a EraVerdict),
     (other, again): (&JudgedRun<'_>, &'a EraVerdict),
@@ -231,7 +231,7 @@ fn levels<'a>(run: &'a JudgedRun<'_>, part: &Part) -> LevelsOfCells<'a> {
     levels
 }
 
-/// Whether the cells have a level of each factor in common that both have.
+/// Whether the cells have a common level of each factor that both have.
 fn have_common_levels(one: &LevelsOfCells<'_>, other: &LevelsOfCells<'_>) -> bool {
     one.iter().all(|(factor, levels)| {
         let others = other.get(factor);
@@ -280,7 +280,7 @@ mod tests {
             &lan,
             &cells(&[("path", "lan100"), ("ues", "260")])
         ));
-        // A factor that a study has had for a while only.
+        // A factor that only later runs of the study have.
         assert!(have_common_levels(
             &lan,
             &cells(&[("copy", "a"), ("path", "lan")])

@@ -7,7 +7,7 @@ use fathometer_model::digits::significant;
 use super::{Ledger, Row};
 use crate::claims::Verdict;
 
-/// From this value on, the upper end of an interval is shown as "no limit".
+/// An upper end of an interval above this value is shown as "no limit".
 const MOST: f64 = 1e7;
 
 impl Ledger {
@@ -79,6 +79,7 @@ impl Ledger {
                 let _ = writeln!(text, "- {}: {}", links.join(" and "), repeat.sentence());
             }
         }
+        text.push_str(&self.counterparts_markdown(runs));
         text.push_str(
             "\n## Commands\n\nEach run was made by one command, in the time in parentheses:\n\n",
         );
@@ -128,10 +129,58 @@ impl Ledger {
         for repeat in &self.repeats {
             let _ = writeln!(text, "{}: {}", repeat.runs.join(" and "), repeat.sentence());
         }
+        if !self.counterparts.is_empty() {
+            let with_run = self.counterparts.iter().filter(|one| one.run.is_some());
+            let _ = writeln!(
+                text,
+                "\nTables and figures: {} of {} of the papers have a counterpart in these runs (--markdown lists them)",
+                with_run.count(),
+                self.counterparts.len()
+            );
+        }
         text
     }
 
-    /// The answer in a few sentences.
+    /// The tables and figures of the papers, and where their counterparts are.
+    fn counterparts_markdown(&self, runs: &str) -> String {
+        let mut text = String::new();
+        if self.counterparts.is_empty() {
+            return text;
+        }
+        text.push_str(
+            "\n## Tables and figures\n\n\
+             Each table (T) and figure (F) of the papers, and the most complete run of its counterpart; or why there is \
+             none.\n",
+        );
+        let mut paper = "";
+        for counterpart in &self.counterparts {
+            if counterpart.paper != paper {
+                paper = &counterpart.paper;
+                let _ = write!(
+                    text,
+                    "\n### {paper}: tables and figures\n\n| | what it shows | here | run |\n|---|---|---|---|\n"
+                );
+            }
+            let run = match (&counterpart.run, &counterpart.absent) {
+                (Some(run), _) => {
+                    let replicates = counterpart.replicates_text();
+                    format!("[{run}]({runs}/{run}/README.md), {replicates}")
+                }
+                (None, reason) => reason.clone().unwrap_or_default(),
+            };
+            let fields = [
+                counterpart.id.clone(),
+                counterpart.title.clone(),
+                counterpart.here.join("; "),
+                run,
+            ];
+            let fields = fields.map(|field| field.replace('|', "\\|"));
+            let _ = writeln!(text, "| {} |", fields.join(" | "));
+        }
+        text
+    }
+
+    /// The result in a few sentences.
     fn summary(&self) -> String {
         let mut claims: Vec<&str> = self.rows.iter().map(|row| row.claim.as_str()).collect();
         claims.dedup();

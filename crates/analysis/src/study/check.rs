@@ -1,4 +1,4 @@
-//! Checks whether a study's texts agree with each other. An error names the place, the wrong word and the valid
+//! Checks that a study's files agree with each other. An error names the place, the wrong word and the valid
 //! words.
 
 use super::{CLAIMS, StudyData, TABLES};
@@ -42,6 +42,9 @@ impl StudyData {
             let mut columns = vec![figure.column.as_str()];
             columns.extend(figure.stack.iter().map(String::as_str));
             self.check_cells(&place, &figure.tables, &[], &[&figure.group], &columns)?;
+        }
+        for printed in &self.printed {
+            self.check_printed(printed)?;
         }
         for acceptance in &self.acceptance {
             let place = format!("acceptance {:?}", acceptance.id);
@@ -96,7 +99,8 @@ impl StudyData {
                 table.layout_of(&self.layouts)
             }
             _ => {
-                let message = format!("{place}: has either a layout or a reason why it is absent");
+                let message =
+                    format!("{place}: must have either a layout or a reason why it is absent");
                 return Err(Error::study(TABLES, message));
             }
         };
@@ -169,7 +173,7 @@ impl StudyData {
             if is_family(&panel.metric) {
                 self.check_family(TABLES, &place, &panel.metric)?;
                 if of_knee.or(panel.per.as_ref()).is_some() {
-                    let message = format!("{place}: a distribution has no knee and is per nothing");
+                    let message = format!("{place}: a distribution must not have knee or per");
                     return Err(Error::study(TABLES, message));
                 }
                 continue;
@@ -218,7 +222,7 @@ impl StudyData {
         Ok(())
     }
 
-    /// The levels of a numeric factor, along which curves run.
+    /// The levels of a numeric factor, which is the horizontal axis of curves.
     fn check_numeric(
         &self,
         file: &'static str,
@@ -228,7 +232,7 @@ impl StudyData {
         let known = self.factors.keys().map(String::as_str);
         known_word(file, place, "factor", factor, known)?;
         let levels = &self.factors[factor].levels;
-        // A word such as `none` beside numbers of one unit is a level, but not a point of a curve.
+        // A word such as `none` beside numbers with one unit is a level, but not a point of a curve.
         let (numbers, words): (Vec<&String>, Vec<&String>) =
             levels.iter().partition(|level| number(level).is_some());
         let odd = match numbers.as_slice() {
@@ -239,7 +243,7 @@ impl StudyData {
             None => Ok(levels),
             Some(level) => {
                 let message = format!(
-                    "{place}: {factor} is not numeric, as its level {level:?} shows: no curve runs along it"
+                    "{place}: {factor} is not numeric, as its level {level:?} shows: it cannot be the axis of a curve"
                 );
                 Err(Error::study(file, message))
             }
@@ -264,7 +268,7 @@ impl StudyData {
     }
 }
 
-fn known_word<'a>(
+pub(super) fn known_word<'a>(
     file: &'static str,
     place: &str,
     what: &str,

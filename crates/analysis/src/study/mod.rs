@@ -1,11 +1,13 @@
-//! A study's data: its tables, the published figures, the claims, and the tolerances for a comparison. They are
-//! parsed from texts, because the program contains its papers.
+//! A study's data: its tables, the published figures, the claims, and the tolerances for a comparison. They are parsed from
+//! texts, because the program contains the data of its papers.
 //!
-//! Adding a paper means writing these three files and touches no code.
+//! To add a paper, only these files are written; no code changes.
 
 mod check;
+mod printed;
 mod results;
 
+pub use printed::Printed;
 pub use results::Open;
 
 use std::collections::BTreeMap;
@@ -27,7 +29,7 @@ use crate::tables::{Column, Layout, Table};
 const TABLES: &str = "tables.toml";
 const CLAIMS: &str = "claims.toml";
 
-/// The texts of a study, with the content of the files in `papers/<key>/`.
+/// The texts of a study: the content of the files in `papers/<key>/`.
 #[derive(Debug, Clone, Copy)]
 pub struct StudySources<'a> {
     /// `tables.toml`: factors, metrics, layouts, tables, curves, figures, acceptance, definitions.
@@ -43,27 +45,28 @@ pub struct StudySources<'a> {
 pub struct StudyData {
     /// The description of the study.
     pub about: About,
-    /// The factors that it varies.
+    /// The factors that the study varies.
     pub factors: BTreeMap<String, Factor>,
-    /// The metrics that it measures, by name; may be empty. If not empty, every table, curve and claim uses
-    /// only these.
+    /// The metrics that the study measures, by name. If there are any, tables, curves and claims use only these.
     pub metrics: BTreeMap<String, String>,
     /// Layouts that tables share.
     pub layouts: Vec<Layout>,
-    /// Its tables.
+    /// The tables of the study.
     pub tables: Vec<Table>,
-    /// Its curves.
+    /// The curves of the study.
     pub curves: Vec<Curve>,
-    /// The columns of the list of all cells; empty: packets and seconds.
+    /// The columns of the list of all cells; if empty, packets and seconds.
     pub cell_columns: Vec<Column>,
-    /// Its charts.
+    /// The charts of the study.
     pub figures: Vec<Figure>,
-    /// The tolerances for our figures against the published ones.
+    /// The tolerances for the differences between our figures and the published ones.
     pub acceptance: Vec<Acceptance>,
     /// The explanations of figures that miss a tolerance.
     pub explanations: Vec<Explanation>,
     /// The definitions of terms.
     pub definitions: Vec<Definition>,
+    /// All tables and figures that the paper prints; empty for a study without a paper.
+    pub printed: Vec<Printed>,
     /// The published figures.
     pub published: Published,
     /// The claims.
@@ -76,13 +79,13 @@ pub struct StudyData {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct About {
-    /// Its short name.
+    /// The short name of the study.
     pub name: String,
     /// The paper's title.
     pub title: String,
     /// Authors, venue, year.
     pub citation: String,
-    /// The question that the study answers, one sentence; empty when it has none.
+    /// The question that the study answers, one sentence; may be empty.
     #[serde(default)]
     pub question: String,
     /// What is measured, in a few sentences.
@@ -92,11 +95,11 @@ pub struct About {
     pub columns: String,
 }
 
-/// A chart: one column of some tables, with one panel per table.
+/// A chart: one column of some tables, with one panel for each table.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// Its heading.
+    /// The heading of the chart.
     pub title: String,
     /// What the chart shows.
     pub caption: String,
@@ -106,13 +109,13 @@ pub struct Figure {
     pub group: String,
     /// The column.
     pub column: String,
-    /// The columns that add up to the figure: each is a part of its bar, and a panel shows one section of the
-    /// tables. Empty: bars of one part, one panel per table.
+    /// The columns whose figures add up to the bar: each column is a part of the bar, and a panel shows one section of the
+    /// tables. Empty: bars have one part, and there is one panel for each table.
     #[serde(default)]
     pub stack: Vec<String>,
     /// The label of the axis, as in `seconds`.
     pub axis: String,
-    /// Whether it is at the beginning of the report rather than at its end.
+    /// Whether the chart is at the beginning of the report; otherwise it is at the end.
     #[serde(default)]
     pub headline: bool,
 }
@@ -152,7 +155,7 @@ struct TablesFile {
     /// The charts.
     #[serde(default)]
     figure: Vec<Figure>,
-    /// The tolerances for figures beside the published ones.
+    /// The tolerances for the differences between our figures and the published ones.
     #[serde(default)]
     acceptance: Vec<Acceptance>,
     /// The explanations of figures that miss a tolerance.
@@ -161,6 +164,9 @@ struct TablesFile {
     /// The definitions of terms.
     #[serde(default)]
     definition: Vec<Definition>,
+    /// All tables and figures that the paper prints, each with its counterpart or the reason why it has none.
+    #[serde(default)]
+    printed: Vec<Printed>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -202,6 +208,7 @@ impl StudyData {
             acceptance: file.acceptance,
             explanations: file.explanation,
             definitions: file.definition,
+            printed: file.printed,
             published: Published::parse(sources.figures)?,
             claims: claims.claim,
             published_claims: PublishedClaims::default(),
@@ -210,7 +217,7 @@ impl StudyData {
         Ok(study)
     }
 
-    /// The study with the text of `claims-published.csv`: the claims as they were published.
+    /// The study with the text of `claims-published.csv`, which contains the claims as they were published.
     ///
     /// # Errors
     /// When the text does not have its format, a row has no claim, or a claim names a row that does not exist.
@@ -243,7 +250,7 @@ impl StudyData {
         Ok(self)
     }
 
-    /// The data for the run of a study without such files: every cell is listed, with these columns, loads have curves by the
+    /// The data for the run of a study without such files: every cell is listed, with these columns. Loads have curves by the
     /// number of users, and nothing is judged.
     pub fn without_paper(run: &Run, cell_columns: Vec<Column>) -> StudyData {
         let (factors, curves) = by_users(run);
@@ -266,6 +273,7 @@ impl StudyData {
             acceptance: Vec::new(),
             explanations: Vec::new(),
             definitions: Vec::new(),
+            printed: Vec::new(),
             published: Published::default(),
             claims: Vec::new(),
             published_claims: PublishedClaims::default(),
@@ -294,7 +302,7 @@ mod tests {
         let ids: Vec<&str> = study.claims.iter().map(|claim| claim.id.as_str()).collect();
         let all: Vec<String> = (1..=20).map(|n| format!("N{n:02}")).collect();
         assert_eq!(ids, all);
-        // Every row of the paper's tables finds its published figures.
+        // Every row of the paper's tables has its published figures.
         for table in study.tables.iter().filter(|t| t.environment.is_some()) {
             let environment = table.environment.as_deref().unwrap();
             let layout = table.layout_of(&study.layouts);
@@ -314,12 +322,12 @@ mod tests {
                     }
                 }
             }
-            // A part has some of its table's rows.
+            // A table that is a part of a printed table has only some of its rows.
             if table.part_of.is_some() {
                 assert!(found > 0, "{}", table.id);
                 continue;
             }
-            // Three rows over a modem, four elsewhere; two visits; four figures each.
+            // Three rows over a modem, four rows elsewhere; two visits; four figures each.
             let rows = if environment.ends_with("PPP") { 3 } else { 4 };
             assert_eq!(found, rows * 2 * 4, "{}", table.id);
         }
@@ -340,8 +348,7 @@ mod tests {
             let id = format!("F{figure}");
             assert!(study.curves.iter().any(|curve| curve.id == id), "{id}");
         }
-        // The metrics that a load study records of each replicate. The check above ensures that nothing else is
-        // named.
+        // The metrics that a load study records for each replicate. The check above ensures that no other metric is named.
         let metrics: Vec<&str> = study.metrics.keys().map(String::as_str).collect();
         assert_eq!(
             metrics,
@@ -382,7 +389,7 @@ mod tests {
         );
     }
 
-    /// Every level that the design in `study.toml` runs is declared, if its factor is.
+    /// Asserts that every level in the design (`study.toml`) is declared, if its factor is declared.
     fn every_level_is_declared(study: &StudyData, design: &str) {
         let design: toml::Table = toml::from_str(design).unwrap();
         for block in design["block"].as_array().unwrap() {
@@ -435,7 +442,7 @@ mod tests {
                         .find(published, environment, variant, metric);
                     found.is_some_and(|figure| figure.value.is_some())
                 });
-                // For HTTP/1.0, in percent of itself, the paper prints only the server's processor.
+                // For HTTP/1.0, in percent of itself, the paper prints only the CPU time of the server.
                 let rows = match metric {
                     "client_cpu_rel_http10" => 2,
                     _ => rows,
@@ -492,6 +499,9 @@ mod tests {
         let error = broken("holds = \">= 2\"", "holds = \"about 2\"");
         assert!(error.contains("is not a bound"), "{error}");
         let error = broken("right = { policy = \"h1.1-pipeline\" }\n", "");
-        assert!(error.contains("has a left and a right side"), "{error}");
+        assert!(
+            error.contains("must have a left and a right side"),
+            "{error}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The results of a study: what it defines, estimated from a run.
+//! The results of a study: its tables, curves and claims, estimated from a run.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -44,8 +44,8 @@ impl StudyData {
         closeness(&self.acceptance, &self.explanations, tables)
     }
 
-    /// What is still open in a run: verdicts that are undecided, and figures of tables whose intervals are wider than
-    /// `precision` to each side, as a share of the figure.
+    /// What is still open in a run: undecided verdicts, and figures of tables whose intervals extend to one side by
+    /// more than `precision`, as a share of the figure.
     pub fn open(&self, run: &Run, intervals: Intervals, precision: Option<f64>) -> Open {
         let mut open = Open::default();
         for claim in self.claim_results(run, intervals) {
@@ -95,15 +95,15 @@ impl StudyData {
 /// What more replicates could still decide.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Open {
-    /// The places in [`Run::cells`] of the cells on which it depends.
+    /// The indices in [`Run::cells`] of the cells that need more replicates.
     pub cells: BTreeSet<usize>,
-    /// How many verdicts on claims are undecided, counting each era.
+    /// The number of undecided verdicts on claims; each era counts separately.
     pub verdicts: usize,
-    /// How many figures of tables are less precise than they are to be.
+    /// The number of figures of tables that are less precise than required.
     pub figures: usize,
 }
 
-/// Whether an estimate's interval reaches at most this share of the estimate to each side.
+/// Whether an estimate's interval extends to each side by at most this share of the estimate.
 fn is_precise(estimate: &Estimate, precision: f64) -> bool {
     estimate.interval.is_some_and(|interval| {
         let half = (interval.high - estimate.value).max(estimate.value - interval.low);

@@ -1,7 +1,7 @@
 //! Tables: the paper's own, with the published figures beside ours, and tables of side blocks.
 //!
-//! A table's data define which cell belongs in which place ([`Table`], [`Layout`]). Its cells are found in a run
-//! and estimated ([`TableResult`]). The terminal and the report define how a table looks.
+//! A table's data define which cell belongs in which place ([`Table`], [`Layout`]). The cells are then looked up
+//! in a run and estimated ([`TableResult`]). The terminal and the report define the appearance of a table.
 
 mod build;
 
@@ -15,11 +15,11 @@ use crate::run::Cell;
 use crate::selection::Selection;
 use crate::statistics::Estimate;
 
-/// A layout that tables share: columns, in groups, and rows.
+/// A layout that several tables share: columns, in groups, and rows.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Layout {
-    /// Its name.
+    /// The name of the layout.
     pub name: String,
     /// The columns of each group.
     #[serde(rename = "column")]
@@ -30,24 +30,25 @@ pub struct Layout {
     /// The rows.
     #[serde(rename = "row")]
     pub rows: Vec<Row>,
-    /// Parts of the table, each with all rows, as for a load of 40 users. Empty: the table has only one part.
+    /// Parts of the table, each with all rows, for example the part for a load of 40 users. Empty: the table has
+    /// only one part.
     #[serde(default, rename = "section")]
     pub sections: Vec<Section>,
-    /// The heading of the row to which the other rows of its section are compared as ratios. Absolute figures
-    /// of two machines cannot be compared, but these ratios can.
+    /// The heading of the reference row: the other rows of a section are also shown as ratios to it. Absolute
+    /// figures of two machines cannot be compared, but these ratios can.
     pub relative_to: Option<String>,
 }
 
-/// A part of a table that has all its rows.
+/// A part of a table, with all rows of the table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Section {
-    /// Its heading.
+    /// The heading of the section.
     pub label: String,
-    /// Its levels.
+    /// The levels of the section.
     #[serde(default)]
     pub select: Selection,
-    /// The published environment, if neither the group nor the table names it.
+    /// The published environment, if neither the group nor the table names one.
     pub environment: Option<String>,
 }
 
@@ -55,31 +56,31 @@ pub struct Section {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Column {
-    /// Its heading, as in `Pa`.
+    /// The heading of the column, as in `Pa`.
     pub label: String,
     /// The metric.
     pub metric: String,
-    /// A metric that is added to it in each replicate.
+    /// A metric that is added to the first metric in each replicate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plus: Option<String>,
-    /// The name of the published metric, after the group's prefix; absent when no figure was published.
+    /// The name of the published metric, without the group's prefix; absent if no figure was published.
     pub published: Option<String>,
-    /// The factor that converts published figures to our unit, for example a million; absent: 1.
+    /// The factor that converts published figures to our unit, for example a million; absent means 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_times: Option<f64>,
-    /// The heading of the reference row: figures are shown in percent of that row's figure, and so are the
-    /// published ones.
+    /// The heading of the reference row: our figures are shown in percent of our figure in that row, published
+    /// figures in percent of the published one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent_of: Option<String>,
-    /// Digits after the decimal point; absent: three significant digits, as for times.
+    /// Digits after the decimal point; absent means three significant digits, as for times.
     pub decimals: Option<u8>,
-    /// Whether it appears in the short form of the table.
+    /// Whether the column appears in the short form of the table.
     #[serde(default)]
     pub brief: bool,
 }
 
 impl Column {
-    /// Its values over a cell's valid replicates, with the replicates' numbers.
+    /// The values of the column over a cell's valid replicates, with the numbers of the replicates.
     pub(crate) fn values(&self, cell: &Cell) -> Vec<(u32, f64)> {
         let mut values = cell.values(&self.metric);
         if let Some(plus) = &self.plus {
@@ -98,8 +99,8 @@ impl Column {
         format!("{value:.*}", self.decimals(value))
     }
 
-    /// The longer half of an estimate's interval, with as many decimals as the estimate; `None` when there is
-    /// no interval, or when these digits are all zero.
+    /// The longer half of an estimate's interval, with as many decimals as the estimate; `None` if there is no
+    /// interval, or if these digits are all zero.
     pub fn spread(&self, estimate: &Estimate) -> Option<String> {
         let text = format!(
             "{:.*}",
@@ -116,24 +117,24 @@ impl Column {
     }
 }
 
-/// A group of columns, such as the first retrieval.
+/// A group of columns, for example those of the first retrieval.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// The identifier that charts use for it.
+    /// The identifier of the group, which charts use.
     pub key: String,
-    /// Its heading.
+    /// The heading of the group.
     pub label: String,
-    /// Its levels.
+    /// The levels of the group.
     #[serde(default)]
     pub select: Selection,
     /// The prefix of the published metric's name, as in `first.`.
     #[serde(default)]
     pub prefix: String,
-    /// The suffix of the rows' names in the published figures, as in ` 4KB`.
+    /// The suffix that the rows' names have in the published figures, as in ` 4KB`.
     #[serde(default)]
     pub suffix: String,
-    /// The published environment, if the table does not name it.
+    /// The published environment, if the table does not name one.
     pub environment: Option<String>,
 }
 
@@ -141,13 +142,13 @@ pub struct Group {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// Its heading.
+    /// The heading of the row.
     pub label: String,
     /// A shorter heading, for narrow output.
     pub brief: Option<String>,
-    /// Its name in the published figures; absent: not in the paper.
+    /// The name of the row in the published figures; absent if the row is not in the paper.
     pub variant: Option<String>,
-    /// Its levels.
+    /// The levels of the row.
     #[serde(default)]
     pub select: Selection,
 }
@@ -156,31 +157,31 @@ pub struct Row {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// Its identifier: the paper's (`T6`), or one of ours.
+    /// The identifier: the paper's (`T6`), or one of ours.
     pub id: String,
-    /// Its title.
+    /// The title of the table.
     pub title: String,
     /// A title of a word or two, for the panel of a chart.
     #[serde(default)]
     pub panel: String,
-    /// The name of its [`Layout`].
+    /// The name of the table's [`Layout`].
     pub layout: Option<String>,
-    /// The reason why the study has no such table.
+    /// The reason why the study does not have this table.
     pub absent: Option<String>,
-    /// The levels that all its cells share.
+    /// The levels that all cells of the table share.
     #[serde(default)]
     pub select: Selection,
-    /// The environment of its published figures.
+    /// The environment of the published figures.
     pub environment: Option<String>,
-    /// The paper's name of the table that it is a part of, if any.
+    /// The paper's name of the whole table, if this table is a part of it.
     pub part_of: Option<String>,
-    /// The same cells for other servers, for example a real server beside ours.
+    /// The same cells with other servers, for example with a real server beside ours.
     #[serde(default)]
     pub also: Vec<Also>,
     /// A note for readers.
     #[serde(default)]
     pub note: String,
-    /// Whether it is one of the paper's tables rather than one of ours.
+    /// Whether the table is one of the paper's rather than one of ours.
     #[serde(default)]
     pub of_the_paper: bool,
 }
@@ -189,7 +190,7 @@ impl Table {
     /// The layout of this table.
     ///
     /// # Panics
-    /// When none of `layouts` is.
+    /// When `layouts` does not contain it.
     pub(crate) fn layout_of<'l>(&self, layouts: &'l [Layout]) -> &'l Layout {
         layouts
             .iter()
@@ -202,24 +203,24 @@ impl Table {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Also {
-    /// The name of these levels.
+    /// The label of these levels.
     pub label: String,
     /// The levels that differ.
     pub select: Selection,
 }
 
-/// A table with its figures, in one era.
+/// A table with its figures in one era.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TableResult {
-    /// Its identifier.
+    /// The identifier of the table.
     pub id: String,
-    /// Its title.
+    /// The title of the table.
     pub title: String,
     /// The era.
     pub era: String,
     /// A note for readers.
     pub note: String,
-    /// Whether it is one of the paper's tables.
+    /// Whether the table is one of the paper's.
     pub of_the_paper: bool,
     /// The columns of each group.
     pub columns: Vec<Column>,
@@ -227,31 +228,37 @@ pub struct TableResult {
     pub groups: Vec<(String, String)>,
     /// The names of the other servers.
     pub also: Vec<String>,
-    /// The heading of the row to which the others are compared.
+    /// The heading of the reference row, to which the other rows are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relative_to: Option<String>,
     /// The rows.
     pub rows: Vec<RowResult>,
     /// Footnotes, to which figures refer by number, from 1.
     pub footnotes: Vec<String>,
-    /// The fewest and the most replicates behind a figure; `None` when nothing was measured.
+    /// The fewest and the most replicates of a figure; `None` when nothing was measured.
     pub replicates: Option<(usize, usize)>,
 }
 
 impl TableResult {
-    /// Whether the run has any figure for it.
+    /// Whether the run has any figure for the table.
     pub fn is_measured(&self) -> bool {
         let is_there = |value: &Measured| !matches!(value, Measured::Missing);
         self.data()
             .any(|datum| is_there(&datum.ours) || datum.also.iter().any(is_there))
     }
 
-    /// Whether it has any published figure.
+    /// The number of our figures in the table.
+    pub(crate) fn figures(&self) -> usize {
+        let is_there = |datum: &&Datum| datum.ours != Measured::Missing;
+        self.data().filter(is_there).count()
+    }
+
+    /// Whether the table has any published figure.
     pub fn has_published(&self) -> bool {
         self.data().any(|datum| datum.published.is_some())
     }
 
-    /// Whether its groups of columns have headings.
+    /// Whether the groups of columns have headings.
     pub fn has_named_groups(&self) -> bool {
         self.groups.iter().any(|(_, label)| !label.is_empty())
     }
@@ -274,21 +281,21 @@ impl TableResult {
 /// A row with its figures.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RowResult {
-    /// The heading of its section; empty if the table has none.
+    /// The heading of the section; empty if the table has no sections.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub section: String,
-    /// Its heading.
+    /// The heading of the row.
     pub label: String,
     /// A shorter heading.
     pub brief: String,
-    /// Whether the paper has this row in its tables.
+    /// Whether the paper's tables have this row.
     pub in_the_paper: bool,
     /// The figures, by group and column.
     pub data: Vec<Vec<Datum>>,
 }
 
 impl RowResult {
-    /// Whether it has no figure to show, neither ours nor the paper's.
+    /// Whether the row has no figure to show, neither ours nor the paper's.
     pub fn is_empty(&self) -> bool {
         self.data.iter().flatten().all(|datum| {
             datum.published.is_none()
@@ -307,8 +314,8 @@ pub struct Datum {
     pub also: Vec<Measured>,
     /// The published figure.
     pub published: Option<PublishedValue>,
-    /// Both figures over those of the table's reference row; absent in that row, and if there is no reference
-    /// row.
+    /// Both figures divided by those of the table's reference row; absent in that row, and if there is no
+    /// reference row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relative: Option<Relative>,
 }
@@ -330,7 +337,7 @@ impl Relative {
 }
 
 impl Datum {
-    /// Our figure over the published one.
+    /// Our figure divided by the published figure.
     pub fn ratio(&self) -> Option<f64> {
         match (&self.ours, self.published) {
             (Measured::Value { estimate, .. }, Some(published)) if published.value != 0.0 => {
@@ -346,7 +353,7 @@ impl Datum {
 pub struct PublishedValue {
     /// The figure.
     pub value: f64,
-    /// Whether the figure was derived: the paper does not print it, but it follows from what it prints.
+    /// Whether the figure was derived: the paper does not print it, but it follows from printed figures.
     pub derived: bool,
 }
 

@@ -88,6 +88,43 @@ fn the_ledger_page_is_what_the_command_prints_and_has_every_claim() {
     );
 }
 
+/// The numbers of the tables and figures that the papers print.
+const PRINTED: [(&str, u32, u32); 5] = [
+    ("nielsen97", 11, 1),
+    ("barford98", 10, 13),
+    ("almeida96", 1, 6),
+    ("leucht15", 3, 16),
+    ("fujinoki03", 8, 14),
+];
+
+/// Those that are still to be measured.
+const UNMEASURED: [(&str, &str); 5] = [
+    ("almeida96", "F5"),
+    ("almeida96", "F6"),
+    ("barford98", "T4"),
+    ("barford98", "F3"),
+    ("barford98", "F12"),
+];
+
+#[test]
+fn every_table_and_figure_of_the_papers_has_a_counterpart_or_a_reason() {
+    let ledger = ledger(&run_folders(&root().join("runs/published")).unwrap());
+    for (paper, tables, figures) in PRINTED {
+        let own = || ledger.counterparts.iter().filter(|one| one.paper == paper);
+        let numbers = (1..=tables).map(|n| format!("T{n}"));
+        for id in numbers.chain((1..=figures).map(|n| format!("F{n}"))) {
+            assert_eq!(own().filter(|one| one.id == id).count(), 1, "{paper} {id}");
+        }
+        for one in own() {
+            assert!(one.run.is_some() != one.absent.is_some(), "{one:?}");
+            assert!(one.run.is_none() || !one.here.is_empty(), "{one:?}");
+            let is_unmeasured = one.absent.as_deref() == Some("not measured");
+            let expected = UNMEASURED.contains(&(paper, one.id.as_str()));
+            assert_eq!(is_unmeasured, expected, "{one:?}");
+        }
+    }
+}
+
 #[test]
 fn every_softened_bound_stands_beside_the_published_one() {
     let papers = papers();
