@@ -1,5 +1,5 @@
-//! Lists the data folders (papers, paths, eras, servers) into the library, so that adding a paper, a path profile, an
-//! era or a server touches no Rust.
+//! Embeds the data folders (papers, paths, eras, servers) in the library, so that a new paper, path profile, era or server
+//! needs no change of Rust code.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

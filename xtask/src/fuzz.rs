@@ -1,8 +1,8 @@
 //! `cargo xtask fuzz`: builds the targets of `fuzz/` and runs each for a bounded time.
 //!
-//! It passes the flags that cargo-fuzz passes for targets without a sanitizer. A stable compiler accepts them,
-//! so neither cargo-fuzz nor a nightly compiler is needed. The targets are safe Rust with all checks enabled.
-//! The fuzzer can therefore find panics, broken invariants, endless loops and unbounded memory.
+//! The flags are those of cargo-fuzz for targets without a sanitizer. A stable compiler accepts them, so neither
+//! cargo-fuzz nor a nightly compiler is needed. The targets are safe Rust with all checks enabled. The fuzzer can
+//! therefore find panics, broken invariants, endless loops and unbounded memory.
 
 use std::fs;
 use std::num::NonZero;
@@ -20,7 +20,7 @@ const COVERAGE: &str = "-Cpasses=sancov-module \
     -Ccodegen-units=1 \
     --cfg fuzzing";
 
-/// Longest input, in bytes. The limits of the machines are below it.
+/// The longest input, in bytes. The limits of the state machines are below it.
 const LONGEST_INPUT: u32 = 65_536;
 /// Seconds after which one input counts as an endless loop.
 const ENDLESS: u32 = 10;
@@ -30,7 +30,7 @@ const MEMORY: u32 = 1024;
 /// Build the fuzz targets and run each for a bounded time.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Run only these targets [default: all of them].
+    /// Run only these targets [default: all].
     targets: Vec<String>,
     /// Seconds for each target, in addition to the replay of its seeds.
     #[arg(long, default_value_t = 10)]
@@ -49,7 +49,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
     let all = targets(&fuzz)?;
     if let Some(unknown) = arguments.targets.iter().find(|name| !all.contains(name)) {
         return Err(format!(
-            "there is no fuzz target {unknown:?}; there are {}",
+            "unknown fuzz target {unknown:?}; the targets are {}",
             all.join(", ")
         ));
     }
@@ -59,7 +59,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
         &arguments.targets
     };
     let binaries = build(&fuzz)?;
-    // A target uses one thread, so each has a processor of its own for all its seconds.
+    // A target uses one thread, so each running target has its own processor.
     let jobs = match arguments.jobs {
         Some(jobs) => jobs.get(),
         None => thread::available_parallelism().map_or(1, NonZero::get),
@@ -78,7 +78,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
         Ok(ExitCode::SUCCESS)
     } else {
         println!(
-            "fuzz: found something in {}; the inputs are in fuzz/artifacts, replay one with \
+            "fuzz: failures in {}; the inputs are in fuzz/artifacts; replay an input with \
              `{} fuzz/artifacts/TARGET/FILE`",
             broken.join(", "),
             binaries.join("TARGET").display()
@@ -146,7 +146,8 @@ fn build(fuzz: &Path) -> Result<PathBuf, String> {
     };
     // With an explicit `--target`, cargo applies the flags to the targets and not to build scripts.
     let mut command = Command::new(env!("CARGO"));
-    // The compiler beside this cargo: rustup's `rustc` would obey a toolchain file of a dependency, where it is run.
+    // The compiler beside this cargo: rustup's `rustc` would obey a toolchain file in a dependency's folder, where
+    // cargo runs it.
     let compiler = Path::new(env!("CARGO")).with_file_name("rustc");
     if std::env::var_os("RUSTC").is_none() && compiler.is_file() {
         command.env("RUSTC", compiler);
@@ -160,7 +161,7 @@ fn build(fuzz: &Path) -> Result<PathBuf, String> {
         .status()
         .map_err(|error| format!("failed to run cargo build: {error}"))?;
     if !status.success() {
-        return Err("the fuzz targets do not build".to_owned());
+        return Err("failed to build the fuzz targets".to_owned());
     }
     Ok(folder.join(host).join("release"))
 }

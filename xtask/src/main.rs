@@ -1,7 +1,7 @@
 //! Maintenance commands of this workspace: `cargo xtask tidy`, `fuzz`, `bench`, `soak`, `vm`, `package`,
 //! `predicted-seconds`, `browsers` and `publish`.
 //!
-//! They are a Rust program instead of scripts, so that they need only the Rust toolchain.
+//! The commands are a Rust program and not scripts, so that they need only the Rust toolchain.
 
 mod bench;
 mod browsers;
@@ -35,11 +35,11 @@ enum Chore {
     Fuzz(fuzz::Arguments),
     /// Test the limits of hosts on a kernel that has only control groups v2.
     Vm(vm::Arguments),
-    /// Measure the speed bars, each against its reference program.
+    /// Measure the speed bars: limits relative to reference programs or to the clock.
     Bench(bench::Arguments),
     /// Measure and simulate what limits a load test of many ranks: the tables of docs/scale.md.
     Scale(scale::Arguments),
-    /// Run our origin under attack, next to an honest load.
+    /// Run the origin server under attack, together with a load of well-behaved clients.
     Soak(soak::Arguments),
     /// Build the Debian package, the archive and the content of the container image.
     Package(package::Arguments),
@@ -47,7 +47,7 @@ enum Chore {
     Publish(publish::Arguments),
     /// Compare predicted with measured seconds of real pages.
     PredictedSeconds(predicted_seconds::Arguments),
-    /// Retrieve the page of nielsen97 with Chromium over its modem line, twice.
+    /// Retrieve the page of nielsen97 with Chromium over the paper's modem line, twice.
     Browsers(browsers::Arguments),
     /// Open a page in Chromium, behind the path of `browsers`.
     #[command(hide = true)]

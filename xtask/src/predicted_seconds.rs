@@ -14,7 +14,7 @@ const LIST: &str = "runs/published/2026-11-25-debian-pages/pages.csv";
 /// Compare predicted with measured seconds of real pages over the laboratory's paths. Needs root and apt-get.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Pages, at equal distances in the published list.
+    /// Number of pages, at equal distances in the published list.
     #[arg(long, default_value_t = 100)]
     pages: usize,
     /// Paths, separated by commas.
@@ -23,13 +23,13 @@ pub(crate) struct Arguments {
     /// Connection policies, separated by commas.
     #[arg(long, default_value = "h1.1x6,h2c")]
     policies: String,
-    /// Measurements of each retrieval on paths of 1 Mbit/s and more; their median counts.
+    /// Measurements of each retrieval on paths of 1 Mbit/s and more; their median is used.
     #[arg(long, default_value_t = 3)]
     repeat: usize,
-    /// Retrievals at a time on slower paths.
+    /// Retrievals at the same time on slower paths.
     #[arg(long, default_value_t = 8)]
     lanes: usize,
-    /// Folder with the extracted packages; those that are missing are fetched into it.
+    /// Folder with the extracted packages; missing packages are downloaded.
     #[arg(long, default_value = "target/predicted-seconds/packages")]
     packages: PathBuf,
     /// Folder for the results.
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     output: PathBuf,
 }
 
-/// Fetches what is missing, and runs the comparison.
+/// Downloads missing packages, and runs the comparison.
 pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
     let list = root.join(LIST);
     let folder = root.join(&arguments.packages);
@@ -66,7 +66,8 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
     })
 }
 
-/// Downloads and extracts the packages of the list that are not in the folder. Names the versions that differ.
+/// Downloads and extracts the packages of the list that are not in the folder. Prints the versions that are not
+/// available.
 fn fetch_packages(list: &Path, folder: &Path) -> Result<(), String> {
     let text = fs::read_to_string(list)
         .map_err(|error| format!("cannot read {}: {error}", list.display()))?;
@@ -89,7 +90,7 @@ fn fetch_packages(list: &Path, folder: &Path) -> Result<(), String> {
         let exact = format!("{package}={version}");
         if run_in(&debs, "apt-get", &["download", "--quiet", &exact]).is_err() {
             eprintln!(
-                "{exact} is not available; the newest version is used, whose pages may differ"
+                "{exact} is not available; using the newest version instead, whose pages may differ"
             );
             run_in(&debs, "apt-get", &["download", "--quiet", package])?;
         }

@@ -1,7 +1,7 @@
-//! `cargo xtask publish`: copies a run of a study to `runs/published`, without what can be made again.
+//! `cargo xtask publish`: copies a run of a study to `runs/published`, without files that can be regenerated.
 //!
-//! Of the packets, one valid replicate of each cell is kept: the client's tap, heads only, compressed. Its packets can
-//! be counted again with Wireshark, which reads such files.
+//! Packets are kept of one valid replicate of each cell: those at the client's tap, headers only, compressed.
+//! Wireshark reads such files, so the packets can be counted again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,9 +13,9 @@ use std::process::{Command, ExitCode};
 pub(crate) struct Arguments {
     /// Folder of the run.
     run: PathBuf,
-    /// Name of its folder in runs/published, as in 2026-11-26-2-core-vm-nielsen97; it must not exist.
+    /// Name of the new folder in runs/published, as in 2026-11-26-2-core-vm-nielsen97.
     name: String,
-    /// Bytes that are kept of each packet: the heads of IP and TCP and the first line of a request.
+    /// Bytes that are kept of each packet: the IP and TCP headers and the first line of a request.
     #[arg(long, value_name = "BYTES", default_value_t = 128)]
     heads: u32,
     /// Publish no packets.
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     without_packets: bool,
 }
 
-/// What of a run's folder is published as it is, where the run has it.
+/// Files and folders of a run that are published unchanged, if the run has them.
 const KEPT: [&str; 7] = [
     "run.json",
     "replicates.ndjson",
@@ -34,7 +34,7 @@ const KEPT: [&str; 7] = [
     "plots",
 ];
 
-/// What is read of a record.
+/// The fields that are read from a record.
 #[derive(serde::Deserialize)]
 struct Record {
     folder: String,
@@ -48,7 +48,7 @@ struct Validity {
     reasons: Vec<String>,
 }
 
-/// Copies the run, and writes the captures.
+/// Copies the run, and writes the packet captures.
 pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
     let from = &arguments.run;
     let to = root.join("runs/published").join(&arguments.name);
@@ -92,7 +92,7 @@ fn read(path: &Path) -> Result<Vec<Record>, String> {
         .collect()
 }
 
-/// For each cell's folder, that of its first valid replicate that has packets.
+/// For each cell's folder, the folder of its first valid replicate that has packets.
 fn chosen<'a>(
     records: &'a [Record],
     has_packets: &dyn Fn(&str) -> bool,
@@ -148,7 +148,7 @@ fn create(folder: &Path) -> Result<(), String> {
         .map_err(|error| format!("failed to create {}: {error}", folder.display()))
 }
 
-/// Copies a file, or the files of a folder; what does not exist is left out.
+/// Copies a file, or the files of a folder; does nothing if `from` does not exist.
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
     if from.is_dir() {
         create(to)?;

@@ -30,7 +30,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
         return Err("the example `scale` failed".to_owned());
     }
     let tables = String::from_utf8(output.stdout)
-        .map_err(|error| format!("the example printed no text: {error}"))?;
+        .map_err(|error| format!("the output of the example is not UTF-8: {error}"))?;
     if !arguments.write {
         print!("{tables}");
         return Ok(ExitCode::SUCCESS);
@@ -39,13 +39,13 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
     let text = fs::read_to_string(&path)
         .map_err(|error| format!("failed to read {}: {error}", path.display()))?;
     let text = replaced(&text, &tables)
-        .ok_or_else(|| format!("{} has no place for the tables", path.display()))?;
+        .ok_or_else(|| format!("{} has no marker lines for the tables", path.display()))?;
     fs::write(&path, text)
         .map_err(|error| format!("failed to write {}: {error}", path.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The text with these tables.
+/// Replaces the tables between the marker lines; `None` if a marker is missing.
 fn replaced(text: &str, tables: &str) -> Option<String> {
     let (before, rest) = text.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;

@@ -1,6 +1,7 @@
 //! The page of a capacity search: one HTML file without scripts, and without requests to the outside.
 //!
-//! The answers come first, then the curve of latency, of completed exchanges and of broken promises over the load.
+//! The answers come first, then the curves over the load: latency, completed exchanges, and the share of exchanges
+//! that violate an SLO.
 
 use fathometer_model::digits::{grouped, trimmed};
 use maud::{Markup, html};
@@ -8,7 +9,7 @@ use maud::{Markup, html};
 use crate::page;
 use crate::svg::{Scale, xy};
 
-/// Nothing is loaded: styles and drawings are in the page.
+/// The content security policy: the page loads nothing, because styles and drawings are inline.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 260.0;
@@ -22,15 +23,15 @@ const BOTTOM: f64 = HEIGHT - 26.0;
 pub struct CapacityReport {
     /// The server's URL.
     pub url: String,
-    /// The kind of load, and settings of the search: names and values.
+    /// The kind of load, and the settings of the search, as names and values.
     pub facts: Vec<(String, String)>,
     /// The unit of loads, as in `requests/s`.
     pub unit: String,
-    /// A sentence for each promise, and whether its interval was found.
+    /// One sentence for each SLO, and whether its interval was found.
     pub answers: Vec<(String, bool)>,
     /// A point for each load, in ascending order.
     pub points: Vec<LoadPoint>,
-    /// The ends of the intervals: loads and what they are.
+    /// The ends of the intervals, each as a load and a label.
     pub ends: Vec<(f64, String)>,
     /// The load of the curve's knee, if it has one.
     pub knee: Option<f64>,
@@ -45,7 +46,7 @@ pub struct LoadPoint {
     pub latency_ms: Option<[f64; 2]>,
     /// Completed exchanges per second.
     pub completed_per_s: Option<f64>,
-    /// The largest share of exchanges that broke a promise, 0 to 1.
+    /// The largest share of exchanges that violate an SLO, 0 to 1.
     pub bad_share: f64,
 }
 
@@ -78,12 +79,12 @@ pub fn render(report: &CapacityReport) -> String {
                 h2 { "The curve" }
                 (panel(report, "Latency, ms (log scale)", &[("p50", 0, latency(0)), ("p99", 1, latency(1))], true))
                 (panel(report, "Completed exchanges per second", &[("completed", 0, completed.collect())], false))
-                (panel(report, "Exchanges that broke a promise, %", &[("broken", 4, bad.collect())], false))
+                (panel(report, "Exchanges that violate an SLO, %", &[("broken", 4, bad.collect())], false))
                 p.remark {
                     "Each point is a load; vertical lines are the ends of the intervals."
                     @if report.knee.is_some() {
                         " The dashed line is the knee: the load with the largest power, which is the throughput of \
-                         exchanges that keep the promises, over the median latency (Kleinrock 1979)."
+                         exchanges that meet the SLOs, over the median latency (Kleinrock 1979)."
                     }
                 }
             }

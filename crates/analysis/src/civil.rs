@@ -1,8 +1,9 @@
-//! Seconds since the Unix epoch as a date people read, in UTC.
+//! Seconds since the Unix epoch as a readable date in UTC; lengths of time as text.
 
 use fathometer_model::calendar;
 
-/// `2026-11-21 19:39 UTC`; `an unknown time` when the value is not finite or beyond the year 9999.
+/// A date as in `2026-11-21 19:39 UTC`; `an unknown time` if the value is not finite, negative, or
+/// beyond the year 9999.
 pub fn utc(seconds: f64) -> String {
     if !seconds.is_finite() || !(0.0..253_402_300_800.0).contains(&seconds) {
         return "an unknown time".to_owned();
@@ -17,7 +18,7 @@ pub fn utc(seconds: f64) -> String {
     )
 }
 
-/// `3 min 20 s`, `2 h 5 min`, `12 s`.
+/// A length of time as in `3 min 20 s`, `2 h 5 min` or `12 s`.
 pub fn duration(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     match whole {

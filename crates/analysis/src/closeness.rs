@@ -1,11 +1,11 @@
-//! How close our figures are to the published ones, against tolerances that the study states.
+//! How close our figures are to the published figures, against tolerances that the study states.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::tables::{Measured, RowResult, TableResult};
 
-/// A tolerance: which figures should be how close.
+/// A tolerance: which figures are compared, and the largest accepted difference.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Acceptance {
@@ -15,24 +15,25 @@ pub struct Acceptance {
     pub title: String,
     /// The era whose figures should match the paper.
     pub era: String,
-    /// The tables.
+    /// The tables that are compared.
     pub tables: Vec<String>,
-    /// The rows; empty: all published rows.
+    /// The rows that are compared; empty: all published rows.
     #[serde(default)]
     pub rows: Vec<String>,
-    /// The column.
+    /// The column that is compared.
     pub column: String,
-    /// The row by which the others are divided before the comparison: our rows by our row, the published ones
-    /// by the published row. Absent: figures are compared without division.
+    /// The row by which the other rows are divided before the comparison: our rows by our row, published rows by the
+    /// published row. Absent: figures are compared without division.
     pub relative_to: Option<String>,
-    /// The largest accepted difference between ours and the published, in percent of the published.
+    /// The largest accepted difference between our figure and the published figure, in percent of the published
+    /// figure.
     pub tolerance_pct: f64,
-    /// Published figures with which a model was calibrated: they are shown, and counted apart.
+    /// Published figures with which a model was calibrated. They are shown, but counted separately.
     #[serde(default)]
     pub calibrated: Vec<CalibratedFigures>,
 }
 
-/// Published figures with which a model was calibrated, so that a small difference from them validates nothing.
+/// Published figures with which a model was calibrated. A small difference from them does not validate the model.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CalibratedFigures {
@@ -45,7 +46,7 @@ pub struct CalibratedFigures {
     /// The groups of columns; empty: all.
     #[serde(default)]
     pub groups: Vec<String>,
-    /// What was calibrated with them.
+    /// What was calibrated with these figures.
     pub reason: String,
 }
 
@@ -96,7 +97,8 @@ impl Closeness {
         independent.filter(|c| c.off_pct.is_some()).count()
     }
 
-    /// Of the comparisons whose published figure calibrated a model: those within the tolerance, and those measured.
+    /// Counts of the comparisons whose published figure calibrated a model: those within the tolerance, and those
+    /// measured.
     pub fn calibrated(&self) -> (usize, usize) {
         let measured = |c: &&Comparison| c.calibrated.is_some() && c.off_pct.is_some();
         let measured: Vec<_> = self.comparisons.iter().filter(measured).collect();
@@ -104,7 +106,8 @@ impl Closeness {
         (within, measured.len())
     }
 
-    /// `7 of 8; calibrated: 2 of 2`: the comparisons within the tolerance; `not measured` without any.
+    /// The number of comparisons within the tolerance, as in `7 of 8; calibrated: 2 of 2`; `not measured` if there is
+    /// no measured figure.
     pub fn counts(&self) -> String {
         let independent =
             (self.measured() > 0).then(|| format!("{} of {}", self.within(), self.measured()));
@@ -120,7 +123,7 @@ impl Closeness {
     }
 }
 
-/// One figure of ours compared with a published one.
+/// One of our figures, compared with the published figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// The table.
@@ -135,7 +138,7 @@ pub struct Comparison {
     pub published: f64,
     /// Whether the published figure was derived rather than printed.
     pub derived: bool,
-    /// The difference between ours and the published, in percent of the published.
+    /// The difference between our figure and the published figure, in percent of the published figure.
     pub off_pct: Option<f64>,
     /// The tolerance, in percent.
     pub tolerance_pct: f64,
@@ -149,13 +152,13 @@ pub struct Comparison {
 impl Comparison {
     /// Whether our figure was measured and lies within the tolerance.
     pub fn is_within(&self) -> bool {
-        // A difference of exactly the tolerance is within it, whatever the rounding of the division.
+        // A difference of exactly the tolerance counts as within, whatever the rounding of the division.
         self.off_pct
             .is_some_and(|off| off.abs() <= self.tolerance_pct * (1.0 + 1e-9))
     }
 }
 
-/// Compares the figures of tables as each tolerance defines it.
+/// Compares the figures of tables with the published figures, for each tolerance.
 pub(crate) fn closeness(
     acceptance: &[Acceptance],
     explanations: &[Explanation],

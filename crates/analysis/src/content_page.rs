@@ -1,7 +1,8 @@
 //! The page of a content analysis: one HTML file without scripts, and without requests to the outside.
 //!
-//! The answers come first, then all treatments with the largest saving first, then images before and after. Images
-//! are `data:` URLs: they are untrusted files, which the browser decodes as it does those of the site.
+//! The answers come first, then all treatments, then images before and after, each list with the largest saving
+//! first. Images are `data:` URLs. They are untrusted files; the browser decodes them as it decodes those of any
+//! site.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -10,7 +11,7 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::page;
 
-/// Nothing is loaded: styles and images are in the page.
+/// The content security policy: the page loads nothing, because styles and images are inline.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 const STYLE: &str = include_str!("content_page.css");
 
@@ -19,13 +20,13 @@ const STYLE: &str = include_str!("content_page.css");
 pub struct ContentReport {
     /// The site: a folder, an archive or a list.
     pub site: String,
-    /// The answer, a sentence each.
+    /// The answers, one sentence each.
     pub answers: Vec<String>,
-    /// Names and values: files, bytes, settings.
+    /// The site's files and bytes, and the settings, as names and values.
     pub facts: Vec<(String, String)>,
     /// All treatments, with the largest saving first.
     pub treatments: Vec<Treatment>,
-    /// How the CPU times are to be read.
+    /// How to read the CPU times.
     pub remark: String,
     /// The files with the largest savings.
     pub files: Vec<FileSaving>,
@@ -33,7 +34,7 @@ pub struct ContentReport {
     pub images: Vec<ImagePair>,
     /// Images that HTML and CSS could replace, with the largest saving first.
     pub replaced: Vec<Replaced>,
-    /// What is not in the result, with the reason.
+    /// What the result leaves out, with the reason.
     pub notes: Vec<String>,
     /// What could not be read or treated; empty if the result is complete.
     pub incomplete: Vec<String>,
@@ -42,19 +43,19 @@ pub struct ContentReport {
 /// What one treatment saves on the whole site.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Treatment {
-    /// Its name.
+    /// The name of the treatment.
     pub name: String,
-    /// Bytes to transfer.
+    /// Bytes to transfer after the treatment.
     pub bytes: u64,
-    /// Share of the site's bytes that it saves, 0 to 1.
+    /// The share of the site's bytes that the treatment saves, 0 to 1.
     pub saved_share: f64,
-    /// Files that it makes smaller.
+    /// The number of files that the treatment makes smaller.
     pub files_smaller: u64,
     /// CPU time to encode all files: median and spread, in words.
     pub encode: String,
-    /// CPU time to decode all files, likewise.
+    /// CPU time to decode all files: median and spread, in words.
     pub decode: String,
-    /// What it changes, if it is lossy.
+    /// What the treatment changes, if it is lossy.
     pub distortion: Option<String>,
 }
 
@@ -63,20 +64,20 @@ pub struct Treatment {
 pub struct FileSaving {
     /// Its path or URL.
     pub path: String,
-    /// Its bytes as it is.
+    /// Bytes of the original file.
     pub bytes: u64,
-    /// Its bytes after the treatment.
+    /// Bytes after the treatment.
     pub treated_bytes: u64,
     /// The treatment.
     pub treatment: String,
 }
 
-/// An image, and the smallest treated file of it.
+/// An image and its smallest treated file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ImagePair {
     /// Its path or URL.
     pub path: String,
-    /// The file as it is.
+    /// The original file.
     pub original: ImageFile,
     /// The treated file.
     pub treated: ImageFile,
@@ -100,24 +101,25 @@ pub struct ImageFile {
 pub struct Replaced {
     /// Its path or URL.
     pub path: String,
-    /// The file as it is.
+    /// The original file.
     pub file: ImageFile,
-    /// Whether every pixel stays; otherwise the fonts differ.
+    /// Whether the replacement shows the same pixels; otherwise its fonts differ from the image.
     pub is_exact: bool,
-    /// Whether the text is that of the site's pages; otherwise it is to be filled in.
+    /// Whether the text is taken from the site's pages; otherwise the reader must fill it in.
     pub has_text: bool,
-    /// Tags that show the image.
+    /// The number of tags that show the image.
     pub tags: u64,
     /// Bytes of the image and of all tags that show it.
     pub bytes_before: u64,
-    /// Bytes of the HTML and CSS in place of all these tags.
+    /// Bytes of the HTML and CSS that replace all these tags.
     pub bytes_after: u64,
-    /// The HTML and CSS in place of one tag. The page shows it as it is, so it must have no markup of the site.
+    /// The HTML and CSS that replace one tag. The page shows this text unescaped, so it must not contain markup of
+    /// the site.
     pub html: String,
 }
 
 impl Replaced {
-    /// Bytes that the replacement adds: negative if it saves.
+    /// Bytes that the replacement adds; negative if the replacement saves bytes.
     pub fn added_bytes(&self) -> i64 {
         self.bytes_after.cast_signed() - self.bytes_before.cast_signed()
     }
@@ -160,8 +162,9 @@ pub fn render(report: &ContentReport) -> String {
                 section {
                     h2 { "Images that HTML and CSS could replace" }
                     p.remark {
-                        "Proposals, which nothing applies. On the left the image, on the right the HTML and CSS as this browser "
-                        "shows them. Bytes are those before any content coding; each image that is replaced saves one request."
+                        "These are proposals; they are not applied. "
+                        "On the left the image, on the right the HTML and CSS as this browser "
+                        "shows them. Bytes are counted before content coding; each image that is replaced saves one request."
                     }
                     @for replaced in &report.replaced { (replacement(replaced)) }
                 }
@@ -217,7 +220,7 @@ fn treatments(report: &ContentReport) -> Markup {
     }
 }
 
-/// A share of the width. A treatment that adds bytes, as a dictionary may, has no bar.
+/// A bar for a share of the width. A treatment that adds bytes, as a dictionary may, has no bar.
 fn bar(share: f64) -> Markup {
     let percent = 100.0 * share.clamp(0.0, 1.0);
     html! { i style=(format!("width: {percent:.1}%")) {} }
@@ -315,7 +318,7 @@ fn replacement(replaced: &Replaced) -> Markup {
                     figcaption {
                         "HTML and CSS, " (grouped(replaced.bytes_after)) " bytes for " (tags) ": " (change)
                         ", 1 request fewer"
-                        @if !replaced.has_text { "; no page has the text (alt), write it in place of TEXT" }
+                        @if !replaced.has_text { "; no page has an alt text for the image: write the text in place of TEXT" }
                     }
                 }
             }

@@ -1,15 +1,15 @@
 //! Comma-separated values as in RFC 4180: quoted fields, doubled quotes, line breaks inside quotes. The reader
-//! is made for whole texts that are part of the program. So it does not borrow from its input, and speed does
-//! not matter.
+//! copies its input and is not optimised for speed, because it reads only short texts that are compiled into
+//! the program.
 
 use std::borrow::Cow;
 
-/// Splits a text into records of fields. Line ends may be LF or CRLF; a last line end is not a
-/// record.
+/// Splits a text into records of fields. Line ends may be LF or CRLF; a line end at the end of the text does
+/// not begin another record.
 ///
 /// # Errors
-/// The line (from 1) and what is wrong there: a quote inside a bare field, text after a closing
-/// quote, or a quote that is never closed.
+/// The line (from 1) and what is wrong there: a quote inside an unquoted field, text after a closing quote, or
+/// a quote that is never closed.
 pub fn records(text: &str) -> Result<Vec<Vec<String>>, (usize, &'static str)> {
     let mut records = Vec::new();
     let mut record = Vec::new();
@@ -48,7 +48,12 @@ pub fn records(text: &str) -> Result<Vec<Vec<String>>, (usize, &'static str)> {
                 was_quoted = false;
                 line += 1;
             }
-            '"' => return Err((line, "a quote inside a field that does not begin with one")),
+            '"' => {
+                return Err((
+                    line,
+                    "a quote inside a field that does not begin with a quote",
+                ));
+            }
             _ if was_quoted => return Err((line, "text after a closing quote")),
             _ => field.push(c),
         }
@@ -60,7 +65,7 @@ pub fn records(text: &str) -> Result<Vec<Vec<String>>, (usize, &'static str)> {
     Ok(records)
 }
 
-/// A field as [`records`] reads it: in quotes where it needs them.
+/// A field as [`records`] reads it: in quotes if it needs them.
 pub fn field(text: &str) -> Cow<'_, str> {
     if text.contains([',', '"', '\r', '\n']) {
         Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))

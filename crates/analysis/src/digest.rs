@@ -16,7 +16,7 @@ use crate::study::StudyData;
 use crate::sweep::CurveResult;
 use crate::tables::TableResult;
 
-/// Number of replicates from which on intervals are less than twice as wide as with many.
+/// From this number of replicates on, intervals are less than twice as wide as with many replicates.
 const ENOUGH: usize = 5;
 
 /// A run, read and evaluated against its study.
@@ -34,7 +34,7 @@ pub struct Digest<'a> {
     pub tables: Vec<TableResult>,
     /// Every curve in every era.
     pub curves: Vec<CurveResult>,
-    /// Our figures against the published.
+    /// Our figures, compared with the published figures.
     pub closeness: Vec<Closeness>,
     /// The claims.
     pub claims: Vec<ClaimResult>,
@@ -45,8 +45,8 @@ pub struct Digest<'a> {
 }
 
 impl<'a> Digest<'a> {
-    /// Reads a run and evaluates it. The result is a function of the folder alone: it is the same at any time,
-    /// on any machine.
+    /// Reads a run and evaluates it. The result depends on the folder only: it is the same at any time, on any
+    /// machine.
     ///
     /// # Errors
     /// When the run cannot be read.
@@ -73,7 +73,7 @@ impl<'a> Digest<'a> {
         self.run.levels("era")
     }
 
-    /// The number of replicates behind every interval that judges a claim.
+    /// The number of replicates of every interval that judges a claim.
     fn replicates_of_claims(&self) -> impl Iterator<Item = usize> {
         let verdicts = self.claims.iter().flat_map(|claim| &claim.eras);
         let parts = verdicts.flat_map(|verdict| &verdict.parts);
@@ -88,7 +88,7 @@ impl<'a> Digest<'a> {
         Some(self.level_text())
     }
 
-    /// The same for the intervals of tables.
+    /// The coverage of the intervals of tables, in words; `None` when there is no interval.
     pub fn coverage_of_tables(&self) -> Option<String> {
         let tables = self.tables.iter().filter_map(|table| table.replicates);
         let has_interval = tables.into_iter().any(|(_, most)| most > 1);
@@ -107,7 +107,7 @@ impl<'a> Digest<'a> {
     /// when there are enough.
     pub fn coverage_caveat(&self) -> Option<String> {
         let fewest = self.replicates_of_claims().min()?;
-        // With four replicates an interval is 3.2 standard errors to each side; with two it is 12.7.
+        // An interval extends 3.2 standard errors to each side with four replicates, and 12.7 with two.
         if fewest >= ENOUGH {
             return None;
         }
@@ -164,11 +164,11 @@ pub struct ValiditySummary {
     pub cells_partly_valid: usize,
     /// Cells whose replicates are all invalid.
     pub cells_invalid: usize,
-    /// The worst 99th percentile of lateness of any replicate, in milliseconds.
+    /// The largest 99th percentile of lateness of any replicate, in milliseconds.
     pub lateness_p99_ms: f64,
-    /// The worst lateness of any packet, in milliseconds.
+    /// The largest lateness of any packet, in milliseconds.
     pub lateness_max_ms: f64,
-    /// Unrequested drops: packets that the path lost although no loss was configured.
+    /// Unrequested drops: packets that the path dropped although no loss was configured.
     pub unasked_drops: u64,
     /// Packets that the path carried.
     pub packets: u64,

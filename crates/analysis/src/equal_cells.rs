@@ -1,13 +1,13 @@
-//! A/A tests: cells of a run that are equal in everything but a label, compared as claims compare cells.
+//! A/A tests: cells of a run that differ only in a label, compared as claims compare cells.
 //!
-//! The label is the level of the factor [`COPY`], which no part of the laboratory reads. So a difference between two
-//! copies is noise: that of the replicates, which the intervals contain, or another, which they do not. The share of
-//! comparisons that report a difference shows which of the two it is.
+//! The label is the level of the factor [`COPY`], which has no effect on the measurement. So a difference between
+//! two copies is noise: either the noise between replicates, which the intervals contain, or other noise, which they
+//! do not contain. The share of comparisons that report a difference shows which of the two it is.
 //!
-//! The method is that of a claim about a ratio: replicates are paired, the interval is that of the run's level, and
-//! several comparisons have a simultaneous level (Bonferroni). The number of differences is compared with the
-//! binomial distribution, which is exact for independent comparisons. Metrics of one pair depend on each other, so
-//! that a number above the bound is a hint, and no proof.
+//! The method is that of claims about a ratio: replicates are paired, the interval has the run's level, and several
+//! comparisons have a simultaneous level (Bonferroni). The number of differences is compared with the binomial
+//! distribution, which is exact for independent comparisons. The metrics of a pair depend on each other, so a number
+//! above the bound is a hint and not a proof.
 
 use std::collections::BTreeMap;
 
@@ -23,12 +23,11 @@ use crate::selection::{COPY, FIRST_COPY};
 use crate::statistics::distributions::{binomial_quantile, binomial_tail};
 use crate::statistics::{Basis, Interval, Intervals, Sides, simultaneous_level};
 
-/// The probability with which at most [`EqualCellsCount::expected_at_most`] equal cells report a difference by
-/// chance.
+/// The probability that chance alone gives at most [`EqualCellsCount::expected_at_most`] differences between equal
+/// cells.
 const CONFIDENCE: f64 = 0.95;
 
-/// The metrics that are compared, as far as the run has them: of page retrievals, of loads, and of capacity
-/// searches.
+/// The metrics that are compared, if the run has them: of page retrievals, loads and capacity searches.
 pub const METRICS: [&str; 10] = [
     "elapsed_s",
     "packets",
@@ -46,16 +45,16 @@ pub const METRICS: [&str; 10] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CopyVerdict {
-    /// The interval of the ratio excludes 1: a difference is reported where there is none.
+    /// The interval of the ratio excludes 1: a difference is reported although there is none.
     Different,
     /// The interval contains 1 and lies within the margin in which claims call ratios equal.
     Equal,
-    /// The interval contains 1 and reaches beyond that margin, or there is no interval.
+    /// The interval contains 1 and extends beyond that margin, or there is no interval.
     Undecided,
 }
 
 impl CopyVerdict {
-    /// As on the screen.
+    /// The verdict as the screen shows it.
     pub const fn word(self) -> &'static str {
         match self {
             CopyVerdict::Different => "DIFFERENT",
@@ -87,19 +86,20 @@ pub struct CopyComparison {
     pub cell: CellKey,
     /// The name of both cells in the run: the levels that vary in the block.
     pub name: String,
-    /// The labels: that of the denominator, and that of the numerator.
+    /// The labels of the denominator and of the numerator.
     pub copies: [String; 2],
     /// The metric.
     pub metric: String,
-    /// Number of replicates; that of the smaller side if the cells do not have the same ones.
+    /// Number of replicates; the smaller number if the cells have different replicates.
     pub n: usize,
     /// Whether replicates were compared in pairs.
     pub sides: Sides,
-    /// The second copy over the first; `None` if it is not finite.
+    /// The ratio of the second copy to the first; `None` if the ratio is not finite.
     pub ratio: Option<f64>,
-    /// Its interval, at the level of the run.
+    /// The interval of the ratio, at the level of the run.
     pub interval: Option<Interval>,
-    /// Its interval at the level at which the intervals of all comparisons cover together.
+    /// The interval of the ratio at the simultaneous level, at which the intervals of all comparisons cover
+    /// together.
     pub simultaneous: Option<Interval>,
     /// The verdict by the interval.
     pub verdict: CopyVerdict,
@@ -118,7 +118,7 @@ impl CopyComparison {
     }
 }
 
-/// Ratios near 1 differ in their third decimal; the ends of an interval of two replicates may be millions.
+/// Ratios near 1 need three decimals; the ends of an interval of two replicates may be millions.
 fn ratio_text(ratio: f64) -> String {
     match ratio.abs() < 10.0 {
         true => format!("{ratio:.3}"),
@@ -133,13 +133,13 @@ pub struct EqualCellsCount {
     pub level: f64,
     /// Comparisons with an interval.
     pub compared: usize,
-    /// Those that report a difference.
+    /// Comparisons that report a difference.
     pub different: usize,
-    /// Those that report a difference at the simultaneous level of all.
+    /// Comparisons that report a difference at the simultaneous level of all comparisons.
     pub different_together: usize,
-    /// Chance alone gives at most so many differences, with a probability of 95 % or more (binomial distribution).
+    /// Chance alone gives at most this number of differences with a probability of 95 % or more (binomial distribution).
     pub expected_at_most: u64,
-    /// The probability that chance alone gives as many differences or more (binomial distribution).
+    /// The probability that chance alone gives at least as many differences (binomial distribution).
     pub p_value: f64,
 }
 
@@ -192,7 +192,7 @@ impl EqualCellsCount {
 /// The A/A tests of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EqualCells {
-    /// How many report a difference.
+    /// The number of comparisons that report a difference.
     #[serde(flatten)]
     pub count: EqualCellsCount,
     /// Every comparison, in the order of cells and [`METRICS`].
@@ -225,14 +225,14 @@ impl EqualCells {
     }
 }
 
-/// Two cells that differ in [`COPY`] alone, and their levels without it.
+/// Two cells that differ only in [`COPY`], and their levels without it.
 struct Pair<'a> {
     shared: CellKey,
     first: &'a Cell,
     second: &'a Cell,
 }
 
-/// Every first copy with each later one.
+/// Pairs of the first copy with each later copy.
 fn pairs(run: &Run) -> Vec<Pair<'_>> {
     let mut copies: BTreeMap<(&str, CellKey), Vec<&Cell>> = BTreeMap::new();
     for cell in &run.cells {
@@ -255,7 +255,7 @@ fn pairs(run: &Run) -> Vec<Pair<'_>> {
     pairs
 }
 
-/// A metric of two copies, and what its interval rests on; `None` if a cell has no figure.
+/// A metric of two copies, and the basis of its interval; `None` if a cell has no figure.
 fn compared(
     run: &Run,
     intervals: Intervals,

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a run or a study could not be read, or a report not written.
+/// The reason why a run or a study could not be read, or a report could not be written.
 ///
 /// Messages are fragments that fit "failed to …: {error}" and name the file.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +25,7 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
-    /// A file of a run is not in the form that this version writes. A truncated last line is not an error.
+    /// A file of a run has another form than this version writes. A truncated last line is not an error.
     #[error("{}:{line}: {message}", path.display())]
     Malformed {
         /// The file.
@@ -43,15 +43,15 @@ pub enum Error {
     Format {
         /// The `run.json`.
         path: PathBuf,
-        /// The format it states.
+        /// The format of the file.
         found: u32,
         /// The newest format that this version reads.
         known: u32,
     },
-    /// A study's data contradict themselves: an undeclared factor, an undefined table.
+    /// The data of a study contradict each other: an undeclared factor, an undefined table.
     #[error("{file}: {message}")]
     Study {
-        /// Which of the study's files.
+        /// The name of the study's file.
         file: &'static str,
         /// What is wrong, where, and how to correct it.
         message: String,

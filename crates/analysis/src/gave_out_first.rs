@@ -1,8 +1,9 @@
-//! What gave out first in the replicates of a capacity study: as metrics of a replicate, and over those of a cell.
+//! The resource that was exhausted first in a capacity study: as metrics of a replicate, and as the most frequent resource of
+//! a cell.
 //!
-//! A replicate has a metric for each resource that the judge ([`crate::bottleneck::gave_out`]) can name and one for none of
-//! them: 1 for what gave out first, else 0. So the mean over replicates is the share of them, in tables and claims as of any
-//! other metric. The evidence is in `capacity.json`.
+//! A replicate has one metric for each resource that [`crate::bottleneck::gave_out`] can name, and one metric for "no
+//! resource": 1 for the resource that was exhausted first, 0 for all others. So the mean over replicates is the share of
+//! replicates, in tables and claims, as for any other metric. The evidence is in `capacity.json`.
 
 use std::fmt;
 
@@ -12,23 +13,23 @@ use serde::Serialize;
 use crate::bottleneck::{GaveOut, Resource};
 use crate::run::Cell;
 
-/// The start of the metrics' names; the rest is the name of a resource, with underscores, or `nothing`.
+/// The start of the metrics' names. The name of a resource, with underscores, or `nothing` follows.
 const PREFIX: &str = "capacity_gave_out_";
 const NOTHING: &str = "nothing";
 
-/// What gave out first in most of the replicates.
+/// The resource that was exhausted first in most of the replicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct MostFrequent {
-    /// The resource; `None`: nothing that was probed was exhausted. Of several with the same count, the first of
+    /// The resource; `None` if no probed resource was exhausted. If several have the same count, the first in the order of
     /// [`Resource::ALL`].
     pub resource: Option<Resource>,
-    /// In how many replicates.
+    /// The number of replicates in which this resource was exhausted first.
     pub replicates: usize,
-    /// Of how many: the valid replicates that were judged.
+    /// The number of valid replicates that were judged.
     pub of: usize,
 }
 
-/// As in `host's processor time (3 of 4)`.
+/// Writes text as in `host's processor time (3 of 4)`.
 impl fmt::Display for MostFrequent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let noun = noun(self.resource);
@@ -36,9 +37,9 @@ impl fmt::Display for MostFrequent {
     }
 }
 
-/// The name of what gave out first in a sentence, without an article.
+/// The name of a resource for use in a sentence, without an article.
 pub fn noun(resource: Option<Resource>) -> &'static str {
-    resource.map_or("nothing that was probed", Resource::noun)
+    resource.map_or("no probed resource", Resource::noun)
 }
 
 /// The metrics of a replicate.
@@ -50,7 +51,7 @@ pub fn metrics(found: &GaveOut) -> impl Iterator<Item = (String, f64)> + use<> {
     })
 }
 
-/// What gave out first in a replicate; `None` when it was not judged.
+/// The resource that was exhausted first in a replicate; `None` when the replicate was not judged.
 pub fn of_replicate(record: &ReplicateRecord) -> Option<Option<Resource>> {
     let from = record.metrics.range(PREFIX.to_owned()..);
     let mut ours = from.take_while(|(name, _)| name.starts_with(PREFIX));
@@ -61,12 +62,12 @@ pub fn of_replicate(record: &ReplicateRecord) -> Option<Option<Resource>> {
     }
 }
 
-/// What gave out first in most of the valid replicates of a cell; `None` when none was judged.
+/// The resource that was exhausted first in most of the valid replicates of a cell; `None` when no replicate was judged.
 pub fn of_cell(cell: &Cell) -> Option<MostFrequent> {
     let judged: Vec<Option<Resource>> = cell.valid().filter_map(of_replicate).collect();
     let count = |resource| judged.iter().filter(|found| **found == resource).count();
     let counts = candidates().map(|resource| (resource, count(resource)));
-    // The first of several with the same count.
+    // If several have the same count, the first of them.
     let (resource, replicates) = counts.reduce(|most, next| match next.1 > most.1 {
         true => next,
         false => most,
@@ -78,7 +79,7 @@ pub fn of_cell(cell: &Cell) -> Option<MostFrequent> {
     })
 }
 
-/// What the judge can name, and nothing.
+/// The resources that can be named, and "no resource".
 fn candidates() -> impl Iterator<Item = Option<Resource>> {
     let resources = Resource::ALL
         .into_iter()
@@ -161,7 +162,7 @@ mod tests {
         );
         assert_eq!(
             of(&[Some(None)]).as_deref(),
-            Some("nothing that was probed (1 of 1)")
+            Some("no probed resource (1 of 1)")
         );
         assert_eq!(of(&[None, None]), None, "not judged");
         let mut invalid = cell(&[Some(cpu), Some(link), Some(link)]);

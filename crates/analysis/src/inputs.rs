@@ -1,4 +1,4 @@
-//! What tables, curves and claims are estimated from: a run, and the data of its study that they share.
+//! The inputs of tables, curves and claims: a run, and the data of its study.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ pub(crate) struct Inputs<'a> {
     pub(crate) published: &'a Published,
     /// The method of the intervals.
     pub(crate) intervals: Intervals,
-    /// Where the places in [`Run::cells`] of the cells that are looked up are noted.
+    /// The indices in [`Run::cells`] of the cells that were looked up.
     pub(crate) used: &'a RefCell<BTreeSet<usize>>,
 }
 

@@ -1,8 +1,8 @@
 //! How much the machines of a merged run differ.
 //!
-//! For each metric: the mean of a machine over the mean of all machines, as geometric means over the cells that every
-//! machine measured. Cells weigh the same. Comparisons between cells do not contain this difference, because each
-//! replicate has all its cells on one machine; means of single cells do.
+//! For each metric: the ratio of a machine's mean to the mean of all machines. Means are geometric, over the cells
+//! that every machine measured, and all cells have the same weight. Comparisons between cells do not contain this
+//! difference, because each replicate has all its cells on one machine. Means of single cells contain it.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct MachineDifference {
     pub metric: String,
     /// The number of cells with valid replicates of every machine.
     pub cells: usize,
-    /// By rank: the machine's values over the mean of all machines.
+    /// For each rank: the ratio of the machine's values to the mean of all machines.
     pub ratios: BTreeMap<u32, f64>,
     /// The standard deviation of replicates on one machine, in percent of the value, pooled over cells and machines;
     /// `None` where no machine has two replicates of a cell.
@@ -29,7 +29,7 @@ pub struct MachineDifference {
 }
 
 impl MachineDifference {
-    /// The difference between the machine with the largest and the one with the smallest values, in percent.
+    /// The difference between the machines with the largest and the smallest values, in percent.
     pub fn range_pct(&self) -> f64 {
         percent_between(self.ratios.values().copied())
     }
@@ -41,7 +41,7 @@ fn percent_between(ratios: impl Iterator<Item = f64> + Clone) -> f64 {
     100.0 * (most / least - 1.0)
 }
 
-/// The differences in the metrics that the run has; empty in a run of one machine.
+/// Returns the differences in the metrics that the run has; empty in a run of one machine.
 pub fn of_run(run: &Run) -> Vec<MachineDifference> {
     if run.info.machines.len() < 2 {
         return Vec::new();

@@ -2,7 +2,7 @@
 //!
 //! A study over N machines is split by replicates: the machine of rank r measures the replicates r, r + N, r + 2N … of
 //! every cell. So each replicate of a comparison has all its cells on one machine, and the machine is a blocking factor:
-//! what makes one machine faster than another is in both sides of a comparison and cancels.
+//! a difference in speed between machines affects both sides of a comparison and cancels.
 
 use crate::run::RunInfo;
 use crate::statistics::Sides;
@@ -27,7 +27,7 @@ impl RunInfo {
 pub(crate) struct Matched {
     /// The values of each cell, in the order of their replicates.
     pub(crate) samples: Vec<Vec<f64>>,
-    /// Whether value i of each belongs to the same replicate.
+    /// Whether the values with the same index belong to the same replicate.
     pub(crate) sides: Sides,
     /// The machine of each replicate; empty in a run of one machine.
     pub(crate) machines: Vec<u32>,
@@ -36,9 +36,9 @@ pub(crate) struct Matched {
 impl Matched {
     /// Matches values with the numbers of their replicates.
     ///
-    /// On one machine, cells without the same replicates are independent samples. On several machines, replicates that
-    /// not all cells have are left out: otherwise the machines would have different weights on the two sides, and the
-    /// difference between machines would be taken for one between cells.
+    /// On one machine, cells with different replicates are independent samples. On several machines, replicates that
+    /// some cells lack are left out. Otherwise the machines would have different weights on the two sides, and a
+    /// difference between machines would appear as a difference between cells.
     pub(crate) fn of(info: &RunInfo, cells: &[Vec<(u32, f64)>]) -> Matched {
         let numbers: Vec<Vec<u32>> = cells.iter().map(|cell| numbers_of(cell)).collect();
         let shared = shared(info, &numbers);
@@ -66,8 +66,8 @@ fn numbers_of(cell: &[(u32, f64)]) -> Vec<u32> {
     cell.iter().map(|(number, _)| *number).collect()
 }
 
-/// The replicates that all samples have, where some have others too and the run is one of several machines. `None`:
-/// nothing is to be left out.
+/// The replicates that all samples have. `None` if no replicate needs to be left out: the run has one machine, or all
+/// samples have the same replicates.
 pub(crate) fn shared(info: &RunInfo, samples: &[Vec<u32>]) -> Option<Vec<u32>> {
     let (first, others) = samples.split_first()?;
     if info.machines.is_empty() || others.iter().all(|other| other == first) {

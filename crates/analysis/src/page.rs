@@ -1,4 +1,5 @@
-//! A page of HTML that needs nothing else: its style sheet is in it, and it forbids everything else.
+//! A self-contained HTML page: its style sheet is inline, and its policy forbids all other
+//! resources.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -10,7 +11,7 @@ pub(crate) fn page(title: &str, policy: &str, body: &Markup) -> Markup {
     page_with(title, policy, "", body)
 }
 
-/// The same with a second style sheet, which the first may override.
+/// The whole page with a second style sheet, whose rules the first one may override.
 pub(crate) fn page_with(title: &str, policy: &str, style: &str, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)

@@ -12,7 +12,7 @@ pub struct PublishedClaim {
     pub id: String,
     /// The sentence.
     pub sentence: String,
-    /// How it can be tested.
+    /// How the claim can be tested.
     pub test: String,
     /// The direction of the effect.
     pub direction: String,
@@ -23,7 +23,7 @@ pub struct PublishedClaim {
 /// All published claims of a paper.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PublishedClaims {
-    /// In the order of the file.
+    /// The claims in the order of the file.
     pub rows: Vec<PublishedClaim>,
 }
 
@@ -31,7 +31,7 @@ impl PublishedClaims {
     /// Reads the file's text.
     ///
     /// # Errors
-    /// When it is not a table of these columns.
+    /// When the text is not a table of these columns.
     pub fn parse(text: &str) -> Result<PublishedClaims, Error> {
         let records = csv::records(text)
             .map_err(|(line, what)| Error::study(FILE, format!("line {line}: {what}")))?;

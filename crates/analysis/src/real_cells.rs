@@ -8,10 +8,10 @@ use crate::run::Run;
 /// The metrics that are resampled: a time, and a rate.
 const METRICS: [&str; 2] = ["server_response_s", "exchanges_per_s"];
 
-/// The least number of replicates of a cell that stands for a distribution.
+/// The smallest number of replicates with which a cell can represent a distribution.
 const LEAST: usize = 8;
 
-/// The folders of runs in a folder, by name.
+/// Returns the folders of runs in a folder, sorted by name.
 ///
 /// # Errors
 /// When the folder cannot be read.
@@ -31,8 +31,8 @@ pub fn run_folders(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(folders)
 }
 
-/// The values of each cell with at least eight replicates, in all runs of a folder; none if there is no such
-/// folder.
+/// Returns the values of each cell with at least eight replicates, from all runs in a folder; empty if the
+/// folder does not exist.
 ///
 /// # Errors
 /// When a run cannot be read.
@@ -40,7 +40,7 @@ pub fn real_cells(folder: &Path) -> Result<Vec<Vec<f64>>, Error> {
     cells_with(folder, &METRICS)
 }
 
-/// The same for the values of these metrics.
+/// As [`real_cells()`], for the values of these metrics.
 ///
 /// # Errors
 /// When a run cannot be read.

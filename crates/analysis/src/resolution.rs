@@ -1,18 +1,18 @@
-//! The smallest change that the instrument shows, by metric.
+//! The smallest change that the instrument resolves, by metric.
 //!
-//! The names of metrics carry their units, and units say how a figure came about.
+//! The names of metrics carry their units, and the unit tells how a figure was obtained.
 
 use crate::statistics::Resolution;
 
-/// The path delivers 99 of 100 packets within this time of when they are due, which is the limit of its
-/// certificate. No moment that is taken from packets is known better.
+/// The path delivers 99 of 100 packets within this time after their scheduled time, which is the limit of its
+/// certificate. No time that is derived from packets is more precise.
 const LATENESS_MS: f64 = 0.05;
 
-/// Rates, means and shares are quotients. Their parts are counts of thousands, or times of seconds that are known
-/// to about a millisecond.
+/// Rates, means and shares are quotients of counts in the thousands, or of times of seconds that are precise to about
+/// a millisecond.
 const OF_A_QUOTIENT: f64 = 1e-3;
 
-/// A capacity is the middle of an interval of a few per cent. This is its usual width.
+/// A capacity is the middle of an interval that is usually this wide: a few per cent.
 const OF_A_CAPACITY: f64 = 2e-2;
 
 /// The resolution of a metric's values.
@@ -36,7 +36,7 @@ pub(crate) fn resolution(metric: &str) -> Resolution {
         Some("ms") => absolute(LATENESS_MS),
         Some("us" | "kB") => quotient(),
         _ if is_quotient => quotient(),
-        // A count of packets, bytes, connections.
+        // Counts of packets, bytes or connections.
         _ => absolute(1.0),
     }
 }
@@ -46,7 +46,7 @@ pub(crate) fn is_count(metric: &str) -> bool {
     resolution(metric).absolute == 1.0
 }
 
-/// The resolution of a figure that is made from several values of several metrics.
+/// The resolution of a figure that is computed from several values or several metrics.
 pub(crate) fn quotient() -> Resolution {
     Resolution {
         absolute: 0.0,

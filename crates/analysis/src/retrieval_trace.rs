@@ -1,8 +1,8 @@
-//! Page retrievals of a run for other programs: as a Chrome trace (Perfetto, the performance panel of Chromium) and as an HTTP archive
-//! (HAR 1.2).
+//! Page retrievals of a run for other programs: as a Chrome trace (Perfetto, the performance panel of Chromium) and as an HTTP
+//! archive (HAR 1.2).
 //!
-//! Both are made from `exchanges.ndjson` and `connections.ndjson` of replicates. Times of a replicate count from its
-//! origin; the archive adds the wall-clock time of the replicate's start.
+//! Both are made from the `exchanges.ndjson` and `connections.ndjson` of replicates. Times in a replicate count from its
+//! origin; the archive adds the wall-clock time at which the replicate started.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,19 +16,19 @@ use crate::run::{Cell, Run, malformed, read, stays_inside};
 
 /// The exchanges of one replicate.
 pub(crate) struct Retrieval<'a> {
-    /// The name of its cell.
+    /// The name of the cell.
     pub(crate) name: String,
     /// The replicate.
     pub(crate) replicate: &'a ReplicateRecord,
-    /// Its exchanges in the order of the file.
+    /// The exchanges in the order of the file.
     pub(crate) exchanges: Vec<ExchangeRecord>,
-    /// Its connections by number.
+    /// The connections by number.
     pub(crate) connections: BTreeMap<u32, ConnectionRecord>,
 }
 
-/// The first valid replicate of each cell that recorded its exchanges, as a trace in the
-/// [Trace Event Format](https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU): a process for
-/// each replicate; on each connection as many threads as exchanges overlap, so that slices of a thread are nested.
+/// Returns the first valid replicate of each cell that recorded its exchanges, as a trace in the [Trace Event
+/// Format](https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU). Each replicate is a process. Each
+/// connection has as many threads as exchanges overlap on it, so that the slices of a thread are nested.
 ///
 /// # Errors
 /// When the records of a replicate cannot be read.
@@ -49,7 +49,7 @@ pub fn chrome_trace(run: &Run) -> Result<String, Error> {
             if let Some(established) = connection.established {
                 slice(first, "connect", connection.opened, established, json!({}));
             }
-            // When each thread of the connection is free.
+            // The time from which each thread of the connection is free.
             let mut free = vec![connection.established.unwrap_or(connection.opened)];
             for exchange in retrieval
                 .exchanges
@@ -94,9 +94,9 @@ pub fn chrome_trace(run: &Run) -> Result<String, Error> {
     Ok(json!({"displayTimeUnit": "ms", "traceEvents": events}).to_string())
 }
 
-/// The first valid replicate of each cell that recorded its exchanges, as pages of an HTTP archive
-/// ([HAR 1.2](http://www.softwareishard.com/blog/har-12-spec/)). Header fields and contents are not recorded, so their
-/// lists are empty and only their lengths are known.
+/// Returns the first valid replicate of each cell that recorded its exchanges, as pages of an HTTP archive ([HAR
+/// 1.2](http://www.softwareishard.com/blog/har-12-spec/)). Header fields and contents are not recorded: their lists are empty,
+/// and only their lengths are given.
 ///
 /// # Errors
 /// When the records of a replicate cannot be read.
@@ -125,8 +125,8 @@ pub fn http_archive(run: &Run) -> Result<String, Error> {
     Ok(json!({"log": log}).to_string())
 }
 
-/// One entry of the archive. Lengths that are not known are -1, as HAR requires; `send`, `wait` and `receive` must not
-/// be, so they are 0 where an exchange failed before.
+/// One entry of the archive. Unknown lengths are -1, as HAR requires. `send`, `wait` and `receive` must not be -1, so they are
+/// 0 if the exchange failed before that phase.
 fn entry(
     page: &str,
     exchange: &ExchangeRecord,
@@ -171,7 +171,7 @@ fn entry(
     })
 }
 
-/// The first valid replicate of each cell whose records are there.
+/// The first valid replicate of each cell that kept its exchanges, with their records.
 pub(crate) fn retrievals(run: &Run) -> Result<Vec<Retrieval<'_>>, Error> {
     kept(run)
         .map(|(cell, replicate)| {
@@ -187,7 +187,7 @@ pub(crate) fn retrievals(run: &Run) -> Result<Vec<Retrieval<'_>>, Error> {
         .collect()
 }
 
-/// The cells of which a replicate kept its exchanges, each with the first valid one that did.
+/// The cells with kept exchanges, each with its first valid replicate that kept them.
 pub(crate) fn kept(run: &Run) -> impl Iterator<Item = (&Cell, &ReplicateRecord)> {
     run.cells.iter().filter_map(|cell| {
         let replicate = cell.valid().find(|replicate| {
@@ -215,13 +215,13 @@ fn micros(instant: Instant) -> f64 {
     instant.as_nanos() as f64 / 1e3
 }
 
-/// Milliseconds from one instant to another; -1 where the second did not happen.
+/// Milliseconds from one instant to another; -1 if the second instant is absent.
 fn millis(from: Instant, to: Option<Instant>) -> f64 {
     to.map_or(-1.0, |to| (micros(to) - micros(from)) / 1e3)
 }
 
-/// An instant of a replicate that started at a time since the Unix epoch in seconds, as RFC 3339 prints it in UTC, with
-/// microseconds.
+/// An instant of a replicate in UTC in the format of RFC 3339, with microseconds. `started` is the start of the replicate in
+/// seconds since the Unix epoch.
 fn date(started: f64, instant: Instant) -> String {
     let micros = (started * 1e6) as u64 + instant.as_nanos() / 1_000;
     let (seconds, fraction) = (micros / 1_000_000, micros % 1_000_000);

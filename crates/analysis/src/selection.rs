@@ -10,7 +10,7 @@ use crate::run::{Cell, Run};
 /// The default block of a selection.
 pub const MAIN_BLOCK: &str = "main";
 
-/// The factor whose level is only a label: cells that differ in it alone are equal.
+/// A factor whose level is only a label: cells that differ only in this factor are equal.
 pub const COPY: &str = "copy";
 
 /// The copy that claims, tables and curves use; a cell without the factor is of this copy too.
@@ -22,12 +22,12 @@ pub const FIRST_COPY: &str = "a";
 pub struct Factor {
     /// Its levels.
     pub levels: Vec<String>,
-    /// The default level: that of a cell of the main block, or of a selection, that does not name a level.
+    /// The default level, used for a cell of the main block or a selection that names no level of the factor.
     pub default: Option<String>,
 }
 
-/// Some levels, and a block. It is written as a table of words, `{ policy = "h1.1", visit = "first" }`, with
-/// the block as one more word (`block = "nagle"`).
+/// Some levels, and a block. In a study's file it is a table of words, `{ policy = "h1.1", visit = "first" }`, in which
+/// the block is one more word (`block = "nagle"`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "BTreeMap<String, String>", into = "BTreeMap<String, String>")]
 pub struct Selection {
@@ -56,7 +56,7 @@ impl From<Selection> for BTreeMap<String, String> {
     }
 }
 
-/// The reason why a selection does not resolve to a cell.
+/// The reason why a selection does not resolve to one cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unresolved {
     /// The run has no such cell.
@@ -100,9 +100,9 @@ impl Selection {
 
     /// The one cell that matches.
     ///
-    /// In the main block, a factor that the selection leaves out has its default level. So in an unfinished
-    /// run, no other cell can take the place of the selected one. A side block varies few factors, and a factor
-    /// that the selection leaves out there may have any level. Only the factor [`COPY`] has its default level everywhere.
+    /// In the main block, a factor that the selection leaves out has its default level. So in an unfinished run no other
+    /// cell can be mistaken for the selected cell. A side block varies few factors: there, a factor that the selection
+    /// leaves out may have any level. Only the factor [`COPY`] has its default level everywhere.
     ///
     /// # Errors
     /// When the run has no such cell, or more than one.
@@ -123,7 +123,7 @@ impl Selection {
         if cell.block != self.block() {
             return false;
         }
-        // A copy of a cell takes its place nowhere, unless it is named.
+        // A copy of a cell matches only if the selection names the copy.
         if !self.levels.contains_key(COPY) && cell.key.level(COPY).is_some_and(|l| l != FIRST_COPY)
         {
             return false;
@@ -157,8 +157,8 @@ pub(crate) fn differing_factors(cells: &[&Cell]) -> Vec<String> {
     factors
 }
 
-/// The value of a numeric level: a plain number (`32`), a number with a unit (16 of `16M`), or the last setting
-/// of a word (43 of `microscape:files=43`).
+/// The value of a numeric level: a plain number (`32`), a number with a unit (16 for `16M`), or the last setting of a
+/// word (43 for `microscape:files=43`).
 pub(crate) fn number(level: &str) -> Option<f64> {
     let setting = level.rsplit('=').next().unwrap_or(level);
     let value: f64 = setting.parse().or_else(|_| bare(setting).parse()).ok()?;

@@ -1,17 +1,17 @@
-//! The machines that measured a run, as `run.json` has them.
+//! The machines that measured a run, as recorded in `run.json`.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The share of one machine in a study over several.
+/// The share of one machine in a study that several machines measure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StudyShare {
-    /// Its rank, from 0.
+    /// The rank of the machine, from 0.
     pub rank: u32,
     /// Number of machines that share the study.
     pub ranks: u32,
-    /// Replicates that all machines together are to measure.
+    /// Planned number of replicates of all machines together.
     pub replicates: u64,
     /// The SHA-256 of the design: every cell with its number of replicates.
     pub design: String,
@@ -31,16 +31,16 @@ impl StudyShare {
 /// One of the machines that measured a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MeasuringMachine {
-    /// Its share.
+    /// The machine's share of the study.
     #[serde(flatten)]
     pub share: StudyShare,
-    /// Facts about it, as in `machine` of `run.json`.
+    /// Facts about the machine, as in `machine` of `run.json`.
     pub facts: BTreeMap<String, String>,
-    /// The command line of its part, program first.
+    /// The command line of the machine's part, program first.
     pub command: Vec<String>,
-    /// Start of its part, in seconds since the Unix epoch.
+    /// Start of the machine's part, in seconds since the Unix epoch.
     pub started: f64,
-    /// End of its part; absent when it was interrupted or killed.
+    /// End of the machine's part; absent when the part was interrupted or killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<f64>,
 }

@@ -23,7 +23,7 @@ impl Scale {
         }
     }
 
-    /// The same with a logarithmic scale. Both values are above zero.
+    /// A logarithmic scale. Both values must be above zero.
     pub(crate) fn logarithmic(low: f64, high: f64, start: f64, end: f64) -> Scale {
         Scale {
             logarithmic: true,
@@ -31,8 +31,8 @@ impl Scale {
         }
     }
 
-    /// A logarithmic scale with a margin of a tenth at both ends, that spans at least a factor of two. The least value
-    /// is above zero.
+    /// A logarithmic scale with a margin of a tenth at both ends. It spans at least a factor of two. `least` must be above
+    /// zero.
     pub(crate) fn logarithmic_around(least: f64, most: f64, start: f64, end: f64) -> Scale {
         Scale::logarithmic(0.9 * least, (1.1 * most).max(2.0 * least), start, end)
     }
@@ -99,24 +99,23 @@ impl Scale {
     }
 }
 
-/// A coordinate in tenths, which are finer than a screen can show.
+/// A coordinate with one decimal, which is finer than a screen can show.
 pub(crate) fn xy(value: f64) -> String {
     format!("{value:.1}")
 }
 
-/// The width for the rows' labels before the bars: the width of the longest label, and a gap.
+/// The width to reserve for the labels of rows before the bars: the longest label and a gap.
 pub(crate) fn label_width<'a>(labels: impl Iterator<Item = &'a str>) -> f64 {
-    /// The average width of a character of the report's sans serif at the size of labels, rounded up
-    /// generously.
+    /// The average width of a character of the report's sans-serif font at the size of labels, rounded up with a margin.
     const CHARACTER: f64 = 6.7;
     let longest = labels.map(|label| label.chars().count()).max().unwrap_or(0);
     (longest as f64 * CHARACTER + 14.0).clamp(60.0, 320.0)
 }
 
-/// Pixels of a `rem` in a window of usual width. Lengths in `rem` grow with the text in wide windows, and shrink in print.
+/// Pixels per `rem` in a window of usual width. Lengths in `rem` grow with the text in wide windows, and shrink in print.
 pub(crate) const REM: f64 = 16.0;
 
-/// The style of a picture of this width. It keeps the text about as large as the text around it.
+/// The style of a picture of this width, so that its text is about as large as the text around it.
 pub(crate) fn natural_width(width: f64) -> String {
     format!(
         "max-width:{:.1}rem;min-width:{:.1}rem",

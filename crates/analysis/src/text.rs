@@ -50,7 +50,7 @@ impl Grid {
         self.lines.push(Line::Spans(spans));
     }
 
-    /// The whole text, with a line end after every line and no space before it.
+    /// The whole text, with a line end after every line and no trailing spaces.
     pub fn render(&self) -> String {
         let mut widths = vec![0; self.columns.len()];
         for line in &self.lines {
@@ -111,12 +111,12 @@ impl Grid {
     }
 }
 
-/// The width of a text in columns: every character that we print takes one.
+/// The width of a text in columns. Every character that the program prints takes one column.
 pub fn columns_of(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Breaks a text at its spaces into lines of at most `width` columns; a longer word gets its own line.
+/// Breaks a text at spaces into lines of at most `width` columns; a longer word has a line of its own.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -131,8 +131,8 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A head followed by a wrapped text. Further lines are indented to the end of the head. After a head of more
-/// than 24 columns, they are indented by four more than the head itself.
+/// A heading followed by a wrapped text. Further lines are indented to the end of the heading. If the heading
+/// has more than 24 columns, they are indented by four columns more than the heading itself.
 pub fn hanging(head: &str, text: &str, width: usize) -> String {
     const LONG: usize = 24;
     let own = head.chars().take_while(|c| *c == ' ').count();
@@ -164,7 +164,7 @@ pub fn hanging(head: &str, text: &str, width: usize) -> String {
     out
 }
 
-/// `¹`, `¹²`: a footnote's number.
+/// A footnote's number in superscript digits, as in `¹` or `¹²`.
 pub fn superscript(number: usize) -> String {
     const DIGITS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
     number

@@ -1,7 +1,8 @@
-//! The container (AVIF 1.1): items of AV1 for colours and alpha, one of EXIF, and their properties, as boxes of ISO/IEC
-//! 14496-12 and 23008-12.
+//! The AVIF container (AVIF 1.1): AV1 items for colour and alpha, an EXIF item, and their properties, in boxes
+//! of ISO/IEC 14496-12 and 23008-12.
 //!
-//! It is our own because the library for it, avif-serialize, has no ICC profiles, which many photographs have.
+//! It is implemented here because the library avif-serialize does not support ICC profiles, which many
+//! photographs have.
 
 use crate::encoder::Coded;
 use crate::error::Error;
@@ -10,23 +11,23 @@ use crate::error::Error;
 const COLOUR: u16 = 1;
 const ALPHA: u16 = 2;
 const EXIF: u16 = 3;
-/// A decoder must have understood the property (ISO/IEC 23008-12, section 9.3.3).
+/// The flag of a property that a decoder must understand (ISO/IEC 23008-12, section 9.3.3).
 const ESSENTIAL: u8 = 0x80;
-/// Bytes of the header of a box.
+/// The length of the header of a box in bytes.
 const HEADER: usize = 8;
-/// What states that the second item is alpha (ISO/IEC 23000-22, section 7.3.5.2).
+/// The type that marks the second item as alpha (ISO/IEC 23000-22, section 7.3.5.2).
 const IS_ALPHA: &[u8] = b"urn:mpeg:mpegB:cicp:systems:auxiliary:alpha\0";
 
-/// What is in a file.
+/// The contents of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents<'a> {
-    /// Pixels in a row.
+    /// The width in pixels.
     pub width: u32,
-    /// Rows.
+    /// The height in pixels.
     pub height: u32,
-    /// One or three planes.
+    /// The coded colour, with one or three planes.
     pub colour: &'a Coded,
-    /// One plane.
+    /// The coded alpha, with one plane.
     pub alpha: Option<&'a Coded>,
     /// The ICC profile.
     pub icc: Option<&'a [u8]>,
@@ -39,14 +40,14 @@ struct Item {
     id: u16,
     kind: &'static [u8; 4],
     data: Vec<u8>,
-    /// The numbers of its properties, from 1.
+    /// The numbers of the item's properties, from 1.
     properties: Vec<u8>,
-    /// Its relation to the first item.
+    /// The type of its reference to the first item.
     reference: Option<&'static [u8; 4]>,
 }
 
 impl Contents<'_> {
-    /// The file.
+    /// The file as bytes.
     ///
     /// # Errors
     ///
@@ -54,20 +55,20 @@ impl Contents<'_> {
     pub fn file(&self) -> Result<Vec<u8>, Error> {
         let kinds = boxed(b"ftyp", &[b"avif", &[0; 4], b"avif", b"mif1", b"miaf"]);
         let (items, properties) = self.items();
-        // The length of the metadata does not depend on the places that it states.
+        // The length of the metadata does not depend on the positions in it.
         let length = meta(&items, &properties, 0).len();
         let data = kinds.len() + length + HEADER;
         let mut file = [kinds, meta(&items, &properties, data as u32)].concat();
         let data: Vec<&[u8]> = items.iter().map(|item| item.data.as_slice()).collect();
         file.extend(boxed(b"mdat", &data));
-        // All lengths and places above have 32 bits.
+        // All lengths and positions above have 32 bits.
         match u32::try_from(file.len()) {
             Ok(_) => Ok(file),
             Err(_) => Err(Error::TooLong),
         }
     }
 
-    /// The items, and the properties that they number.
+    /// The items, and the properties to which their numbers refer.
     fn items(&self) -> (Vec<Item>, Vec<Vec<u8>>) {
         let size = [self.width.to_be_bytes(), self.height.to_be_bytes()].concat();
         let mut properties = vec![full_box(b"ispe", 0, &[&size])];
@@ -110,7 +111,7 @@ impl Contents<'_> {
             items.push(item(ALPHA, b"av01", data, of_alpha, Some(b"auxl")));
         }
         if let Some(exif) = self.exif {
-            // The file of TIFF begins behind its offset, which is 0 (ISO/IEC 23008-12, annex A.2.1).
+            // The TIFF data begin after this offset, which is 0 (ISO/IEC 23008-12, annex A.2.1).
             let data = [[0; 4].as_slice(), exif].concat();
             items.push(item(EXIF, b"Exif", data, Vec::new(), Some(b"cdsc")));
         }
@@ -118,13 +119,13 @@ impl Contents<'_> {
     }
 }
 
-/// The box of metadata, for data that begin at this place of the file.
+/// The metadata box, for data that begin at this position of the file.
 fn meta(items: &[Item], properties: &[Vec<u8>], data: u32) -> Vec<u8> {
     let handler = full_box(b"hdlr", 0, &[&[0; 4], b"pict", &[0; 13]]);
     let primary = full_box(b"pitm", 0, &[&COLOUR.to_be_bytes()]);
     let count = (items.len() as u16).to_be_bytes();
     let (mut places, mut kinds, mut references, mut associations) = (
-        // Places and lengths have four bytes each.
+        // Positions and lengths have four bytes each.
         [[0x44, 0], count].concat(),
         count.to_vec(),
         Vec::new(),
@@ -134,7 +135,7 @@ fn meta(items: &[Item], properties: &[Vec<u8>], data: u32) -> Vec<u8> {
     for item in items {
         let id = item.id.to_be_bytes();
         let length = item.data.len() as u32;
-        // In this file, in one piece.
+        // The data are in this file, in one piece.
         places.extend([id, [0, 0], [0, 1]].concat());
         places.extend([at.to_be_bytes(), length.to_be_bytes()].concat());
         at = at.wrapping_add(length);
@@ -165,8 +166,8 @@ fn meta(items: &[Item], properties: &[Vec<u8>], data: u32) -> Vec<u8> {
     full_box(b"meta", 0, &[&parts.concat()])
 }
 
-/// What is needed to set up a decoder (AV1 in ISOBMFF, section 2.3.3): the profile, no level, 8 bits, and the planes. One
-/// plane counts as subsampled.
+/// The decoder configuration (AV1 in ISOBMFF, section 2.3.3): the profile, no level, 8 bits, and the planes. A
+/// single plane counts as subsampled.
 fn configuration(planes: usize) -> Vec<u8> {
     let (profile, format) = match planes {
         1 => (0, 0b0001_1100),
@@ -175,13 +176,13 @@ fn configuration(planes: usize) -> Vec<u8> {
     boxed(b"av1C", &[&[0x81, (profile << 5) | 31, format, 0]])
 }
 
-/// Bits of each plane.
+/// The bits of each plane.
 fn depths(planes: usize) -> Vec<u8> {
     full_box(b"pixi", 0, &[&[planes as u8], &vec![8; planes]])
 }
 
-/// The meaning of samples (ITU-T H.273): primaries and transfer of sRGB or those of the profile, differences of colours by
-/// BT.601, and the full range.
+/// The colour information (ITU-T H.273): primaries and transfer of sRGB or of the profile, Cb and Cr by BT.601,
+/// and the full range.
 fn meaning(has_profile: bool) -> Vec<u8> {
     let (primaries, transfer) = if has_profile { (2, 2) } else { (1, 13) };
     let mut meaning = b"nclx".to_vec();
@@ -189,14 +190,14 @@ fn meaning(has_profile: bool) -> Vec<u8> {
     meaning
 }
 
-/// A box of these parts.
+/// A box with these parts.
 fn boxed(name: &[u8; 4], parts: &[&[u8]]) -> Vec<u8> {
     let content = parts.concat();
     let length = (HEADER + content.len()) as u32;
     [length.to_be_bytes().as_slice(), name, &content].concat()
 }
 
-/// A box with a version, and without flags.
+/// A box with a version, without flags.
 fn full_box(name: &[u8; 4], version: u8, parts: &[&[u8]]) -> Vec<u8> {
     boxed(name, &[&[version, 0, 0, 0], &parts.concat()])
 }

@@ -1,4 +1,4 @@
-//! Planes as AV1, with the samples that decoders have.
+//! Encodes planes as AV1, and returns the samples that decoders produce.
 
 use rav1e::prelude::{
     ChromaSampling, ColorDescription, ColorPrimaries, Config, Context, EncoderConfig,
@@ -8,12 +8,13 @@ use rav1e::prelude::{
 
 use crate::error::Error;
 
-/// The quantizer of colours, 1 to 255: greater ones lose more. With this one, photographs have the SSIM of JPEG with quality
-/// 75 or somewhat more (docs/content.md).
+/// The quantizer of colours, 1 to 255: higher values lose more. With this value, photographs have the SSIM of
+/// JPEG with quality 75 or a little more (docs/content.md).
 pub const QUANTIZER: usize = 120;
-/// The quantizer of alpha: errors in it are seen at every edge.
+/// The quantizer of alpha. It is lower because errors in alpha are visible at every edge.
 pub const ALPHA_QUANTIZER: usize = 40;
-/// The preset of rav1e, 0 to 10: higher ones are faster. From 9 on, blocks are at least 16 x 16, too large for drawings.
+/// The speed preset of rav1e, 0 to 10: higher values are faster. From 9 on, blocks have at least 16 x 16
+/// pixels, which is too large for drawings.
 const SPEED: u8 = 8;
 /// A temporal delimiter (AV1, section 5.6). Samples in files should not have one (AV1 in ISOBMFF, section 2.4).
 const TEMPORAL_DELIMITER: &[u8] = &[0x12, 0];
@@ -23,11 +24,11 @@ const TEMPORAL_DELIMITER: &[u8] = &[0x12, 0];
 pub struct Coded {
     /// The sequence header and the frame.
     pub data: Vec<u8>,
-    /// The samples that a decoder has, in the planes that were encoded.
+    /// The samples that a decoder produces, in the encoded planes.
     pub planes: Vec<Vec<u8>>,
 }
 
-/// Encodes one plane, or luma and two differences of colours, of samples row by row.
+/// Encodes one plane, or luma, Cb and Cr; samples are row by row.
 pub fn encode(
     planes: &[Vec<u8>],
     (width, height): (usize, usize),
@@ -60,7 +61,7 @@ pub fn encode(
     let packet = loop {
         match context.receive_packet() {
             Ok(packet) => break packet,
-            // A frame that is not shown.
+            // A frame that is not displayed.
             Err(EncoderStatus::Encoded) => {}
             Err(error) => return Err(error.into()),
         }
@@ -79,12 +80,12 @@ pub fn encode(
     })
 }
 
-/// What all pictures have in common.
+/// The configuration that all pictures share.
 fn configuration() -> EncoderConfig {
     EncoderConfig {
         pixel_range: PixelRange::Full,
         still_picture: true,
-        // At one frame a second, only large pictures must have several tiles.
+        // At one frame per second, only large pictures must have several tiles.
         time_base: Rational::new(1, 1),
         min_key_frame_interval: 0,
         max_key_frame_interval: 0,
@@ -93,7 +94,7 @@ fn configuration() -> EncoderConfig {
     }
 }
 
-/// The meaning of colours: sRGB, or what a profile says; differences by BT.601.
+/// The colour description: sRGB, or the colour space of a profile; Cb and Cr by BT.601.
 pub fn meaning(is_srgb: bool) -> ColorDescription {
     let (color_primaries, transfer_characteristics) = match is_srgb {
         true => (ColorPrimaries::BT709, TransferCharacteristics::SRGB),
@@ -109,7 +110,7 @@ pub fn meaning(is_srgb: bool) -> ColorDescription {
     }
 }
 
-/// The preset, without what is for several frames.
+/// The preset without the tools for several frames.
 fn speed_settings() -> SpeedSettings {
     let mut settings = SpeedSettings::from_preset(SPEED);
     settings.multiref = false;

@@ -1,28 +1,26 @@
-//! Why a picture is not encoded.
+//! The reasons why a picture is not encoded.
 
 use rav1e::data::EncoderStatus;
 use rav1e::prelude::InvalidConfig;
 
-/// Why a picture is not encoded.
+/// The reason why a picture is not encoded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The pixels are not those of a picture of this width and height.
-    #[error("{pixels} pixels are no picture of {width} x {height}")]
+    /// The number of pixels does not match the width and height.
+    #[error("{pixels} pixels do not make a picture of {width} x {height}")]
     Pixels {
         /// The number of pixels.
         pixels: usize,
-        /// Pixels in a row.
+        /// The width in pixels.
         width: u32,
-        /// Rows.
+        /// The height in pixels.
         height: u32,
     },
-    /// The profile has other colours than red, green and blue, or is one of grey and the picture is not.
-    #[error(
-        "its ICC profile is neither one of red, green and blue nor one of grey for a grey picture"
-    )]
+    /// The profile is not for RGB (or, for a grey picture, not for grey).
+    #[error("its ICC profile is not for RGB (or, for a grey picture, not for grey)")]
     Profile,
-    /// The encoder refused the size: AV1 has 1 to 65535 pixels in a row and in a column.
+    /// The encoder refused the size: an AV1 frame has 1 to 65535 pixels in a row and in a column.
     #[error(transparent)]
     Size(#[from] InvalidConfig),
     /// The encoder failed.

@@ -1,13 +1,15 @@
-//! Still pictures as AVIF, with what decoders show of them.
+//! Encodes still pictures as AVIF, and returns the pixels that decoders show.
 //!
-//! A crate of its own because of its library, the AV1 encoder rav1e: its code is generic, and is compiled with the
-//! crate that uses it. Without the feature `encoder` this crate has no interface.
+//! This is a separate crate because of its library, the AV1 encoder rav1e, whose generic code is compiled with
+//! the crate that uses it. Without the feature `encoder` this crate has no interface.
 //!
-//! AV1 is lossy here. Its specification defines the decoded samples exactly, so that the encoder has the same ones as
-//! every decoder: later frames of a video refer to them. `Picture::encode` returns them as pixels. No decoder is needed to
-//! state the distortion of a picture. Decoders differ by rounding when they turn samples into pixels.
+//! AV1 is lossy here. Its specification defines the decoded samples exactly, because later frames of a video
+//! refer to them. Therefore the encoder has the same samples as every decoder. `Picture::encode` returns them
+//! as pixels, so the distortion of a picture is known without a decoder. Decoders round differently when they
+//! convert samples to pixels.
 //!
-//! Memory grows in proportion to the pixels, and so does time. The encoder cannot be stopped: limits are the caller's.
+//! Memory and time are proportional to the pixels. The encoder cannot be stopped; the caller must limit the
+//! size.
 
 #[cfg(feature = "encoder")]
 mod container;

@@ -1,4 +1,4 @@
-//! A picture as a file.
+//! Encodes a picture as a file.
 
 use crate::container::Contents;
 use crate::encoder::{self, ALPHA_QUANTIZER, QUANTIZER};
@@ -8,15 +8,16 @@ use crate::planes::Planes;
 /// A still picture.
 #[derive(Clone, Copy, Debug)]
 pub struct Picture<'a> {
-    /// Pixels in a row.
+    /// The width in pixels.
     pub width: u32,
-    /// Rows.
+    /// The height in pixels.
     pub height: u32,
     /// Red, green, blue and alpha of each pixel, row by row.
     pub rgba: &'a [u8],
-    /// The meaning of the colours; sRGB without it. It becomes part of the file as it is.
+    /// The ICC profile, which is copied into the file; without it the colours are sRGB.
     pub icc: Option<&'a [u8]>,
-    /// Metadata without a header of its own, which becomes part of the file as it is. Browsers do not turn an AVIF by it.
+    /// The EXIF metadata without the header of an image format, which are copied into the file. Browsers ignore
+    /// their orientation in an AVIF.
     pub exif: Option<&'a [u8]>,
 }
 
@@ -25,19 +26,19 @@ pub struct Picture<'a> {
 pub struct Encoded {
     /// The file.
     pub file: Vec<u8>,
-    /// Red, green, blue and alpha of each pixel, row by row, as decoders show them: each sample to within rounding. The
-    /// colours of transparent pixels have no meaning.
+    /// Red, green, blue and alpha of each pixel, row by row, as decoders show them, except for rounding. The
+    /// colours of transparent pixels are undefined.
     pub rgba: Vec<u8>,
 }
 
 impl Picture<'_> {
-    /// Encodes the picture. Samples have 8 bits, colours the full resolution (4:4:4). A picture without colours has one
-    /// plane, unless its profile has three; a transparent one has a plane of alpha.
+    /// Encodes the picture. Samples have 8 bits, colours the full resolution (4:4:4). A grey picture has one
+    /// plane, unless its profile has three channels. A picture with transparency also has an alpha plane.
     ///
     /// # Errors
     ///
-    /// If there is another number of pixels than the size says, AVIF cannot have the size or the profile, or the encoder
-    /// fails.
+    /// If the number of pixels does not match the size, AVIF does not support the size or the profile, or the
+    /// encoder fails.
     pub fn encode(&self) -> Result<Encoded, Error> {
         let (pixels, rest) = self.rgba.as_chunks::<4>();
         let expected = u64::from(self.width) * u64::from(self.height);

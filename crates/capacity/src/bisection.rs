@@ -1,17 +1,17 @@
-//! Plain bisection with the same guarantee, to compare with: each load is tested until it is certified as working or as
-//! failing, at a level that all tests together keep.
+//! Plain bisection with the same guarantee, as a baseline: each load is tested until it is certified as working or as
+//! failing. The error level is that of all tests together.
 
 use crate::evidence::Evidence;
 use crate::goal::Goal;
-use crate::promise::Promise;
+use crate::slo_limit::SloLimit;
 use crate::state::{State, Verdict};
 use crate::trial::TrialSoFar;
 
-/// Tests that the level is divided by: from a bracket of a factor of two to 2 % there are six, and some before.
+/// The number of tests that share the error level: six from a bracket of a factor of two to 2 %, and some before.
 const TESTS: f64 = 12.0;
 
-/// A bisection under way. The driver applies [`Bisection::next_load`], asks [`Bisection::look`] and then calls
-/// [`Bisection::end`].
+/// A bisection in progress. The driver applies [`Bisection::next_load`], calls [`Bisection::look`] until it returns
+/// true, and then calls [`Bisection::end`].
 #[derive(Debug, Clone)]
 pub struct Bisection {
     goal: Goal,
@@ -22,10 +22,10 @@ pub struct Bisection {
 }
 
 impl Bisection {
-    /// A bisection for the capacity of a promise.
-    pub fn new(goal: Goal, promise: Promise) -> Bisection {
+    /// Creates a bisection for the capacity of an SLO.
+    pub fn new(goal: Goal, slo: SloLimit) -> Bisection {
         let level = (1.0 - goal.confidence) / TESTS;
-        // The first level of this goal is that of each test.
+        // A goal whose first level is the level of each test.
         let first = Goal {
             confidence: 0.0,
             ..goal
@@ -37,13 +37,13 @@ impl Bisection {
                 confidence: 1.0 - level / first,
                 ..goal
             },
-            state: State::new(promise),
+            state: State::new(slo),
             works: None,
             fails: None,
         }
     }
 
-    /// The next load; `None`: the interval is narrow enough.
+    /// Returns the next load; `None` if the interval is narrow enough.
     pub fn next_load(&mut self) -> Option<f64> {
         self.load = match (self.works, self.fails) {
             (None, None) => self.goal.start,
@@ -55,7 +55,7 @@ impl Bisection {
         Some(self.load)
     }
 
-    /// The interval.
+    /// The load that works and the load that fails, as far as they were found.
     pub fn interval(&self) -> (Option<f64>, Option<f64>) {
         (self.works, self.fails)
     }
@@ -66,12 +66,12 @@ impl Bisection {
     }
 
     fn verdict(&self, trial: &TrialSoFar) -> Option<bool> {
-        let evidence = trial.evidence(0, &self.state.promise);
+        let evidence = trial.evidence(0, &self.state.slo);
         if self.state.works_at(self.load, &evidence, &self.goal) == Verdict::Certified {
             return Some(true);
         }
-        let slots = trial.series[0].until(trial.known(&self.state.promise));
-        let second_half = Evidence::of(&slots[slots.len() / 2..], &self.state.promise);
+        let slots = trial.series[0].until(trial.known(&self.state.slo));
+        let second_half = Evidence::of(&slots[slots.len() / 2..], &self.state.slo);
         let fails = self
             .state
             .fails_at(self.load, &evidence, &second_half, &self.goal)
@@ -79,12 +79,12 @@ impl Bisection {
         fails.then_some(false)
     }
 
-    /// Takes a trial that ended. One that is undecided after the longest time goes by its share.
+    /// Records a finished trial. If a trial is undecided at its maximum duration, its observed share of bad exchanges
+    /// decides.
     pub fn end(&mut self, trial: &TrialSoFar) {
         let decided = self.verdict(trial).unwrap_or_else(|| {
-            let evidence = trial.evidence(0, &self.state.promise);
-            evidence.share() <= self.state.promise.share
-                && !self.state.is_rising(&evidence, &self.goal)
+            let evidence = trial.evidence(0, &self.state.slo);
+            evidence.share() <= self.state.slo.share && !self.state.is_rising(&evidence, &self.goal)
         });
         match decided {
             true => self.works = Some(self.load),

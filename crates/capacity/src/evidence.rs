@@ -1,66 +1,68 @@
-//! What a series says about a promise: the share of bad exchanges, how much independent information is behind it, and
-//! the evidence that the promise holds or that it is broken.
+//! Statistics of a series for one SLO: the share of bad exchanges, the effective number of independent exchanges, and
+//! the evidence that the SLO is met or violated.
 //!
-//! Neighbouring exchanges of a queue are not independent: one long busy period makes hundreds of them slow. The variance
-//! of the share is therefore larger than that of as many independent exchanges, by a factor that is called its
-//! *dispersion*. Divided by it, the counts are those of independent exchanges ([`Evidence::effective`]), and tests of
-//! shares apply to them.
+//! Neighbouring exchanges of a queue are not independent: one long busy period makes hundreds of them slow. The
+//! variance of the share is therefore larger than for as many independent exchanges, by a factor called *dispersion*.
+//! Counts that are divided by the dispersion are counts of independent exchanges ([`Evidence::effective`]), and tests
+//! of shares apply to them.
 //!
 //! The evidence is a likelihood ratio averaged over several alternatives (a mixture sequential probability ratio test:
-//! Robbins, "Statistical methods related to the law of the iterated logarithm", 1970). By Ville's inequality it exceeds
-//! 1/α with a probability of at most α while its hypothesis is true, however often it is looked at. So a trial may end
-//! at any look.
+//! Robbins, "Statistical methods related to the law of the iterated logarithm", 1970). By Ville's inequality, the
+//! evidence for a false claim exceeds 1/α with a probability of at most α, however often it is evaluated. So a trial
+//! may end at any look.
 
-use crate::promise::Promise;
 use crate::series::{LEVELS, SLOT, Slot};
+use crate::slo_limit::SloLimit;
 
-/// Shares under which the promise holds, over its limit.
+/// Shares of bad exchanges at which the SLO is met, as multiples of its limit.
 const WORKING: [f64; 4] = [0.92, 0.65, 0.3, 0.05];
-/// Shares under which the promise is broken, over its limit.
+/// Shares of bad exchanges at which the SLO is violated, as multiples of its limit.
 const FAILING: [f64; 4] = [1.1, 1.5, 3.0, 10.0];
 /// A slot series is merged until it has at most this many parts, before its correlation is computed.
 const PARTS: usize = 400;
-/// The dispersion is read at the highest threshold that at least this share of the exchanges exceeds, besides the limit.
+/// If less than this share of the exchanges is bad, the dispersion is also computed at the highest threshold that at
+/// least this share exceeds.
 const COMMON: f64 = 0.05;
-/// Blocks of a series whose latencies are compared for a rise and for a warm-up.
+/// The number of blocks into which a series is divided; their latencies are compared for a rise and for a warm-up.
 const BLOCKS: usize = 16;
-/// How far into a series a warm-up may reach, in blocks.
+/// The longest warm-up of a series, in blocks.
 const LONGEST_WARM_UP: usize = 12;
 
-/// What a series says about a promise.
+/// Statistics of a series for one SLO.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Evidence {
-    /// Seconds of the series, without its warm-up.
+    /// Length of the series in seconds, without its warm-up.
     pub seconds: f64,
-    /// Exchanges.
+    /// Number of exchanges.
     pub exchanges: u64,
-    /// Bad exchanges of these.
+    /// Number of bad exchanges among these.
     pub bad: u64,
-    /// The variance of the share of bad exchanges over that of as many independent ones, at least 1.
+    /// The variance of the share of bad exchanges, divided by the variance for as many independent exchanges; at
+    /// least 1.
     pub dispersion: f64,
-    /// Seconds at the start that were left out, because the server was still slower than later.
+    /// Seconds at the start that were excluded, because the server was still slower than later.
     pub warm_up: f64,
-    /// The natural logarithm of the evidence that the promise holds.
+    /// The natural logarithm of the evidence that the SLO is met.
     pub works: f64,
-    /// The natural logarithm of the evidence that it is broken.
+    /// The natural logarithm of the evidence that the SLO is violated.
     pub fails: f64,
-    /// How the latency rises, in seconds each second; `None`: it does not rise significantly.
+    /// The rise of the latency, in seconds per second; `None` if it does not rise significantly.
     pub rise: Option<f64>,
-    /// Mean latency in seconds, of the last eighth.
+    /// Mean latency of the last eighth of the series, in seconds.
     pub recent_latency: f64,
 }
 
-/// Counts in independent exchanges.
+/// Counts, converted to independent exchanges.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counts {
     /// Exchanges.
     pub exchanges: f64,
-    /// Bad ones of these.
+    /// Bad exchanges among these.
     pub bad: f64,
 }
 
 impl Counts {
-    /// The sum of both.
+    /// The sum of both counts.
     pub fn and(self, other: Counts) -> Counts {
         Counts {
             exchanges: self.exchanges + other.exchanges,
@@ -70,12 +72,12 @@ impl Counts {
 }
 
 impl Evidence {
-    /// What the evidence loses because it is averaged over four alternatives: it starts this much below the logarithm of
-    /// the likelihood ratio of the best.
+    /// The loss from averaging over four alternatives: the evidence starts this much below the logarithm of the
+    /// likelihood ratio of the best alternative.
     pub const START: f64 = 1.4;
 
-    /// Reads a series.
-    pub fn of(slots: &[Slot], promise: &Promise) -> Evidence {
+    /// Evaluates a series for an SLO.
+    pub fn of(slots: &[Slot], slo: &SloLimit) -> Evidence {
         let skipped = warm_up(slots);
         let slots = &slots[skipped..];
         let count =
@@ -84,12 +86,12 @@ impl Evidence {
         let bad = count(0);
         let mut dispersion = dispersion(slots, 0);
         let is_common = |over: u64| over as f64 >= COMMON * exchanges as f64;
-        if promise.limit.is_some()
+        if slo.limit.is_some()
             && !is_common(bad)
             && let Some(level) = (1..LEVELS).find(|&level| is_common(count(level)))
         {
-            // Too few bad exchanges to see how they cluster: those above a lower threshold cluster alike, because
-            // the same busy periods cause both.
+            // Too few bad exchanges do not show how they cluster. Exchanges above a lower threshold cluster alike,
+            // because the same busy periods cause both.
             dispersion = dispersion.max(self::dispersion(slots, level));
         }
         let effective = exchanges as f64 / dispersion;
@@ -101,22 +103,22 @@ impl Evidence {
             bad,
             dispersion,
             warm_up: skipped as f64 * SLOT,
-            works: evidence(bad_effective, effective, promise.share, &WORKING),
-            fails: evidence(bad_effective, effective, promise.share, &FAILING),
+            works: evidence(bad_effective, effective, slo.share, &WORKING),
+            fails: evidence(bad_effective, effective, slo.share, &FAILING),
             rise,
             recent_latency,
         }
     }
 
-    /// The evidence together with that of earlier trials at the same load.
-    pub fn after(mut self, earlier: Counts, promise: &Promise) -> Evidence {
+    /// Adds the counts of earlier trials at the same load to the evidence.
+    pub fn after(mut self, earlier: Counts, slo: &SloLimit) -> Evidence {
         let all = self.counts().and(earlier);
-        self.works = evidence(all.bad, all.exchanges, promise.share, &WORKING);
-        self.fails = evidence(all.bad, all.exchanges, promise.share, &FAILING);
+        self.works = evidence(all.bad, all.exchanges, slo.share, &WORKING);
+        self.fails = evidence(all.bad, all.exchanges, slo.share, &FAILING);
         self
     }
 
-    /// What it counts, as independent exchanges.
+    /// The counts of this evidence, as independent exchanges.
     pub fn counts(&self) -> Counts {
         Counts {
             exchanges: self.effective(),
@@ -139,7 +141,7 @@ impl Evidence {
 /// `all` exchanges. The likelihood ratio of any share on the other side of the limit is smaller.
 fn evidence(bad: f64, all: f64, limit: f64, ratios: &[f64]) -> f64 {
     let logs = ratios.iter().map(|ratio| {
-        // Where the limit is large, alternatives above it stay below 1.
+        // If the limit is large, the alternatives above it are scaled to stay below 1.
         let share = if ratio * limit < 0.98 {
             ratio * limit
         } else {
@@ -153,7 +155,8 @@ fn evidence(bad: f64, all: f64, limit: f64, ratios: &[f64]) -> f64 {
     most + libm::log(sum / ratios.len() as f64)
 }
 
-/// The variance of the number of exchanges above a threshold, over that of as many independent exchanges; at least 1.
+/// The variance of the number of exchanges above a threshold, divided by the variance for as many independent
+/// exchanges; at least 1.
 ///
 /// The sum of autocovariances ends where the sum of two neighbours is not positive, and its terms never grow (Geyer,
 /// "Practical Markov chain Monte Carlo", 1992: the initial monotone sequence).
@@ -199,13 +202,14 @@ fn dispersion(slots: &[Slot], level: usize) -> f64 {
         lag += 2;
     }
     let sum = sum.max(covariance(0));
-    // The residuals add up to zero, which takes away as much of the variance as the correlated lags are of the series.
+    // The residuals add up to zero. This reduces the variance by the ratio of the correlated lags to the length of
+    // the series.
     let correction = 1.0 - (2 * lag) as f64 / (2 * count) as f64;
     (sum / (all * share * (1.0 - share)) / correction.max(0.25)).max(1.0)
 }
 
-/// Slots at the start in which the server is slower than it is later: blocks whose mean latency exceeds that of the last
-/// quarter by more than six standard deviations of the blocks there, and by a tenth.
+/// The number of slots of the warm-up: leading blocks whose mean latency exceeds the mean of the last quarter by more
+/// than six standard deviations of its blocks, and by more than a tenth.
 fn warm_up(slots: &[Slot]) -> usize {
     let size = slots.len() / BLOCKS;
     if size == 0 {
@@ -221,8 +225,8 @@ fn warm_up(slots: &[Slot]) -> usize {
     blocks[..LONGEST_WARM_UP].iter().take_while(is_slow).count() * size
 }
 
-/// How fast the latency rises, if it does: Kendall's test over [`BLOCKS`] block means with a false-alarm rate of
-/// 0.1 %, and the slope between the first and the last quarter. Also the mean of the last two blocks.
+/// The rise of the latency: the slope between the first and the last quarter, if Kendall's test over [`BLOCKS`] block
+/// means finds a rise at a false-alarm rate of 0.1 %. Also returns the mean latency of the last two blocks.
 fn rise(slots: &[Slot]) -> (Option<f64>, f64) {
     let size = slots.len() / BLOCKS;
     if size == 0 {
@@ -240,7 +244,7 @@ fn rise(slots: &[Slot]) -> (Option<f64>, f64) {
             };
         }
     }
-    // Of n blocks the variance of the sum is n (n - 1) (2 n + 5) / 18 (Kendall 1938).
+    // For n blocks, the variance of the sum is n (n - 1) (2 n + 5) / 18 (Kendall 1938).
     let n = BLOCKS as f64;
     let deviation = (n * (n - 1.0) * (2.0 * n + 5.0) / 18.0).sqrt();
     if f64::from(concordant) < 3.1 * deviation {
@@ -268,8 +272,8 @@ mod tests {
     use crate::series::Series;
     use fathometer_model::Seed;
 
-    fn promise() -> Promise {
-        Promise {
+    fn slo() -> SloLimit {
+        SloLimit {
             text: "p90<100ms".to_owned(),
             limit: Some(0.1),
             share: 0.1,
@@ -278,12 +282,12 @@ mod tests {
 
     /// 2000 exchanges a second; each decision on the latency holds for `cluster` exchanges.
     fn series(seconds: f64, share: f64, cluster: u64, seed: u64) -> Series {
-        let (promise, seed) = (promise(), Seed(seed));
+        let (slo, seed) = (slo(), Seed(seed));
         let mut series = Series::default();
         for n in 0..(2000.0 * seconds) as u64 {
             let is_bad = seed.uniform(n / cluster) < share;
             let latency = if is_bad { 0.11 } else { 0.02 };
-            series.record(&promise, n as f64 / 2000.0, latency, false);
+            series.record(&slo, n as f64 / 2000.0, latency, false);
         }
         series
     }
@@ -292,7 +296,7 @@ mod tests {
     fn clusters_are_as_much_information_as_their_number() {
         let mean = |cluster: u64| {
             let one =
-                |seed| Evidence::of(&series(40.0, 0.1, cluster, seed).slots, &promise()).dispersion;
+                |seed| Evidence::of(&series(40.0, 0.1, cluster, seed).slots, &slo()).dispersion;
             (0..20).map(one).sum::<f64>() / 20.0
         };
         let (independent, clusters) = (mean(1), mean(400));
@@ -302,13 +306,13 @@ mod tests {
 
     #[test]
     fn evidence_of_a_false_claim_is_as_rare_as_its_level() {
-        // At the limit itself, no claim may be made more often than at its level, at whichever look.
+        // At the limit itself, each claim may be made at most as often as its level, over all looks.
         let level = 0.05;
         let mut wrong = (0, 0);
         for seed in 0..200 {
             let series = series(30.0, 0.1, 100, 1000 + seed);
             let looks =
-                (5..=30).map(|second| Evidence::of(series.until(f64::from(second)), &promise()));
+                (5..=30).map(|second| Evidence::of(series.until(f64::from(second)), &slo()));
             let (mut works, mut fails) = (false, false);
             for look in looks {
                 works |= look.works > -libm::log(level);
@@ -322,35 +326,30 @@ mod tests {
 
     #[test]
     fn what_is_true_is_found() {
-        let good = Evidence::of(&series(20.0, 0.03, 10, 1).slots, &promise());
+        let good = Evidence::of(&series(20.0, 0.03, 10, 1).slots, &slo());
         assert!(good.works > 5.0 && good.fails < 0.0, "{good:?}");
-        let bad = Evidence::of(&series(20.0, 0.3, 10, 1).slots, &promise());
+        let bad = Evidence::of(&series(20.0, 0.3, 10, 1).slots, &slo());
         assert!(bad.fails > 5.0 && bad.works < 0.0, "{bad:?}");
     }
 
     #[test]
     fn a_slow_start_is_a_warm_up_and_a_steady_rise_is_reported() {
-        let promise = promise();
+        let slo = slo();
         let mut cold = Series::default();
         let mut rising = Series::default();
         for n in 0..20_000u32 {
             let at = f64::from(n) / 1000.0;
             let jitter = Seed(5).uniform(u64::from(n)) * 1e-3;
-            cold.record(
-                &promise,
-                at,
-                if at < 3.0 { 0.3 } else { 0.01 } + jitter,
-                false,
-            );
-            rising.record(&promise, at, 0.01 + 0.001 * at + jitter, false);
+            cold.record(&slo, at, if at < 3.0 { 0.3 } else { 0.01 } + jitter, false);
+            rising.record(&slo, at, 0.01 + 0.001 * at + jitter, false);
         }
-        let cold = Evidence::of(&cold.slots, &promise);
+        let cold = Evidence::of(&cold.slots, &slo);
         assert!(
             (3.0..5.1).contains(&cold.warm_up) && cold.bad == 0,
             "{cold:?}"
         );
         assert_eq!(cold.rise, None);
-        let rising = Evidence::of(&rising.slots, &promise);
+        let rising = Evidence::of(&rising.slots, &slo);
         let rise = rising.rise.unwrap();
         assert!((0.0008..0.0012).contains(&rise), "{rising:?}");
     }

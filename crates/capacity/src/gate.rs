@@ -17,7 +17,7 @@ impl Gate {
         self.is_users
     }
 
-    /// Whether an answer keeps the limit; `None`: the limit is between the bounds, or a bound is missing.
+    /// Whether an answer meets the limit; `None` if the limit is between the bounds, or if a bound is missing.
     pub fn is_kept(&self, answer: &Answer) -> Option<bool> {
         let (works, fails) = match answer {
             Answer::Interval { works, fails } => (Some(*works), Some(*fails)),
@@ -33,7 +33,7 @@ impl Gate {
     }
 }
 
-/// Why a text is no gate.
+/// The error for a text that is not a gate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a gate: write capacity>=1200/s or capacity>=300users")]
 pub struct GateError(String);

@@ -1,4 +1,4 @@
-//! What a search is to reach, in the words of RFC 9971 (multiple loss ratio search) where it has one.
+//! The goal of a search, in the terms of RFC 9971 (multiple loss ratio search) where it has one.
 
 /// Growth of the load while the capacity is not bracketed.
 pub(crate) const GROWTH: f64 = 4.0;
@@ -8,7 +8,7 @@ pub(crate) const GROWTH: f64 = 4.0;
 pub struct Goal {
     /// The largest relative width of the interval (RFC 9971: goal width): 0.02 is 2 %.
     pub width: f64,
-    /// The probability with which the interval contains the capacity, at least.
+    /// The smallest probability with which the interval contains the capacity.
     pub confidence: f64,
     /// The load of the first trial.
     pub start: f64,
@@ -16,17 +16,17 @@ pub struct Goal {
     pub most: f64,
     /// Whether loads are whole numbers (users).
     pub whole: bool,
-    /// The time at the start of each trial that is not measured.
+    /// The warm-up at the start of each trial, which is not measured.
     pub warm_up: f64,
-    /// The shortest trial that may decide that a load works (RFC 9971: goal final trial duration).
+    /// The shortest trial that can show that a load works (RFC 9971: goal final trial duration).
     pub final_trial: f64,
     /// The longest trial.
     pub longest_trial: f64,
-    /// A load works only if a rise of its latency would not break the promise within this time.
+    /// A load works only if a rise of its latency would not violate the SLO within this time.
     pub horizon: f64,
-    /// No trial begins after this time.
+    /// No trial starts after this time.
     pub budget: f64,
-    /// How often a trial is repeated that other work of the machine may have made invalid.
+    /// How often a trial is repeated if other work of the machine may have made it invalid.
     pub noise_repeats: u32,
 }
 
@@ -49,19 +49,20 @@ impl Default for Goal {
 }
 
 impl Goal {
-    /// The shortest trial that may decide that a load fails: long enough that a cold start has passed.
+    /// The shortest trial that can show that a load fails: long enough for a cold start to pass.
     pub fn shortest_failing(&self) -> f64 {
         self.final_trial / 2.0
     }
 
-    /// The probability that the `attempt`-th pair of ends may be wrong, counted from 1. All of them add up to one minus
-    /// the confidence, however many there are: the sum of 1/k² is π²/6.
+    /// The error probability of the `attempt`-th pair of ends, counted from 1. The probabilities of all pairs add up
+    /// to one minus the confidence, whatever their number: the sum of 1/k² is π²/6.
     pub fn level(&self, attempt: u32) -> f64 {
         let k = f64::from(attempt.max(1));
         (1.0 - self.confidence) * 6.0 / (std::f64::consts::PI * std::f64::consts::PI * k * k)
     }
 
-    /// A load that can be applied: a whole number of users, at least one.
+    /// The load that is applied for a proposed load: at most the largest one, and a whole number of users, at least
+    /// one.
     pub fn possible(&self, load: f64) -> f64 {
         let load = load.min(self.most);
         if self.whole {
@@ -71,12 +72,12 @@ impl Goal {
         }
     }
 
-    /// The load to try after one that is too large, while no load is known to be possible.
+    /// The next lower load to try, while no load is known to be possible.
     pub fn lower(&self, load: f64) -> f64 {
         self.possible(load / GROWTH)
     }
 
-    /// Whether two loads are the ends of an interval that is narrow enough. Neighbouring numbers of users are.
+    /// Whether two loads are the ends of an interval that is narrow enough. Adjacent numbers of users always are.
     pub fn is_reached(&self, works: f64, fails: f64) -> bool {
         fails <= works * (1.0 + self.width) * (1.0 + 1e-9) || (self.whole && fails - works <= 1.0)
     }

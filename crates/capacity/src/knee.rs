@@ -1,18 +1,17 @@
-//! The knee of the curve of latency over load: the load at which more throughput begins to cost more latency than it is
-//! worth.
+//! The knee of the curve of latency over load: above this load, more throughput costs more latency than it is worth.
 //!
-//! It is the load with the largest *power*, throughput over response time (Kleinrock, "Power and deterministic rules of
-//! thumb for probabilistic problems in computer communications", ICC 1979). Throughput is that of exchanges which keep
-//! every promise, and power is multiplied by their share of the offered load: a server that refuses quickly has no
-//! power. The median of the latency takes the place of its mean, which timeouts dominate in an overload.
+//! The knee is the load with the largest *power*, throughput over response time (Kleinrock, "Power and deterministic
+//! rules of thumb for probabilistic problems in computer communications", ICC 1979). Throughput counts only exchanges
+//! that meet every SLO, and power is multiplied by their share of the offered load: a server that rejects requests
+//! quickly has no power. The median of the latency replaces its mean, which timeouts dominate in an overload.
 
 use crate::trial::TrialRecord;
 
-/// Trials at fewer loads show no knee.
+/// The smallest number of loads that can show a knee.
 const LEAST_LOADS: usize = 3;
 
-/// The load of the knee, from trials of which no two are at one load; `None`: too few are valid and have latencies.
-/// `whole`: loads are users, and no rates.
+/// The load of the knee, from trials at different loads; `None` if too few of them are valid and have latencies.
+/// `whole`: loads are users, not rates.
 pub fn knee(trials: &[&TrialRecord], whole: bool) -> Option<f64> {
     let powers: Vec<(f64, f64)> = trials
         .iter()
@@ -29,7 +28,7 @@ pub fn knee(trials: &[&TrialRecord], whole: bool) -> Option<f64> {
 fn power(trial: &TrialRecord, whole: bool) -> Option<f64> {
     let completed = trial.achieved_per_s?;
     let [latency, _] = trial.latency_ms.filter(|latency| latency[0] > 0.0)?;
-    let bad = trial.promises.iter().map(|promise| promise.bad_share);
+    let bad = trial.slos.iter().map(|slo| slo.bad_share);
     let good = completed * (1.0 - bad.fold(0.0, f64::max));
     let offered = if whole { completed } else { trial.load };
     (offered > 0.0).then(|| good * good / (offered * latency))
@@ -38,7 +37,7 @@ fn power(trial: &TrialRecord, whole: bool) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::{PromiseSeen, Purpose};
+    use crate::trial::{Purpose, SloResult};
 
     fn trial(load: f64, completed: f64, latency_ms: f64, bad_share: f64) -> TrialRecord {
         TrialRecord {
@@ -49,7 +48,7 @@ mod tests {
             achieved_per_s: Some(completed),
             latency_ms: Some([latency_ms, latency_ms]),
             invalid: Vec::new(),
-            promises: vec![PromiseSeen {
+            slos: vec![SloResult {
                 exchanges: 100,
                 bad_share,
                 dispersion: 1.0,
@@ -61,7 +60,7 @@ mod tests {
 
     #[test]
     fn the_knee_of_an_open_queue_is_at_half_its_rate() {
-        // Of M/M/1 the mean time is 1/(1 - load): its power load·(1 - load) is the largest at one half.
+        // In M/M/1 the mean response time is 1/(1 - load): the power load·(1 - load) is largest at one half.
         let loads =
             [0.1, 0.3, 0.5, 0.7, 0.9].map(|load| trial(load, load, 1.0 / (1.0 - load), 0.0));
         let trials: Vec<&TrialRecord> = loads.iter().collect();

@@ -1,14 +1,14 @@
-//! What a search found.
+//! The outcome of a search.
 
 use serde::Serialize;
 
 use crate::trial::TrialRecord;
 
-/// What a search found of one promise. Loads are requests per second, or users.
+/// The answer of a search for one SLO. Loads are requests per second, or users.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
-    /// The promise holds at `works` and is broken at `fails`, and the interval is as narrow as asked for.
+    /// The SLO is met at `works` and violated at `fails`, and the interval is as narrow as requested.
     Interval {
         /// The lower bound.
         works: f64,
@@ -21,42 +21,42 @@ pub enum Answer {
         works: Option<f64>,
         /// The smallest certified load that fails, if there is one.
         fails: Option<f64>,
-        /// Why it ended.
+        /// Why the search ended.
         reason: String,
     },
-    /// The load that would break the promise is beyond what can be generated.
+    /// The load that would violate the SLO is beyond what the generator can send.
     Invalid {
         /// The largest load of a valid trial; `None`: no trial was valid.
         valid_up_to: Option<f64>,
-        /// Why those above were not.
+        /// Why trials at higher loads were not valid.
         reason: String,
     },
 }
 
-/// A promise with its answer.
+/// An SLO with its answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct PromiseOutcome {
-    /// As it was written.
-    pub promise: String,
-    /// What was found.
+pub struct SloOutcome {
+    /// The SLO as it was written.
+    pub slo: String,
+    /// The answer for the SLO.
     #[serde(flatten)]
     pub answer: Answer,
-    /// The median of the posterior, which promises nothing.
+    /// The median of the posterior: an estimate without a guarantee.
     pub estimate: Option<f64>,
-    /// Pairs of ends that were tested.
+    /// Number of pairs of ends that were tested.
     pub attempts: u32,
-    /// Lower loads than the interval at which the promise was broken: the server is not monotone.
+    /// Loads below the interval at which the SLO was violated: the server is not monotone.
     pub failing_below: Vec<f64>,
 }
 
 /// The outcome of a search.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Each promise, in the order in which they were given.
-    pub promises: Vec<PromiseOutcome>,
-    /// Whether the lower end works again after the overload; `None`: not tested.
+    /// The outcome for each SLO, in the order in which they were given.
+    pub slos: Vec<SloOutcome>,
+    /// Whether the lower end works again after the overload; `None` if this was not tested.
     pub recovers: Option<bool>,
-    /// Seconds that the search took.
+    /// Duration of the search in seconds.
     pub seconds: f64,
     /// All trials, in order.
     pub trials: Vec<TrialRecord>,

@@ -1,33 +1,34 @@
-//! Where the capacity is, given what all trials saw: a posterior over the capacity, which only proposes the next load
-//! and promises nothing.
+//! A posterior of the capacity, given the results of all trials. It only proposes the next load and guarantees
+//! nothing.
 //!
-//! The share of bad exchanges grows with the load. Around the capacity its logit is taken as linear in the logarithm of
-//! the load, with an unknown slope: from a server that degrades slowly to one that fails at once. This is probabilistic
-//! bisection (Waeber, Frazier, Henderson: "Bisection search with noisy responses", 2013) in which each answer weighs as
-//! much as its trial observed.
+//! The share of bad exchanges grows with the load. Around the capacity, the logit of this share is modelled as linear
+//! in the logarithm of the load, with an unknown slope: from a server that degrades slowly to a server that fails at
+//! once. This is probabilistic bisection (Waeber, Frazier, Henderson: "Bisection search with noisy responses", 2013).
+//! The weight of each answer grows with the number of independent exchanges of its trial, up to a maximum.
 
-/// What a trial saw.
+/// The observation of a trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Observation {
     /// The load.
     pub load: f64,
-    /// Independent exchanges ([`crate::evidence::Evidence::effective`]).
+    /// Number of independent exchanges ([`crate::evidence::Evidence::effective`]).
     pub effective: f64,
     /// The share of bad exchanges, 0 to 1.
     pub share: f64,
 }
 
-/// Slopes of the logit: how much it grows while the load grows by a factor of e.
+/// Slopes of the logit: its growth when the load grows by a factor of e.
 const SLOPES: [f64; 6] = [10.0, 30.0, 90.0, 270.0, 800.0, 2400.0];
 const POINTS: usize = 121;
-/// The largest weight of a trial near the capacity: the model is not exact.
+/// The largest weight of a trial near the capacity. It is bounded because the model is not exact.
 const WEIGHT: f64 = 5_000.0;
-/// Trials further away than this, in logarithms, are bounds with a small weight: the logit is linear only locally. A far
-/// trial that fails counts against what would make it better than it was, and not against what would make it worse: a
-/// server that refuses what is above its rate has a flat logit there. Likewise for one that works.
+/// Trials further away than this, in logarithms, are bounds with a small weight: the logit is linear only locally. A
+/// far trial that fails counts only against capacities for which the model expects fewer bad exchanges than it had: a
+/// server that rejects requests above its rate has a flat logit there. A far trial that works counts only against
+/// capacities for which the model expects more.
 const NEAR: f64 = 0.05;
 const FAR_WEIGHT: f64 = 6.0;
-/// The most that one trial counts against a capacity, as a natural logarithm: none decides alone.
+/// The most that one trial counts against a capacity, as a natural logarithm, so that no trial decides alone.
 const MOST_AGAINST: f64 = 8.0;
 
 /// The capacity with its uncertainty.
@@ -37,12 +38,12 @@ pub struct Estimate {
     pub median: f64,
     /// The 10 % and the 90 % quantiles.
     pub range: (f64, f64),
-    /// Their share: the probability that the capacity is below a load is read from these.
+    /// Loads at evenly spaced quantiles, each with its quantile.
     points: [(f64, f64); 41],
 }
 
 impl Estimate {
-    /// The posterior of the capacity between two loads. `limit` is the promise's share.
+    /// The posterior of the capacity between two loads. `limit` is the SLO's share.
     pub fn of(observations: &[Observation], between: (f64, f64), limit: f64) -> Estimate {
         let (mut low, mut high) = (libm::log(between.0), libm::log(between.1));
         let mut centre = None;
@@ -86,7 +87,7 @@ impl Estimate {
     }
 }
 
-/// The probability of each logarithm of the capacity on a grid.
+/// The weight of each logarithm of the capacity on a grid.
 fn weigh(
     observations: &[Observation],
     (low, high): (f64, f64),
@@ -124,7 +125,7 @@ fn weigh(
 
 /// A trial with its weight in the posterior.
 struct Weighed {
-    /// The logarithm of its load.
+    /// The logarithm of the trial's load.
     load: f64,
     share: f64,
     weight: f64,
@@ -141,8 +142,8 @@ impl Weighed {
         }
     }
 
-    /// The logarithm of the likelihood of a share of bad exchanges, at most zero: over that of the best share. A trial
-    /// that nothing explains does not decide alone.
+    /// The logarithm of the likelihood of a share of bad exchanges, relative to that of the best share; at most zero.
+    /// It is bounded, so that a trial that no capacity explains does not decide alone.
     fn log_likelihood(&self, bad: f64, limit: f64) -> f64 {
         let share = self.share;
         let is_within = if share > limit {
@@ -181,7 +182,7 @@ fn quantile(points: &[(f64, f64)], quantile: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A server whose logit has this slope, at a promise of 1 %.
+    /// A server whose logit has this slope, at an SLO of 1 %.
     fn seen(load: f64, capacity: f64, slope: f64) -> Observation {
         let linear = libm::log(0.01 / 0.99) + slope * libm::log(load / capacity);
         Observation {

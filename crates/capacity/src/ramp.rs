@@ -1,18 +1,18 @@
-//! A step ramp, to compare with: what load tests usually do. The load doubles until a step breaks the promise, then it
-//! rises from the last load that worked, in steps of the width of the interval, until a step breaks the promise again.
+//! A step ramp, as load tests usually apply it, for comparison. The load doubles until a step violates the SLO. Then
+//! it rises from the last load that worked, in steps of the interval's width, until a step violates the SLO again.
 //!
-//! Each step lasts [`Goal::final_trial`] and is judged by its share of bad exchanges alone, so that the answer has no
+//! Each step lasts [`Goal::final_trial`] and is judged only by its share of bad exchanges, so the answer has no
 //! stated confidence.
 
 use crate::goal::Goal;
-use crate::promise::Promise;
+use crate::slo_limit::SloLimit;
 use crate::trial::TrialSoFar;
 
-/// A ramp under way. The driver applies [`Ramp::next_load`] for [`Goal::final_trial`] and then calls [`Ramp::end`].
+/// A ramp in progress. The driver applies [`Ramp::next_load`] for [`Goal::final_trial`] and then calls [`Ramp::end`].
 #[derive(Debug, Clone)]
 pub struct Ramp {
     goal: Goal,
-    promise: Promise,
+    slo: SloLimit,
     load: f64,
     works: Option<f64>,
     fails: Option<f64>,
@@ -20,19 +20,19 @@ pub struct Ramp {
 }
 
 impl Ramp {
-    /// A ramp for the capacity of a promise.
-    pub fn new(goal: Goal, promise: Promise) -> Ramp {
+    /// Creates a ramp for the capacity of an SLO.
+    pub fn new(goal: Goal, slo: SloLimit) -> Ramp {
         Ramp {
             load: goal.start,
             goal,
-            promise,
+            slo,
             works: None,
             fails: None,
             is_fine: false,
         }
     }
 
-    /// The next load; `None`: the ramp is over.
+    /// Returns the next load; `None` if the ramp is finished.
     pub fn next_load(&mut self) -> Option<f64> {
         if self.is_fine && self.fails.is_some() {
             return None;
@@ -50,16 +50,16 @@ impl Ramp {
         Some(self.load)
     }
 
-    /// Takes a step that ended.
+    /// Records a finished step.
     pub fn end(&mut self, trial: &TrialSoFar) {
-        let share = trial.evidence(0, &self.promise).share();
-        match share <= self.promise.share {
+        let share = trial.evidence(0, &self.slo).share();
+        match share <= self.slo.share {
             true => self.works = Some(self.load),
             false => self.fails = Some(self.load),
         }
     }
 
-    /// The last load that worked and the first that did not.
+    /// The last load that worked and the first load that failed.
     pub fn interval(&self) -> Option<(f64, f64)> {
         self.works.zip(self.fails)
     }
@@ -68,19 +68,19 @@ impl Ramp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulated::{Bench, Kind, Planted};
+    use crate::simulated::{Bench, Kind, KnownServer};
     use fathometer_model::Seed;
 
     #[test]
     fn a_ramp_ends_at_the_capacity_of_a_token_bucket() {
-        let planted = Planted::new(Kind::TokenBucket, Seed(3));
+        let planted = KnownServer::new(Kind::TokenBucket, Seed(3));
         for start in [planted.capacity / 3.0, 1.5 * planted.capacity] {
             let goal = Goal {
                 start,
                 ..Goal::default()
             };
             let mut bench = Bench::new(planted.clone(), Seed(1));
-            let mut ramp = Ramp::new(goal, planted.promise.clone());
+            let mut ramp = Ramp::new(goal, planted.slo.clone());
             let mut steps = 0;
             while let Some(load) = ramp.next_load() {
                 let (trial, _) = bench.apply(load, 1.0, goal.final_trial, &mut |_| false);
@@ -90,7 +90,7 @@ mod tests {
             }
             let (works, fails) = ramp.interval().unwrap();
             assert!((fails / works - 1.02).abs() < 1e-9);
-            // A step is shorter than the search's horizon: a slow growth of the queue is not seen.
+            // A step is shorter than the search's horizon: a slow growth of the queue is not detected.
             assert!(
                 (0.95..1.05).contains(&(works / planted.capacity)),
                 "{works} {planted:?}"

@@ -1,4 +1,4 @@
-//! The self-test: searches on servers whose capacity is known, and how often the interval contains it.
+//! The self-test: searches on servers with a known capacity, and how often the intervals contain it.
 
 use std::fmt::Write as _;
 
@@ -10,49 +10,49 @@ use crate::goal::Goal;
 use crate::outcome::Answer;
 use crate::ramp::Ramp;
 use crate::search::Search;
-use crate::simulated::{Bench, Kind, Planted};
+use crate::simulated::{Bench, Kind, KnownServer};
 
-/// One search on a server whose capacity is known.
+/// One search on a server with a known capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Searched {
+pub struct SearchResult {
     /// The server's name in tables.
     pub server: &'static str,
-    /// The capacity; `None`: there is none to find, so that an interval is an error.
+    /// The capacity; `None` if there is none to find, so that an interval is an error.
     pub capacity: Option<f64>,
     /// The lower and the upper bound; `None`: inconclusive.
     pub interval: Option<(f64, f64)>,
-    /// Seconds that it took; virtual ones in virtual time.
+    /// Duration of the search in seconds; virtual seconds in virtual time.
     pub seconds: f64,
-    /// Those of plain bisection with the same guarantee, if it was run.
+    /// Duration of plain bisection with the same guarantee, in seconds, if it was run.
     pub bisection_seconds: Option<f64>,
-    /// What a step ramp found, if it was run.
-    pub ramp: Option<Ramped>,
+    /// The result of a step ramp, if it was run.
+    pub ramp: Option<RampResult>,
 }
 
-/// What a step ramp found.
+/// The result of a step ramp.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Ramped {
-    /// Seconds that it took.
+pub struct RampResult {
+    /// Duration of the ramp in seconds.
     pub seconds: f64,
     /// Whether the capacity is between its last two steps.
     pub contains: bool,
 }
 
-impl Searched {
+impl SearchResult {
     /// Runs the `number`-th search on a kind of server.
-    pub fn run(kind: Kind, goal: Goal, seed: Seed, number: u64) -> Searched {
+    pub fn run(kind: Kind, goal: Goal, seed: Seed, number: u64) -> SearchResult {
         let seed = seed.stream(kind.name()).child(number);
-        let planted = Planted::new(kind, seed);
+        let planted = KnownServer::new(kind, seed);
         let mut bench = Bench::new(planted.clone(), seed);
-        let mut search = Search::new(goal, vec![planted.promise.clone()]);
+        let mut search = Search::new(goal, vec![planted.slo.clone()]);
         bench.run(&mut search);
         let outcome = search.outcome(bench.now);
-        let interval = match outcome.promises[0].answer {
+        let interval = match outcome.slos[0].answer {
             Answer::Interval { works, fails } => Some((works, fails)),
             _ => None,
         };
         let mut by_bisection = Bench::new(planted.clone(), seed.stream("bisection"));
-        let mut bisection = Bisection::new(goal, planted.promise.clone());
+        let mut bisection = Bisection::new(goal, planted.slo.clone());
         while let Some(load) = bisection.next_load() {
             let (trial, _) =
                 by_bisection.apply(load, goal.warm_up, goal.longest_trial, &mut |trial| {
@@ -60,7 +60,7 @@ impl Searched {
                 });
             bisection.end(&trial);
         }
-        Searched {
+        SearchResult {
             server: kind.name(),
             capacity: Some(planted.capacity),
             interval,
@@ -70,20 +70,20 @@ impl Searched {
         }
     }
 
-    /// The same, with a step ramp to compare with.
-    pub fn with_ramp(kind: Kind, goal: Goal, seed: Seed, number: u64) -> Searched {
-        let searched = Searched::run(kind, goal, seed, number);
+    /// Runs the same search, and a step ramp for comparison.
+    pub fn with_ramp(kind: Kind, goal: Goal, seed: Seed, number: u64) -> SearchResult {
+        let searched = SearchResult::run(kind, goal, seed, number);
         let seed = seed.stream(kind.name()).child(number);
-        let planted = Planted::new(kind, seed);
+        let planted = KnownServer::new(kind, seed);
         let mut bench = Bench::new(planted.clone(), seed.stream("ramp"));
-        let mut ramp = Ramp::new(goal, planted.promise.clone());
+        let mut ramp = Ramp::new(goal, planted.slo.clone());
         while let Some(load) = ramp.next_load() {
             let (trial, _) = bench.apply(load, goal.warm_up, goal.final_trial, &mut |_| false);
             ramp.end(&trial);
         }
         let contains = |(works, fails)| works <= planted.capacity && planted.capacity <= fails;
-        Searched {
-            ramp: Some(Ramped {
+        SearchResult {
+            ramp: Some(RampResult {
                 seconds: bench.now,
                 contains: ramp.interval().is_some_and(contains),
             }),
@@ -99,16 +99,16 @@ impl Searched {
     }
 }
 
-/// What searches on one kind of server, or on all, found.
+/// The results of the searches on one kind of server, or on all.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
     /// The kind of server.
     pub server: String,
-    /// Searches.
+    /// Number of searches.
     pub searches: usize,
-    /// Searches that gave an interval.
+    /// Number of searches that gave an interval.
     pub answered: usize,
-    /// Of these, intervals that contain the capacity.
+    /// Number of these intervals that contain the capacity.
     pub contain: usize,
     /// Median and 90th percentile of the relative width.
     pub width: [f64; 2],
@@ -118,20 +118,20 @@ pub struct Row {
     pub bisection_seconds: Option<f64>,
     /// Median seconds of a step ramp, if it was run.
     pub ramp_seconds: Option<f64>,
-    /// Ramps whose last two steps contain the capacity.
+    /// Number of ramps whose last two steps contain the capacity.
     pub ramp_contain: Option<usize>,
 }
 
 impl Row {
-    /// The row of some searches.
-    pub fn of(server: &str, searches: &[Searched]) -> Row {
+    /// Summarises some searches.
+    pub fn of(server: &str, searches: &[SearchResult]) -> Row {
         let widths = searches
             .iter()
             .filter_map(|one| one.interval.map(|(works, fails)| fails / works - 1.0));
         let widths = sorted(widths);
         let seconds = sorted(searches.iter().map(|one| one.seconds));
         let bisection = sorted(searches.iter().filter_map(|one| one.bisection_seconds));
-        let ramps: Vec<Ramped> = searches.iter().filter_map(|one| one.ramp).collect();
+        let ramps: Vec<RampResult> = searches.iter().filter_map(|one| one.ramp).collect();
         let ramp = sorted(ramps.iter().map(|ramp| ramp.seconds));
         Row {
             server: server.to_owned(),
@@ -150,21 +150,21 @@ impl Row {
         }
     }
 
-    /// The share of time that a search saves against bisection.
+    /// The share of time that a search saves compared with bisection.
     pub fn saved(&self) -> Option<f64> {
         Some(1.0 - self.seconds[0] / self.bisection_seconds?)
     }
 }
 
 /// All rows: one for each server in the order of its first search, and one for all that have a capacity.
-pub fn rows(searches: &[Searched]) -> Vec<Row> {
+pub fn rows(searches: &[SearchResult]) -> Vec<Row> {
     let mut servers: Vec<&'static str> = Vec::new();
     for one in searches {
         if !servers.contains(&one.server) {
             servers.push(one.server);
         }
     }
-    let of = |server: &str| -> Vec<Searched> {
+    let of = |server: &str| -> Vec<SearchResult> {
         let of_server = searches.iter().filter(|one| one.server == server);
         of_server.copied().collect()
     };
@@ -174,24 +174,23 @@ pub fn rows(searches: &[Searched]) -> Vec<Row> {
 }
 
 /// The searches that have a capacity to find.
-fn with_capacity(searches: &[Searched]) -> Vec<Searched> {
+fn with_capacity(searches: &[SearchResult]) -> Vec<SearchResult> {
     let all = searches.iter().filter(|one| one.capacity.is_some());
     all.copied().collect()
 }
 
-/// Whether the searches agree with a confidence: so few intervals that contain the capacity have a probability of at
-/// least 0.1 % if each contains it with this probability, at most one search of twenty gave no interval, and none
-/// gave one where there is no capacity.
-pub fn covers(searches: &[Searched], confidence: f64) -> bool {
+/// Whether the searches agree with a confidence: enough intervals contain the capacity (`least_hits`), at most one
+/// search of twenty gave no interval, and no search gave an interval where there is no capacity.
+pub fn covers(searches: &[SearchResult], confidence: f64) -> bool {
     let row = Row::of("all", &with_capacity(searches));
-    let is_false = |one: &Searched| one.capacity.is_none() && one.interval.is_some();
+    let is_false = |one: &SearchResult| one.capacity.is_none() && one.interval.is_some();
     20 * row.answered >= 19 * row.searches
         && row.contain >= least_hits(row.answered, confidence)
         && !searches.iter().any(is_false)
 }
 
-/// The smallest number of hits among `all` that is not too small: fewer have a probability of less than 0.1 % if each is
-/// a hit with this probability (binomial distribution).
+/// The smallest number of hits among `all` that is not too small: if each is a hit with this probability, fewer hits
+/// have a probability of less than 0.1 % (binomial distribution).
 fn least_hits(all: usize, hit: f64) -> usize {
     let mut log = all as f64 * libm::log(1.0 - hit);
     let mut sum = 0.0;
@@ -205,8 +204,8 @@ fn least_hits(all: usize, hit: f64) -> usize {
     all
 }
 
-/// The table for people.
-pub fn text(searches: &[Searched]) -> String {
+/// The table as text.
+pub fn text(searches: &[SearchResult]) -> String {
     let mut text = format!(
         "{:<24} {:>8} {:>9} {:>17} {:>15} {:>15} {:>10} {:>6} {:>8} {:>7}\n",
         "server",
@@ -296,8 +295,8 @@ mod tests {
             .iter()
             .flat_map(|&kind| (0..6).map(move |number| (kind, number)));
         let all = all.chain([(Kind::WorkerPool, 0)]);
-        let searches: Vec<Searched> = all
-            .map(|(kind, number)| Searched::run(kind, Goal::default(), Seed(1), number))
+        let searches: Vec<SearchResult> = all
+            .map(|(kind, number)| SearchResult::run(kind, Goal::default(), Seed(1), number))
             .collect();
         let row = Row::of("all", &searches);
         let table = text(&searches);
@@ -309,7 +308,7 @@ mod tests {
 
     #[test]
     fn an_interval_where_there_is_no_capacity_is_an_error() {
-        let right = Searched {
+        let right = SearchResult {
             server: "token bucket",
             capacity: Some(1010.0),
             interval: Some((1000.0, 1020.0)),
@@ -317,12 +316,12 @@ mod tests {
             bisection_seconds: None,
             ramp: None,
         };
-        let control = Searched {
+        let control = SearchResult {
             server: "slow generator",
             capacity: None,
             ..right
         };
-        let silent = Searched {
+        let silent = SearchResult {
             interval: None,
             ..control
         };

@@ -1,46 +1,46 @@
-//! The state of the search for one promise.
+//! The state of the search for one SLO.
 
 use crate::evidence::{Counts, Evidence};
 use crate::goal::Goal;
 use crate::posterior::{Estimate, Observation};
-use crate::promise::Promise;
+use crate::slo_limit::SloLimit;
 
-/// Evidence, as a natural logarithm, from which a short trial is clear: about one wrong of twenty.
+/// Evidence, as a natural logarithm, at which a short trial is clear: about one in twenty is then wrong.
 const CLEAR: f64 = 3.0;
-/// The shortest trial that is clear, in seconds; half of it for a gross overload.
+/// The shortest trial that can be clear, in seconds; half of it for a gross overload.
 const SHORTEST: f64 = 2.0;
 /// The share of bad exchanges of a gross overload.
 const GROSS: f64 = 0.5;
-/// Independent exchanges that a trial counts for whose latency rises towards the limit.
+/// A trial whose latency rises towards the limit counts as this many independent exchanges.
 const RISING_WEIGHT: f64 = 8.0;
-/// The least number of independent exchanges behind a certificate: fewer do not show their dispersion.
+/// The smallest number of independent exchanges for a certificate: fewer do not show their dispersion.
 const LEAST_EFFECTIVE: f64 = 20.0;
-/// Loads that differ by less than the width over this are the same test.
+/// Loads that differ by less than the width divided by this number belong to the same test.
 const SAME: f64 = 6.0;
-/// The share of bad exchanges at which a server is overloaded throughout.
+/// The share of bad exchanges from which a server counts as overloaded throughout.
 const THROUGHOUT: f64 = 0.98;
 
-/// The state of the search for one promise.
+/// The state of the search for one SLO.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
-    pub(crate) promise: Promise,
+    pub(crate) slo: SloLimit,
     pub(crate) observations: Vec<Observation>,
     /// The largest load that seemed to work, and the smallest that seemed to fail.
     pub(crate) seems: (Option<f64>, Option<f64>),
     /// The certified ends.
     pub(crate) works: Option<f64>,
     pub(crate) fails: Option<f64>,
-    /// The last test of each end that is not certified: its load, and what its trials counted.
+    /// The last test of each end that is not certified: its load, and the counts of its trials.
     pub(crate) open_tests: [Option<(f64, Counts)>; 2],
     /// How many loads were tested for each end.
     pub(crate) works_tests: u32,
     pub(crate) fails_tests: u32,
     /// Certified or clear failures below a load that works.
     pub(crate) failing_below: Vec<f64>,
-    /// Why nothing more is tried.
+    /// Why the search for this SLO was given up.
     pub(crate) given_up: Option<String>,
-    /// Whether that is because the generator cannot apply the load.
-    pub(crate) is_beyond_the_generator: bool,
+    /// Whether it was given up because the generator cannot apply the load.
+    pub(crate) exceeds_generator: bool,
     pub(crate) located: u32,
 }
 
@@ -51,21 +51,21 @@ pub(crate) enum End {
     Fails,
 }
 
-/// What a trial says so far.
+/// The verdict of a trial so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// More time is needed.
     Open,
     /// The end is certified.
     Certified,
-    /// This load is not the end that was sought.
+    /// The evidence is against this end.
     Refuted,
 }
 
 impl State {
-    pub(crate) fn new(promise: Promise) -> State {
+    pub(crate) fn new(slo: SloLimit) -> State {
         State {
-            promise,
+            slo,
             observations: Vec::new(),
             seems: (None, None),
             works: None,
@@ -75,12 +75,12 @@ impl State {
             fails_tests: 0,
             failing_below: Vec::new(),
             given_up: None,
-            is_beyond_the_generator: false,
+            exceeds_generator: false,
             located: 0,
         }
     }
 
-    /// Whether the search for this promise is over.
+    /// Whether the search for this SLO is finished.
     pub(crate) fn is_settled(&self, goal: &Goal) -> bool {
         self.given_up.is_some() || self.is_reached(goal)
     }
@@ -89,9 +89,9 @@ impl State {
         matches!((self.works, self.fails), (Some(works), Some(fails)) if goal.is_reached(works, fails))
     }
 
-    /// Whether the latency rises so fast that the promise would be broken within the horizon.
+    /// Whether the latency rises so fast that the SLO would be violated within the horizon.
     pub(crate) fn is_rising(&self, evidence: &Evidence, goal: &Goal) -> bool {
-        match (evidence.rise, self.promise.limit) {
+        match (evidence.rise, self.slo.limit) {
             (Some(rise), Some(limit)) => evidence.recent_latency + rise * goal.horizon > limit,
             _ => false,
         }
@@ -115,10 +115,10 @@ impl State {
         }
     }
 
-    /// Keeps what a trial saw.
+    /// Records the results of a trial.
     pub(crate) fn keep(&mut self, load: f64, evidence: &Evidence, goal: &Goal) {
         let observation = self.observation(load, evidence, goal);
-        let is_bad = observation.share > self.promise.share;
+        let is_bad = observation.share > self.slo.share;
         if evidence.fails > CLEAR && self.works.is_some_and(|works| load < works) {
             self.failing_below.push(load);
         }
@@ -129,7 +129,7 @@ impl State {
         }
     }
 
-    /// Where the capacity is, from all trials and one that is running.
+    /// Estimates the capacity from all finished trials and a running one.
     pub(crate) fn estimate(&self, running: Option<Observation>) -> Option<Estimate> {
         let mut observations = self.observations.clone();
         observations.extend(running);
@@ -143,34 +143,34 @@ impl State {
         };
         let between = (good.min(bad) / 2.0, good.max(bad) * 1.5);
         let between = (between.0.max(least / 2.0), between.1.min(most * 1.5));
-        // What is certified is not estimated again.
+        // The estimate lies between the certified ends.
         let between = match (self.works, self.fails) {
             (Some(works), Some(fails)) if works < fails => (works, fails),
             (Some(works), None) if works < between.1 => (works, between.1),
             (None, Some(fails)) if fails > between.0 => (between.0, fails),
             _ => between,
         };
-        Some(Estimate::of(&observations, between, self.promise.share))
+        Some(Estimate::of(&observations, between, self.slo.share))
     }
 
-    /// Whether a short trial is clear: it works, or fails. A failure without a rising latency may be that of a cold
-    /// server, so that it is clear only after some seconds.
+    /// Whether a short trial is clear: it works, or fails. A failure without a rising latency may be caused by a cold
+    /// server, so it is clear only after some seconds.
     pub(crate) fn is_clear(&self, evidence: &Evidence, goal: &Goal) -> bool {
         if evidence.seconds < SHORTEST {
-            let is_gross = evidence.share() > GROSS.max(2.0 * self.promise.share);
+            let is_gross = evidence.share() > GROSS.max(2.0 * self.slo.share);
             return is_gross && evidence.seconds >= SHORTEST / 2.0 && evidence.rise.is_some();
         }
         let is_bad = evidence.fails > CLEAR && evidence.seconds >= goal.shortest_failing();
         is_bad || self.is_rising(evidence, goal) || evidence.works > CLEAR
     }
 
-    /// What earlier trials counted of the same test.
+    /// The counts of earlier trials of the same test.
     pub(crate) fn counted(&self, end: End, load: f64) -> Option<Counts> {
         let (at, counts) = self.open_tests[end as usize]?;
         (at == load).then_some(counts)
     }
 
-    /// The load of the open test of an end, if it is about this one: its trials then add up.
+    /// The load of the open test of an end, if it is close to `load`, so that the trials add up; else `load`.
     pub(crate) fn near_open_test(&self, end: End, load: f64, goal: &Goal) -> f64 {
         match self.open_tests[end as usize] {
             Some((at, _)) if (at / load - 1.0).abs() < goal.width / SAME => at,
@@ -178,7 +178,7 @@ impl State {
         }
     }
 
-    /// The level of a test of an end at a load.
+    /// The error level of a test of an end at a load.
     pub(crate) fn level(&self, end: End, load: f64, goal: &Goal) -> f64 {
         let tests = match end {
             End::Works => self.works_tests,
@@ -187,7 +187,7 @@ impl State {
         goal.level(tests + u32::from(self.counted(end, load).is_none()))
     }
 
-    /// Counts a test of an end, and keeps what it found.
+    /// Counts a test of an end, and records its result.
     pub(crate) fn certify(&mut self, end: End, load: f64, evidence: &Evidence, is_certified: bool) {
         let earlier = self.counted(end, load);
         let tests = match end {
@@ -208,7 +208,7 @@ impl State {
     pub(crate) fn works_at(&self, load: f64, evidence: &Evidence, goal: &Goal) -> Verdict {
         let all = evidence.after(
             self.counted(End::Works, load).unwrap_or_default(),
-            &self.promise,
+            &self.slo,
         );
         let is_short =
             evidence.seconds < goal.shortest_failing() || evidence.effective() < LEAST_EFFECTIVE;
@@ -224,7 +224,7 @@ impl State {
         }
     }
 
-    /// Whether a trial certifies that its load fails. `second_half` is what the second half of the trial says.
+    /// Whether a trial certifies that its load fails. `second_half` is the evidence of the second half of the trial.
     pub(crate) fn fails_at(
         &self,
         load: f64,
@@ -232,16 +232,16 @@ impl State {
         second_half: &Evidence,
         goal: &Goal,
     ) -> Verdict {
-        let limit = self.promise.share;
+        let limit = self.slo.share;
         let is_long = evidence.seconds >= goal.shortest_failing();
         let earlier = self.counted(End::Fails, load);
-        let all = evidence.after(earlier.unwrap_or_default(), &self.promise);
-        // Both tests together have the level.
+        let all = evidence.after(earlier.unwrap_or_default(), &self.slo);
+        // The two tests below share the level.
         let level = self.level(End::Fails, load, goal) / 2.0;
         let by_evidence = all.fails >= -libm::log(level) && evidence.effective() >= LEAST_EFFECTIVE;
-        // The running share of one trial has the level; that of each of several would not.
+        // The bound for the running share holds for a single trial, not for several together.
         let by_share = earlier.is_none() && evidence.share() >= limit / level;
-        // Where the limit of the share is so large that the share cannot reach that.
+        // If the limit is so large that the share cannot reach `limit / level`.
         let throughout = limit >= level
             && second_half.seconds >= goal.shortest_failing()
             && second_half.share() >= THROUGHOUT;

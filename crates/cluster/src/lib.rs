@@ -1,5 +1,5 @@
-//! Load tests on clusters, as text and decisions: the batch script that Slurm runs and the manifests that Kubernetes
-//! applies, the words of their command lines, and the end of a submitted job.
+//! Load tests on clusters, without I/O: the batch script for Slurm and the manifests for Kubernetes, the values of
+//! their options, and the rules that decide when and how a submitted job has ended.
 //!
 //! A cluster's own scheduler places, starts, limits and accounts for the ranks of a test. This crate writes what the
 //! scheduler reads and interprets what it reports. It starts no program and reads no file or clock.

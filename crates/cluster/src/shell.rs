@@ -1,12 +1,12 @@
 //! Words of a POSIX shell.
 
-/// The name of the shell variable that [`quote`] requires: one carriage return.
+/// The name of the shell variable that the output of [`quote`] uses: it must hold one carriage return.
 pub const CARRIAGE_RETURN: &str = "cr";
 
 /// Writes a word so that a POSIX shell reads exactly these bytes (POSIX.1-2017, XCU 2.2.2).
 ///
-/// A carriage return is written as `"$cr"`, because `sbatch` refuses scripts in which one is followed by a line feed.
-/// A word cannot contain a zero byte: no argument of a program can.
+/// A carriage return is written as `"$cr"`, because `sbatch` refuses scripts with a carriage return before a line
+/// feed. A word cannot contain a zero byte, because no program argument can.
 pub fn quote(word: &[u8]) -> Vec<u8> {
     if !word.is_empty() && word.iter().all(|&byte| is_plain(byte)) {
         return word.to_vec();
@@ -23,7 +23,7 @@ pub fn quote(word: &[u8]) -> Vec<u8> {
     quoted
 }
 
-/// Whether a byte has no meaning to the shell in any place of an argument.
+/// Whether a byte has no meaning to the shell anywhere in an argument.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_./:@%+,".contains(&byte)
 }
@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(quote(b"\xff"), b"'\xff'");
     }
 
-    /// The shell is the judge: each word comes back as it was.
+    /// A shell reads each word back unchanged.
     #[test]
     #[expect(
         clippy::disallowed_types,

@@ -7,22 +7,22 @@ use parquet::schema::types::Type;
 
 /// A column of the file.
 pub(crate) struct Column {
-    /// Its name; the unit is the suffix.
+    /// The name of the column; its suffix is the unit.
     pub(crate) name: &'static str,
-    /// Its type in Parquet's notation.
+    /// The type of the column in Parquet's notation.
     kind: &'static str,
     pub(crate) source: Source,
 }
 
-/// The source of a column's values. `None` is a null.
+/// The source of a column's values. A `None` becomes a null.
 pub(crate) enum Source {
-    /// A 64-bit column. It is signed, so that queries can subtract values without care.
+    /// A 64-bit column. It is signed, so that queries can subtract values without overflow.
     Long(fn(&ExchangeRow) -> Option<u64>),
-    /// A 32-bit column with the unsigned bit pattern.
+    /// A 32-bit column with the bit pattern of the unsigned value.
     Int(fn(&ExchangeRow) -> Option<u32>),
     /// One of a few words.
     Word(fn(&ExchangeRow) -> Option<&'static str>),
-    /// The target's name.
+    /// The name of the target.
     Target,
 }
 
@@ -78,7 +78,7 @@ pub(crate) const COLUMNS: &[Column] = &[
         "REQUIRED BYTE_ARRAY",
         Word(|row| Some(row.phase.name())),
     ),
-    // Signed: requests planned before the measured window have a negative value.
+    // Signed, because requests that are planned before the measured window have a negative value.
     column(
         "since_measured_ns",
         LONG,
@@ -120,7 +120,7 @@ fn time(nanos: u64) -> Option<u64> {
     (nanos != 0).then_some(nanos)
 }
 
-/// Zero is a valid time, the start of the test: an exchange that was sent was due.
+/// Zero is a valid time (the start of the test) if the exchange was sent.
 fn due(row: &ExchangeRow) -> Option<u64> {
     (row.due != 0 || row.sent != 0).then_some(row.due)
 }

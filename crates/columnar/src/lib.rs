@@ -6,17 +6,16 @@
 //!
 //! A Parquet file without its footer cannot be read, and the footer is written last. A program that is killed
 //! therefore loses the file that it was writing, and keeps all earlier parts. The length of a part
-//! ([`PartsWriter::new`]) and ending parts early ([`PartsWriter::end_part`]) limit the loss.
+//! ([`PartsWriter::new`]) limits the loss, and so does ending parts early ([`PartsWriter::end_part`]).
 //!
 //! Memory is bounded for any number of rows: a row group ([`ROWS_PER_GROUP`]) is held until it is encoded, and
 //! a part's footer grows by about two kilobytes a group. Encoding runs on the caller's thread and takes a few
 //! milliseconds for every ten thousand rows. The loops of a load engine therefore pass their rows to a separate
 //! thread.
 //!
-//! Not in this crate: opening files (the caller provides a writer), and reading them back, which other tools
-//! do.
+//! This crate neither opens files (the caller provides a writer), nor reads them back, which other tools do.
 //!
-//! It uses the Rust implementation of [Apache Parquet](https://parquet.apache.org/docs/file-format/); pages are
+//! It uses the Rust implementation of [Apache Parquet](https://parquet.apache.org/docs/file-format/). Pages are
 //! compressed with Snappy, which every reader supports.
 
 mod columns;
@@ -26,7 +25,7 @@ mod writer;
 pub use parts::{PartsWriter, Written, part_name};
 pub use writer::{ExchangeWriter, FORMAT, ROWS_PER_GROUP};
 
-/// Why rows could not be stored.
+/// The reason why rows could not be stored.
 ///
 /// Messages are fragments that fit "failed to store exchanges: {error}".
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +47,7 @@ pub enum Error {
     UnknownTarget {
         /// The target in the row, from 0.
         target: u32,
-        /// Number of targets of the writer.
+        /// The number of targets of the writer.
         targets: usize,
     },
 }

@@ -15,17 +15,17 @@ pub fn part_name(part: u32) -> String {
     format!("exchanges-{part:04}.parquet")
 }
 
-/// The amount written.
+/// The number of files and rows written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Number of files, all finished.
+    /// The number of files, all finished.
     pub parts: u32,
-    /// Number of rows in them.
+    /// The number of rows in the files.
     pub rows: u64,
 }
 
-/// Writes exchanges to a sequence of Parquet files. Each is finished before the next starts, so a program that
-/// is killed loses only its last part.
+/// Writes exchanges to a sequence of Parquet files. Each file is finished before the next starts, so a program
+/// that is killed loses only its last part.
 pub struct PartsWriter<W: Write + Send, O: FnMut(u32) -> io::Result<W>> {
     open: O,
     metadata: Vec<(String, String)>,
@@ -60,7 +60,7 @@ impl<W: Write + Send, O: FnMut(u32) -> io::Result<W>> PartsWriter<W, O> {
     /// Adds rows; finishes parts and starts new ones as they fill.
     ///
     /// # Errors
-    /// When a row names a target that is not in the list, or a part cannot be opened or written.
+    /// If a row names a target that is not in the list, or a part cannot be opened or written.
     pub fn write(&mut self, rows: &[ExchangeRow]) -> Result<(), Error> {
         let mut rows = rows;
         while !rows.is_empty() {
@@ -76,10 +76,10 @@ impl<W: Write + Send, O: FnMut(u32) -> io::Result<W>> PartsWriter<W, O> {
         Ok(())
     }
 
-    /// Finishes the current part, if any: the rows written so far can be read from now on.
+    /// Finishes the current part, if there is one: the rows written so far can then be read.
     ///
     /// # Errors
-    /// When the part cannot be written.
+    /// If the part cannot be written.
     pub fn end_part(&mut self) -> Result<(), Error> {
         if let Some(part) = self.part.take() {
             let rows = part.rows();
@@ -95,10 +95,11 @@ impl<W: Write + Send, O: FnMut(u32) -> io::Result<W>> PartsWriter<W, O> {
         Ok(())
     }
 
-    /// Finishes the last part. Without any row it writes one part without rows, so that the columns exist.
+    /// Finishes the last part. If there are no rows, it writes one part without rows, so that the columns
+    /// exist.
     ///
     /// # Errors
-    /// When the part cannot be opened or written.
+    /// If the part cannot be opened or written.
     pub fn finish(mut self) -> Result<Written, Error> {
         if self.written.parts == 0 {
             self.begun()?;

@@ -18,8 +18,8 @@ use crate::columns::{COLUMNS, Column, Source, schema};
 /// column changes its meaning or is removed.
 pub const FORMAT: u32 = 1;
 
-/// Rows of a row group. They are held until the group is full: 28 MiB. Readers process groups in parallel, and
-/// DuckDB's own groups have about half as many rows.
+/// The rows of a row group. They are held in memory until the group is full: 28 MiB. Readers process groups in
+/// parallel, and DuckDB's own groups have about half as many rows.
 pub const ROWS_PER_GROUP: usize = 1 << 18;
 
 /// Writes exchanges to one Parquet file.
@@ -37,7 +37,7 @@ impl<W: Write + Send> ExchangeWriter<W> {
     /// names that [`ExchangeRow::target`] indexes, such as `GET /a.html`.
     ///
     /// # Errors
-    /// When the first bytes cannot be written to `file`.
+    /// If the first bytes cannot be written to `file`.
     pub fn create(
         file: W,
         metadata: &[(String, String)],
@@ -64,7 +64,7 @@ impl<W: Write + Send> ExchangeWriter<W> {
     /// Adds rows.
     ///
     /// # Errors
-    /// When a row names a target that is not in the list (then no row is added), or the file cannot be written.
+    /// If a row names a target that is not in the list (then no row is added), or the file cannot be written.
     pub fn write(&mut self, rows: &[ExchangeRow]) -> Result<(), Error> {
         let targets = self.targets.len();
         if let Some(row) = rows.iter().find(|row| row.target as usize >= targets) {
@@ -83,7 +83,7 @@ impl<W: Write + Send> ExchangeWriter<W> {
         Ok(())
     }
 
-    /// Number of rows added so far.
+    /// The number of rows added so far.
     pub fn rows(&self) -> u64 {
         self.rows + self.held.len() as u64
     }
@@ -91,7 +91,7 @@ impl<W: Write + Send> ExchangeWriter<W> {
     /// Writes the held rows and the footer, and returns the underlying writer.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn finish(mut self) -> Result<W, Error> {
         if !self.held.is_empty() {
             self.write_group()?;
@@ -138,8 +138,8 @@ fn properties(metadata: &[(String, String)]) -> WriterProperties {
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_created_by(format!("fathometer {}", env!("CARGO_PKG_VERSION")))
         .set_key_value_metadata(Some(pairs));
-    // Times increase and are all different: differences are short, while a dictionary would be as long as the
-    // column.
+    // Times increase and are all different: their differences are short, while a dictionary would be as long as
+    // the column.
     for column in COLUMNS.iter().filter(|c| c.name.ends_with("_ns")) {
         let path = ColumnPath::from(column.name);
         properties = properties
@@ -185,7 +185,7 @@ fn write_column(
     Ok(())
 }
 
-/// The non-null values of a column and, if it allows nulls, which rows have a value.
+/// The non-null values of a column and, if the column permits nulls, whether each row has a value.
 fn gather<T>(
     column: &Column,
     rows: &[ExchangeRow],

@@ -12,7 +12,8 @@ pub enum Coding {
     Gzip(u32),
     /// `br` (RFC 7932), quality 0 to 11, window of 4 MiB.
     Brotli(u32),
-    /// `zstd` (RFC 8878), level 1 to 19: up to there the window stays within the 8 MiB that RFC 9659 permits.
+    /// `zstd` (RFC 8878), level 1 to 19. At these levels the window stays within the 8 MiB that RFC 9659
+    /// permits.
     Zstd(i32),
 }
 
@@ -24,7 +25,7 @@ pub enum CodingError {
     Failed {
         /// The coding and its level.
         coding: String,
-        /// The library's error.
+        /// The error of the library.
         #[source]
         cause: io::Error,
     },
@@ -81,12 +82,12 @@ impl Coding {
         }
     }
 
-    /// Decodes a content of at most `limit` bytes. Memory is bounded by the limit and the coding's window, whatever
-    /// the input claims.
+    /// Decodes content of at most `limit` bytes. Memory is bounded by the limit and the window of the coding,
+    /// for any input.
     ///
     /// # Errors
     ///
-    /// If the input is malformed or cut off, or its content longer than the limit.
+    /// If the input is malformed or cut off, or if its content is longer than the limit.
     pub fn decode(self, coded: &[u8], limit: usize) -> Result<Vec<u8>, CodingError> {
         let content = self
             .try_decode(coded, limit)
@@ -99,7 +100,7 @@ impl Coding {
     }
 
     fn try_decode(self, coded: &[u8], limit: usize) -> io::Result<Vec<u8>> {
-        // One byte more than permitted shows that there is more.
+        // One byte beyond the limit shows that there is more content.
         let most = limit as u64 + 1;
         let mut content = Vec::new();
         match self {

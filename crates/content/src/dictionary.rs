@@ -2,10 +2,11 @@
 
 use crate::CodingError;
 
-/// Bytes in front of each `dcz` response: magic number, size and the SHA-256 of the dictionary (RFC 9842, section 5).
+/// The bytes before the content of each `dcz` response: magic number, size and the SHA-256 of the dictionary
+/// (RFC 9842, section 5).
 pub const DCZ_HEADER_BYTES: usize = 40;
 
-/// A trained dictionary and the level that it is used at.
+/// A trained dictionary and its compression level.
 #[derive(Clone, Debug)]
 pub struct Dictionary {
     bytes: Vec<u8>,
@@ -13,11 +14,12 @@ pub struct Dictionary {
 }
 
 impl Dictionary {
-    /// Trains a dictionary of at most `most` bytes on the samples.
+    /// Trains a dictionary of at most `most` bytes with the samples.
     ///
     /// # Errors
     ///
-    /// If the samples are too few or too small: zstd requires several, with more bytes than the dictionary.
+    /// If there are too few samples, or they are too small: zstd requires several samples with more bytes than
+    /// the dictionary.
     pub fn train(samples: &[Vec<u8>], most: usize, level: i32) -> Result<Dictionary, CodingError> {
         let bytes = zstd::dict::from_samples(samples, most).map_err(failed("train"))?;
         Ok(Dictionary { bytes, level })
@@ -28,7 +30,7 @@ impl Dictionary {
         &self.bytes
     }
 
-    /// Encodes the content as one Zstandard frame, without the [`DCZ_HEADER_BYTES`] in front of it.
+    /// Encodes the content as one Zstandard frame, without the [`DCZ_HEADER_BYTES`] before it.
     ///
     /// # Errors
     ///
@@ -39,11 +41,11 @@ impl Dictionary {
             .map_err(failed("encode"))
     }
 
-    /// Decodes a frame whose content has at most `limit` bytes.
+    /// Decodes a frame with at most `limit` bytes of content.
     ///
     /// # Errors
     ///
-    /// If the frame is malformed, needs another dictionary, or is longer.
+    /// If the frame is malformed, needs another dictionary, or has more content.
     pub fn decode(&self, coded: &[u8], limit: usize) -> Result<Vec<u8>, CodingError> {
         zstd::bulk::Decompressor::with_dictionary(&self.bytes)
             .and_then(|mut decompressor| decompressor.decompress(coded, limit))
@@ -63,7 +65,7 @@ mod tests {
     use super::*;
     use crate::Coding;
 
-    /// Pages with a common frame and a text of their own.
+    /// Pages with a common frame and different texts.
     pub(super) fn pages() -> Vec<Vec<u8>> {
         (0..200_u64)
             .map(|page| {

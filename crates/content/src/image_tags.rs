@@ -1,4 +1,5 @@
-//! The images that a document shows by `<img>`: where they are, the text that stands for them, and the bytes of the tag.
+//! The images that a document shows with `<img>`: their place, their alternative text, and the bytes of the
+//! tag.
 
 use std::ops::Range;
 
@@ -7,32 +8,32 @@ use crate::markup::{Markup, Unchanged, scan};
 /// An `<img>` with a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageTag<'a> {
-    /// The attribute `src` as it is written, without spaces around it.
+    /// The value of `src` as it is written, without surrounding spaces.
     pub source: &'a str,
-    /// The attribute `alt` as it is written, with its character references; `None` if it has none.
+    /// The value of `alt` as it is written, with its character references; `None` without the attribute.
     pub alt: Option<&'a str>,
-    /// The attribute `width` as it is written.
+    /// The value of `width` as it is written.
     pub width: Option<&'a str>,
-    /// The attribute `height` as it is written.
+    /// The value of `height` as it is written.
     pub height: Option<&'a str>,
-    /// Whether it has no attribute that may change what is shown: at most `src`, `alt`, `width`, `height` and
-    /// `border=0`.
+    /// Whether the tag has no attribute that may change the rendering: at most `src`, `alt`, `width`, `height`
+    /// and `border=0`.
     pub is_plain: bool,
-    /// Where the value of `src` begins in the document, with its quotes.
+    /// The position of the value of `src` in the document, including its quotes.
     pub source_start: usize,
-    /// Bytes of the value of `src`, with its quotes.
+    /// The length of the value of `src` in bytes, including its quotes.
     pub source_bytes: usize,
-    /// Bytes of the tag, from `<` to `>`.
+    /// The length of the tag in bytes, from `<` to `>`.
     pub bytes: usize,
 }
 
-/// Calls the function for each `<img>`, in the order of the document. Tags whose source or text is not UTF-8, or whose
-/// source has a character reference, are left out.
+/// Calls the function for each `<img>`, in document order. Tags are skipped if their source or text is not
+/// UTF-8, or if their source has a character reference.
 ///
 /// # Errors
 ///
-/// If a tag cannot be distinguished from text without building the tree; the function was called for the tags before that. Or if
-/// the document has a `base`, which changes the meaning of all sources.
+/// If a tag cannot be distinguished from text without building the element tree; the function was called for the
+/// earlier tags. Also if the document has a `base`, which changes the meaning of all sources.
 pub fn image_tags<'a>(
     html: &'a [u8],
     mut found: impl FnMut(ImageTag<'a>),
@@ -63,7 +64,7 @@ pub fn image_tags<'a>(
                 open.end = value.end.max(name.end);
                 let name = html[name].to_ascii_lowercase();
                 match ATTRIBUTES.iter().position(|known| known.as_bytes() == name) {
-                    // Of two attributes of one name, the first counts.
+                    // If two attributes have the same name, the first one counts.
                     Some(place) => drop(open.values[place].get_or_insert(value)),
                     None => open.is_plain &= name == b"border" && &html[value] == b"0",
                 }
@@ -93,7 +94,7 @@ struct Open {
 
 fn close<'a>(html: &'a [u8], open: Option<Open>, found: &mut impl FnMut(ImageTag<'a>)) {
     let Some(open) = open else { return };
-    // Behind the last value are at most a quote, spaces and slashes.
+    // After the last value there are at most a quote, spaces and slashes.
     let Some(end) = memchr::memchr(b'>', &html[open.end..]) else {
         return;
     };

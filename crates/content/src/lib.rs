@@ -1,8 +1,8 @@
-//! What treatments of a file save: content codings, a shared dictionary, the case of tags in HTML, minification, files
-//! that are joined, and formats of images.
+//! Computes how much treatments of a file save: content codings, a shared dictionary, lower-case tags in HTML,
+//! minification, joined files, and other image formats.
 //!
-//! Functions of bytes alone: no files, no clocks. Each coding is decoded by the library that encoded it, under a
-//! limit; the tests decode it with the programs `gzip`, `brotli` and `zstd` too.
+//! All functions work on bytes only, without files and clocks. Content is decoded by the library that encoded
+//! it, under a limit; the tests also decode it with the programs `gzip`, `brotli` and `zstd`.
 //!
 //! ```
 //! use fathometer_content::Coding;

@@ -1,10 +1,10 @@
-//! A scanner of HTML: where the names of tags, attributes, their values, and the texts of scripts and style sheets are,
-//! without building the tree.
+//! A scanner of HTML. It finds the names of tags, attributes and their values, and the texts of scripts and
+//! style sheets, without building the element tree.
 
 use std::fmt;
 use std::ops::Range;
 
-/// Elements whose content is text up to their end tag, for a browser that runs scripts (HTML, section 13.2.6).
+/// Elements whose content is text up to their end tag, in a browser that runs scripts (HTML, section 13.2.6).
 const TEXT_ELEMENTS: [&[u8]; 9] = [
     b"iframe",
     b"noembed",
@@ -17,21 +17,22 @@ const TEXT_ELEMENTS: [&[u8]; 9] = [
     b"xmp",
 ];
 
-/// The element that never ends.
+/// The element that has no end.
 const PLAINTEXT: &[u8] = b"plaintext";
 
-/// Why a document stays as it is: from here on, a tag cannot be distinguished from text without building the tree.
+/// The reason why a document stays as it is: from this place on, a tag cannot be distinguished from text
+/// without building the element tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unchanged {
     /// A CDATA section is a comment in HTML and text in SVG.
     Cdata,
-    /// `<!--` inside a script may hide its end tag.
+    /// `<!--` in a script may hide the script's end tag.
     CommentInScript,
     /// `<title/>` is empty in SVG and a start tag in HTML.
     SelfClosingText,
     /// `<base href>` changes the meaning of every URL.
     Base,
-    /// In ISO-2022-JP, an escape character makes letters out of the bytes of tags.
+    /// In ISO-2022-JP, an escape character turns the bytes of tags into letters.
     ShiftedEncoding,
 }
 
@@ -39,15 +40,15 @@ impl fmt::Display for Unchanged {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Unchanged::Cdata => "it has a CDATA section",
-            Unchanged::CommentInScript => "a script in it has a comment of HTML",
+            Unchanged::CommentInScript => "it has an HTML comment in a script",
             Unchanged::SelfClosingText => "it has an empty element that HTML reads as a start tag",
-            Unchanged::Base => "it has a base for its URLs",
-            Unchanged::ShiftedEncoding => "it has an escape character",
+            Unchanged::Base => "it has a base element",
+            Unchanged::ShiftedEncoding => "it has the escape character of ISO-2022-JP",
         })
     }
 }
 
-/// What the scanner finds, as ranges of the document.
+/// A finding of the scanner, as ranges of the document.
 #[derive(Clone, Debug)]
 pub(crate) enum Markup<'a> {
     /// The name of a start or end tag.
@@ -58,10 +59,11 @@ pub(crate) enum Markup<'a> {
         element: &'a [u8],
         /// Its name.
         name: Range<usize>,
-        /// Its value, without quotes. Empty if there is none.
+        /// The value without quotes; empty if there is none.
         value: Range<usize>,
     },
-    /// A whole tag, from `<` to `>`: it follows its name and its attributes. A tag that the document cuts off has none.
+    /// A complete tag, from `<` to `>`. It follows the tag's name and attributes. A tag that the end of the
+    /// document cuts off is not reported.
     Tag {
         /// Its name.
         element: &'a [u8],
@@ -70,7 +72,7 @@ pub(crate) enum Markup<'a> {
         /// The tag.
         whole: Range<usize>,
     },
-    /// The content of an element whose content is text: it follows the start tag.
+    /// The content of an element whose content is text. It follows the start tag.
     Text {
         /// The name of its start tag.
         element: &'a [u8],
@@ -79,15 +81,15 @@ pub(crate) enum Markup<'a> {
     },
     /// A comment, with its delimiters.
     Comment(Range<usize>),
-    /// A document type, a processing instruction, or what a browser drops up to `>`.
+    /// A document type, a processing instruction, or text that a browser drops up to `>`.
     Declaration(Range<usize>),
 }
 
-/// Calls the function for all markup, in the order of the document.
+/// Calls the function for all markup, in document order.
 ///
 /// # Errors
 ///
-/// If the document has a construct whose extent depends on the tree.
+/// If the document has a construct whose extent depends on the element tree.
 pub(crate) fn scan<'a>(html: &'a [u8], mut found: impl FnMut(Markup<'a>)) -> Result<(), Unchanged> {
     if html.contains(&b'\x1b') {
         return Err(Unchanged::ShiftedEncoding);
@@ -106,7 +108,7 @@ pub(crate) fn scan<'a>(html: &'a [u8], mut found: impl FnMut(Markup<'a>)) -> Res
             let name = open + 1 + usize::from(is_end);
             match html.get(name) {
                 Some(first) if first.is_ascii_alphabetic() => tag(html, &mut found, name, is_end)?,
-                // `</>` and `</ comment>`: the browser drops them up to `>`.
+                // For `</>` and `</ comment>`, the browser drops the text up to `>`.
                 Some(first) if is_end || b"!?".contains(first) => {
                     let end = after(html, b">", open);
                     found(Markup::Declaration(open..end));
@@ -119,7 +121,7 @@ pub(crate) fn scan<'a>(html: &'a [u8], mut found: impl FnMut(Markup<'a>)) -> Res
     Ok(())
 }
 
-/// Scans one tag whose name is at `name`. Returns where markup continues behind it.
+/// Scans one tag whose name is at `name`. Returns the position at which markup continues after it.
 fn tag<'a>(
     html: &'a [u8],
     found: &mut impl FnMut(Markup<'a>),
@@ -137,7 +139,7 @@ fn tag<'a>(
             Some(b'/') => at += 1,
             Some(_) => {
                 let start = at;
-                // A `=` in first place is part of the name.
+                // An initial `=` is part of the name.
                 at = skip(html, at + 1, |byte| {
                     !is_space(byte) && !b"/>=".contains(&byte)
                 });
@@ -182,7 +184,7 @@ fn tag<'a>(
     Ok(end)
 }
 
-/// Where the end tag of an element of text begins, or the end of the document.
+/// The position of the end tag of an element with text content, or the end of the document.
 fn end_of_text(html: &[u8], element: &[u8], from: usize) -> usize {
     let mut at = from;
     while let Some(end) = find(html, b"</", at) {
@@ -198,7 +200,8 @@ fn end_of_text(html: &[u8], element: &[u8], from: usize) -> usize {
     html.len()
 }
 
-/// The attribute value that begins at `at`, without its quotes, and where the tag continues.
+/// Returns the attribute value that begins at `at`, without its quotes, and the position at which the tag
+/// continues.
 fn value_at(html: &[u8], at: usize) -> (Range<usize>, usize) {
     let quote = match html.get(at) {
         Some(b'"') => b"\"",
@@ -214,14 +217,14 @@ fn value_at(html: &[u8], at: usize) -> (Range<usize>, usize) {
     }
 }
 
-/// The end of a comment, which `<!-->` and `<!--->` are too (HTML, section 13.2.5.43).
+/// The end of a comment. `<!-->` and `<!--->` are comments too (HTML, section 13.2.5.43).
 fn end_of_comment(html: &[u8], open: usize) -> usize {
-    // The dashes of `<!--` may be those of `-->`.
+    // The dashes of `<!--` may also be the dashes of `-->`.
     let usual = after(html, b"-->", open + 2);
     usual.min(after(html, b"--!>", open + 4))
 }
 
-/// The place behind the next `end`, or the end of the document.
+/// The position after the next `end`, or the end of the document.
 fn after(html: &[u8], end: &[u8], from: usize) -> usize {
     find(html, end, from).map_or(html.len(), |at| at + end.len())
 }

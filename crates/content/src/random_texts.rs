@@ -1,6 +1,7 @@
-//! Texts for the tests of what holds for any input.
+//! Pseudo-random texts for tests of properties that hold for any input.
 
-/// Texts of `length` bytes of the alphabet, always the same ones, by a linear congruential generator (Knuth's MMIX).
+/// Texts of `length` bytes of the alphabet. They are always the same, from a linear congruential generator
+/// (Knuth's MMIX).
 pub(crate) fn random_texts(
     alphabet: &[u8],
     length: usize,

@@ -1,7 +1,7 @@
-//! References to files in HTML and CSS, rewritten for files with new names.
+//! Rewrites references to files in HTML and CSS, for files that get new names.
 //!
-//! URLs are taken as they are written, and left alone if they cannot be read with certainty: with a character reference,
-//! a backslash, or bytes beyond ASCII, which depend on the encoding of the document.
+//! URLs are used as they are written. A URL is left unchanged if its meaning is not certain: if it contains a
+//! character reference, a backslash, or bytes beyond ASCII, which depend on the encoding of the document.
 
 use std::ops::Range;
 
@@ -12,13 +12,13 @@ use crate::markup::{Markup, Unchanged, scan};
 pub struct Rewritten {
     /// The document.
     pub content: Vec<u8>,
-    /// References that were rewritten.
+    /// The number of references that were rewritten.
     pub references: u64,
-    /// Whether an element states a hash that the file behind its URL must have (`integrity`).
+    /// Whether an element states the hash of the file that its URL names (`integrity`).
     pub states_integrity: bool,
 }
 
-/// The attributes that are one URL of a file to show or to open. An element of `*` is any.
+/// The attributes whose value is one URL of a file to show or to open. The element `*` stands for any element.
 const URL_ATTRIBUTES: [(&str, &str); 12] = [
     ("*", "background"),
     ("*", "poster"),
@@ -34,13 +34,13 @@ const URL_ATTRIBUTES: [(&str, &str); 12] = [
     ("use", "href"),
 ];
 
-/// Replaces each URL for which the function returns another, in attributes and in style sheets of the document. All
-/// other bytes stay.
+/// Replaces each URL for which the function returns another URL, in attributes and in the document's style
+/// sheets. All other bytes are unchanged.
 ///
 /// # Errors
 ///
-/// If the document cannot be scanned without its tree, or has a `base`, which changes the meaning of URLs: it must be
-/// left as it is.
+/// If the document cannot be scanned without building its element tree, or has a `base`, which changes the
+/// meaning of URLs. The document must then be left as it is.
 pub fn rewrite_html(
     html: &[u8],
     mut rename: impl FnMut(&str) -> Option<String>,
@@ -67,7 +67,7 @@ pub fn rewrite_html(
                 |text: &str, of: &[u8]| text == "*" || of.eq_ignore_ascii_case(text.as_bytes());
             has_base |= is("base", element) && name == b"href";
             states_integrity |= name == b"integrity";
-            // A character reference: the value is not what is written.
+            // With a character reference, the value differs from the written text.
             if html[value.clone()].contains(&b'&') {
                 return;
             }
@@ -103,7 +103,8 @@ pub fn rewrite_html(
     })
 }
 
-/// Replaces each URL of a style sheet for which the function returns another. All other bytes stay.
+/// Replaces each URL of a style sheet for which the function returns another URL. All other bytes are
+/// unchanged.
 pub fn rewrite_css(css: &[u8], mut rename: impl FnMut(&str) -> Option<String>) -> Rewritten {
     let mut changes = Changes::default();
     urls_of_css(css, 0..css.len(), &mut |url| {
@@ -116,7 +117,7 @@ pub fn rewrite_css(css: &[u8], mut rename: impl FnMut(&str) -> Option<String>) -
     }
 }
 
-/// Ranges with their new text, in ascending order.
+/// The changed ranges with their new texts, in ascending order.
 #[derive(Debug, Default)]
 struct Changes(Vec<(Range<usize>, String)>);
 
@@ -148,8 +149,8 @@ impl Changes {
     }
 }
 
-/// Calls the function for the text inside each `url(…)` of a style sheet, outside of comments and strings (CSS Syntax,
-/// section 4.3.6).
+/// Calls the function for the text in each `url(…)` of a style sheet, except in comments and strings (CSS
+/// Syntax, section 4.3.6).
 fn urls_of_css(content: &[u8], css: Range<usize>, found: &mut dyn FnMut(Range<usize>)) {
     let end = css.end;
     let mut at = css.start;
@@ -182,7 +183,8 @@ fn urls_of_css(content: &[u8], css: Range<usize>, found: &mut dyn FnMut(Range<us
     }
 }
 
-/// The length of the string that begins with this quote: it ends at the quote or, broken, at the end of its line.
+/// The length of the string that begins with this quote. The string ends at the quote or, if it is broken, at
+/// the end of its line.
 fn length_of_string(text: &[u8], quote: u8) -> usize {
     let mut at = 1;
     while let Some(&byte) = text.get(at) {
@@ -197,7 +199,7 @@ fn length_of_string(text: &[u8], quote: u8) -> usize {
     at.min(text.len())
 }
 
-/// The URL behind `url(`, and the length up to behind `)`.
+/// Returns the URL after `url(`, and the length up to the position after `)`.
 fn url_token(inside: &[u8]) -> (Option<Range<usize>>, usize) {
     let start = inside
         .iter()
@@ -243,7 +245,7 @@ fn candidates(content: &[u8], value: Range<usize>) -> Vec<Range<usize>> {
             .take_while(|&&byte| byte == b',')
             .count();
         urls.push(at..end - commas);
-        // A descriptor follows up to the next comma, unless the URL ended with one.
+        // A descriptor extends up to the next comma, unless the URL ended with a comma.
         at = match commas {
             0 => count(end, &|byte| byte != b','),
             _ => end,
@@ -251,7 +253,7 @@ fn candidates(content: &[u8], value: Range<usize>) -> Vec<Range<usize>> {
     }
 }
 
-/// Without the spaces around it.
+/// The range without surrounding spaces.
 fn trimmed(content: &[u8], value: Range<usize>) -> Range<usize> {
     let text = &content[value.clone()];
     let before = text.len() - text.trim_ascii_start().len();

@@ -1,39 +1,41 @@
-//! Several scripts as one.
+//! Joins several scripts into one.
 
-/// Why scripts are left as they are.
+/// The reason why a script is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
-    /// Its encoding would depend on the others.
+    /// The encoding of the script would depend on the others.
     #[error("it is not in UTF-8")]
     Encoding,
-    /// It would behave in another way together with others.
+    /// The script would behave differently when joined with others.
     #[error("it has {0}")]
     NotJoinable(&'static str),
 }
 
-/// What depends on the element that loads the script, or applies to all that follows.
+/// Texts in a script that depend on the element that loads the script, or that affect all later content.
 const DEPENDS: [(&[u8], &str); 2] = [
     (
         b"currentScript",
-        "`currentScript`, which names the element of the script",
+        "`currentScript`, which refers to the script's element",
     ),
     (
         b"document.write",
-        "`document.write`, which adds to the document behind the script",
+        "`document.write`, which writes after the script's element",
     ),
 ];
 
-/// The scripts one after the other, each as statements of its own. They then run as one program: a fault of one stops those
-/// behind it, and functions of a later one are declared for an earlier one.
+/// Joins the scripts in order; each stays a separate sequence of statements. They then run as one program: an
+/// error in one script stops the scripts after it, and functions of a later script are already declared in an
+/// earlier one.
 ///
 /// # Errors
 ///
-/// With the index of the script that surely or probably depends on being a file of its own, and why.
+/// The index of the script that certainly or probably depends on being a separate file, and the reason.
 pub fn join_scripts(scripts: &[&[u8]]) -> Result<Vec<u8>, (usize, ScriptError)> {
     let mut joined = Vec::new();
     for (index, script) in scripts.iter().enumerate() {
         let marked = script.strip_prefix(b"\xef\xbb\xbf");
-        // The mark makes a script UTF-8 whatever the document is in: it would do so for all.
+        // The mark makes a script UTF-8 in a document with any encoding. In a joined file it would do so for
+        // all scripts.
         let depends = marked.is_some_and(|text| !text.is_ascii());
         let script = marked.unwrap_or(script);
         if depends || str::from_utf8(script).is_err() {
@@ -44,7 +46,7 @@ pub fn join_scripts(scripts: &[&[u8]]) -> Result<Vec<u8>, (usize, ScriptError)> 
                 return Err((index, ScriptError::NotJoinable(what)));
             }
         }
-        // A directive such as "use strict" at the beginning would apply to all scripts, or to none.
+        // An initial directive such as "use strict" would apply to all scripts, or to none.
         if matches!(first_byte(script), Some(b'"' | b'\'')) {
             return Err((
                 index,
@@ -52,7 +54,7 @@ pub fn join_scripts(scripts: &[&[u8]]) -> Result<Vec<u8>, (usize, ScriptError)> 
             ));
         }
         if index > 0 {
-            // On a line of its own: the script before may end with a comment, or without a semicolon.
+            // On a separate line, because the script before may end with a comment or without a semicolon.
             joined.extend_from_slice(b"\n;");
         }
         joined.extend_from_slice(script.trim_ascii());
@@ -60,7 +62,7 @@ pub fn join_scripts(scripts: &[&[u8]]) -> Result<Vec<u8>, (usize, ScriptError)> 
     Ok(joined)
 }
 
-/// The first byte behind white space and comments.
+/// The first byte after white space and comments.
 fn first_byte(script: &[u8]) -> Option<u8> {
     let mut rest = script.trim_ascii_start();
     loop {

@@ -1,23 +1,23 @@
-//! Names of tags and attributes in lower case: the same document for a browser, and fewer distinct strings for a
-//! compressor (nielsen97: deflate to 0.27 of the size in lower case, to 0.35 in mixed case).
+//! Converts the names of tags and attributes to lower case. A browser shows the same document, and a compressor
+//! sees fewer distinct strings (nielsen97: deflate to 0.27 of the size in lower case, to 0.35 in mixed case).
 
 use crate::markup::{Markup, Unchanged, scan};
 
-/// Lower-cases the names of tags and attributes, and changes no other byte.
+/// Converts the names of tags and attributes to lower case, and changes no other byte.
 ///
 /// # Errors
 ///
-/// If the document has a construct whose extent depends on the tree. It should then be left as it is.
+/// If the document has a construct whose extent depends on the element tree. The document should then be left as it is.
 pub fn lower_case_tags(html: &[u8]) -> Result<Vec<u8>, Unchanged> {
     change_tag_case(html, <[u8]>::make_ascii_lowercase)
 }
 
-/// Calls `change` for the name of each tag and attribute, in the order of the document, and changes no other byte.
-/// `change` may change the case of the name's letters.
+/// Calls `change` for the name of each tag and attribute in document order, and changes no other byte. `change`
+/// may change the case of the letters.
 ///
 /// # Errors
 ///
-/// If the document has a construct whose extent depends on the tree. It should then be left as it is.
+/// If the document has a construct whose extent depends on the element tree. The document should then be left as it is.
 pub fn change_tag_case(
     html: &[u8],
     mut change: impl FnMut(&mut [u8]),
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn any_bytes_keep_their_length_and_a_second_pass_changes_nothing() {
-        // The bytes that steer the scanner.
+        // The bytes that control the scanner.
         let alphabet = b"<>/!-?='\" AbPRE[\n";
         for html in random_texts(alphabet, 24, 20_000) {
             let once = lower_case_tags(&html).unwrap();

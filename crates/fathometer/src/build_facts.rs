@@ -1,7 +1,7 @@
 //! The build of the program: its version, and the commit that it was built from.
 //!
-//! `build.rs` asks `git` for the commit. A program built without git, or from a source archive, has no commit.
-//! The hash of the program's file always identifies a build.
+//! `build.rs` gets the commit from `git`. A program built without git, or from a source archive, has no commit. The
+//! hash of the program's file always identifies a build.
 
 use std::sync::OnceLock;
 
@@ -30,7 +30,7 @@ pub fn facts() -> Build {
 /// The hash of the program's file; empty if it cannot be read.
 fn program_hash() -> &'static str {
     static HASH: OnceLock<String> = OnceLock::new();
-    // The link refers to the file that was started, even if its path now has another file.
+    // The link is to the running program, even if another file is now at its path.
     HASH.get_or_init(|| sha256::of_file("/proc/self/exe".as_ref()).unwrap_or_default())
 }
 

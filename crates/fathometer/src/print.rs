@@ -1,8 +1,8 @@
 //! Printing that never panics. The macros here replace those of the standard library: in the whole crate
 //! `println!` and similar macros use this module.
 //!
-//! A failure to write to stderr is ignored, and the message is lost. A failure to write to stdout makes the
-//! command fail with its cause, but only at the end, when all other output is written. If the reader of a pipe
+//! A failure to write to stderr is ignored, and the message is lost. A failure to write to stdout makes the command
+//! fail, but only at the end, after all other output is written; the error is printed then. If the reader of a pipe
 //! closes it early (`| head`), that is not an error.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! TLS key log files, with which Wireshark decrypts a capture.
+//! TLS key log files, which Wireshark needs to decrypt a capture.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fathometer_tls::KeyLogSink;
 
-/// A key log file. It is for laboratories only: with it, a reader can decrypt all traffic.
+/// A key log file. It is for laboratories only: a reader of the file can decrypt all traffic.
 #[derive(Debug)]
 pub struct KeyLogFile(Mutex<File>);
 

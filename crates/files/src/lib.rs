@@ -1,5 +1,5 @@
-//! The files that this program leaves and reads: files written whole or not at all, temporary folders that are
-//! removed even if the program is killed, sites as folders, and TLS key logs.
+//! The files that this program reads and writes: files written completely or not at all, temporary folders that
+//! are removed even if the program is killed, sites as folders, and TLS key logs.
 
 pub mod key_log;
 pub mod scratch;

@@ -1,9 +1,9 @@
 //! Temporary folders that are removed even if the program is killed.
 //!
-//! The process that holds the lock ([`Lock`]) owns a folder. A process ID would not be enough: programs in
-//! several PID namespaces may share one `TMPDIR`, and the same ID may exist in each. After SIGKILL a folder's
-//! lock is free. The next command that creates such a folder or control groups removes it, as does `fathometer
-//! doctor --clean`.
+//! A folder belongs to the process that holds its lock ([`Lock`]). A process ID would not be enough: programs
+//! in several PID namespaces may share one `TMPDIR`, and the same ID may exist in each namespace. After SIGKILL
+//! the lock of a folder is free. The next command that creates a temporary folder or control groups then
+//! removes the folder, and so does `fathometer doctor --clean`.
 
 use std::fs;
 use std::io;
@@ -16,16 +16,16 @@ use fathometer_sys::lock::{Lock, Taken};
 
 const PREFIX: &str = "fathometer-scratch-";
 
-/// A temporary folder, removed with everything in it when dropped.
+/// A temporary folder. When it is dropped, the folder and its contents are removed.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
-    /// `None` if the file system does not support locks: then other programs cannot determine whether the
+    /// `None` if the file system does not support locks. Other programs then cannot determine whether the
     /// folder is in use, and do not remove it.
     _lock: Option<Lock>,
 }
 
-/// Why a temporary folder could not be created.
+/// The reason why a temporary folder could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to create a temporary folder in {folder}: {error}: set TMPDIR to another folder", folder = folder.display())]
 pub struct ScratchError {
@@ -50,10 +50,10 @@ pub fn no_room(error: &io::Error) -> &'static str {
 }
 
 impl Scratch {
-    /// Creates a folder that other users may read and only this one may write.
+    /// Creates a folder that other users may read and only this user may write.
     ///
     /// # Errors
-    /// When the folder cannot be created.
+    /// If the folder cannot be created.
     pub fn new() -> Result<Scratch, ScratchError> {
         Scratch::below(&std::env::temp_dir())
     }
@@ -77,11 +77,11 @@ impl Scratch {
             }
             let lock = match Lock::directory(&path) {
                 Ok(Taken::Ours(lock)) => Some(lock),
-                // Another program's clean-up found it before it was locked, and removes it.
+                // The clean-up of another program found the folder before it was locked, and removes it.
                 Ok(Taken::Held | Taken::Gone) => continue,
                 Err(_) => None,
             };
-            // The umask may have removed permissions that a server's own user needs.
+            // The umask may have removed permissions that a server under another user needs.
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(refused)?;
             return Ok(Scratch { path, _lock: lock });
         }
@@ -138,8 +138,8 @@ fn remove_stale_below(parent: &Path) -> Removal {
             continue;
         }
         let path = entry.path();
-        // The lock is held until the folder is removed. An owner that has not locked it yet creates another
-        // one.
+        // The lock is held until the folder is removed. If the creator has not locked the folder yet, it
+        // creates another folder.
         match Lock::directory(&path) {
             Ok(Taken::Ours(_lock)) => match fs::remove_dir_all(&path) {
                 Ok(()) => removal.removed.push(path),
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_folder_is_removed_with_its_owner_and_so_is_one_whose_lock_is_free() {
         let parent = tempfile::tempdir().unwrap();
-        // Like a folder of the first process in a container; a process with this ID always exists.
+        // Like a folder of the first process in a container: a process with this ID always exists.
         let stale = parent.path().join(format!("{PREFIX}1-0"));
         fs::create_dir_all(stale.join("inside")).unwrap();
         let scratch = Scratch::below(parent.path()).unwrap();
@@ -174,8 +174,8 @@ mod tests {
     #[test]
     fn a_folder_in_use_is_kept_whatever_number_is_in_its_name() {
         let parent = tempfile::tempdir().unwrap();
-        // No process can have this ID here: it exceeds the kernel's limit of 2^22. Its owner may run in another
-        // PID namespace.
+        // No process can have this ID here, because it exceeds the kernel's limit of 2^22. The owner may run in
+        // another PID namespace.
         let path = parent.path().join(format!("{PREFIX}4294967295-0"));
         fs::create_dir(&path).unwrap();
         let Taken::Ours(lock) = Lock::directory(&path).unwrap() else {

@@ -1,4 +1,4 @@
-//! SHA-256 of the program and of the inputs of a run, in hexadecimal.
+//! The SHA-256 of the program and of the inputs of a run, in hexadecimal.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -11,10 +11,10 @@ pub fn of(bytes: &[u8]) -> String {
     text(&digest(&SHA256, bytes))
 }
 
-/// The hash of a file, which may be large.
+/// The hash of a file, which is read in parts because it may be large.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// If the file cannot be read.
 pub fn of_file(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut context = Context::new(&SHA256);

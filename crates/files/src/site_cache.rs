@@ -1,10 +1,10 @@
 //! Ensures that only a host's own memory limit evicts a site's pages from the page cache.
 //!
-//! Some machines evict pages by themselves: guests of a hypervisor that reclaims memory, whose kernel pages out
-//! what was not accessed for a minute (DAMON). Mapped pages are exempt from this. The files are therefore
-//! mapped here during an experiment; [`Mapped`] explains why this does not exempt them from the host's limit.
+//! Some machines evict pages without a limit: guests of a hypervisor that reclaims memory, whose kernel pages
+//! out memory that was not accessed for a minute (DAMON). Mapped pages are exempt. Therefore the files are
+//! mapped here during an experiment. [`Mapped`] explains why this does not exempt them from the host's limit.
 //!
-//! It uses CPU time of this program, which is not charged to the host: some microseconds per file and round.
+//! This takes CPU time of this program that is not charged to the host: some microseconds per file and round.
 
 use std::fs::File;
 use std::io;
@@ -17,22 +17,22 @@ use fathometer_sys::page_cache::Mapped;
 
 use crate::site_folder::{SiteFolderError, files_below};
 
-/// The period at which new pages are mapped. Kernels look for pages to reclaim at periods of seconds.
+/// The period at which new pages are mapped. Kernels look for pages to reclaim at intervals of seconds.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// A process may have about 65,000 mappings (`vm.max_map_count`). A site with more files is not followed; the
-/// host's accounting still detects evictions by others.
+/// The most files that are mapped: a process may have about 65,000 mappings (`vm.max_map_count`). A site with
+/// more files is not protected; the host's accounting still detects evictions by other causes.
 const MOST_FILES: usize = 16_384;
 
-/// Follows a site's pages in memory until it is dropped.
+/// Keeps a site's pages mapped while they are in memory, until it is dropped.
 pub struct SiteCache {
-    /// Dropping it ends the thread.
+    /// The thread ends when this is dropped.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl SiteCache {
-    /// Starts to follow the files below `folder`.
+    /// Starts to protect the files below `folder`.
     pub fn follow(folder: &Path) -> Result<SiteCache, SiteFolderError> {
         let paths = files_below(folder)?;
         let mut files = Vec::new();
@@ -54,7 +54,7 @@ impl SiteCache {
                 let mut room = Vec::new();
                 while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
                     for file in &files {
-                        // If this fails, the page is merely not protected.
+                        // If this fails, the pages are only not protected.
                         let _ = file.follow(&mut room);
                     }
                 }

@@ -1,6 +1,6 @@
 //! A site as a folder: written for any server, and read for our own origin.
 //!
-//! A representation that is compressed in advance is stored beside its file, with an ending for its coding:
+//! A representation that is compressed in advance is stored beside its file, with a suffix for its coding:
 //! `index.html.deflate` (or `.zz`), `index.html.gz`.
 
 use std::ffi::OsString;
@@ -16,14 +16,14 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 
 use crate::scratch;
 
-/// Codings and the endings of their files. Files are written with the first ending of a coding.
+/// The codings and the suffixes of their files. Files are written with the first suffix of a coding.
 pub const CODINGS: [(ContentCoding, &str); 3] = [
     (ContentCoding::Deflate, "deflate"),
     (ContentCoding::Deflate, "zz"),
     (ContentCoding::Gzip, "gz"),
 ];
 
-/// Media types by the ending of a file's name; anything else is `application/octet-stream`.
+/// The media types by file name extension. All other files are `application/octet-stream`.
 const TYPES: [(&str, &str); 20] = [
     ("html", "text/html"),
     ("htm", "text/html"),
@@ -47,7 +47,7 @@ const TYPES: [(&str, &str); 20] = [
     ("wasm", "application/wasm"),
 ];
 
-/// Why a folder cannot be written or served.
+/// The reason why a folder cannot be written or served.
 #[derive(Debug, thiserror::Error)]
 pub enum SiteFolderError {
     /// A system call failed.
@@ -63,7 +63,7 @@ pub enum SiteFolderError {
     /// The folder contains no file to serve.
     #[error("cannot serve {path}: it contains no regular files", path = .0.display())]
     Empty(PathBuf),
-    /// A file's name cannot be part of a URI that this origin serves.
+    /// The name of a file cannot be part of a URI that this origin serves.
     #[error("failed to serve {path}: its name is not UTF-8", path = .0.display())]
     Name(PathBuf),
 }
@@ -81,14 +81,14 @@ fn system(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SiteFol
     move |error| SiteFolderError::System { doing, path, error }
 }
 
-/// Writes every file of the site below `folder`, with its modification time, and its coded forms beside it.
-/// Returns the number of files written.
+/// Writes every file of the site below `folder` with its modification time, and its coded representations
+/// beside it. Returns the number of files written.
 pub fn write(site: &Site, folder: &Path) -> Result<usize, SiteFolderError> {
     let mut written = 0;
     for file in &site.files {
         let path = folder.join(name_of(&file.path));
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(system("make the folder", parent))?;
+            fs::create_dir_all(parent).map_err(system("create the folder", parent))?;
         }
         let modified = UNIX_EPOCH + Duration::from_secs(file.last_modified);
         write_one(&path, &file.body, modified)?;
@@ -108,7 +108,8 @@ pub fn write(site: &Site, folder: &Path) -> Result<usize, SiteFolderError> {
     Ok(written)
 }
 
-/// As [`write()`], for servers that may run as another user: every user may read the files, whatever the umask.
+/// Like [`write()`], for servers that may run as another user: every user may read the files, whatever the
+/// umask is.
 pub fn write_for_servers(site: &Site, folder: &Path) -> Result<usize, SiteFolderError> {
     let written = write(site, folder)?;
     scratch::open_to_all(folder).map_err(system("set the permissions below", folder))?;
@@ -119,7 +120,7 @@ pub fn write_for_servers(site: &Site, folder: &Path) -> Result<usize, SiteFolder
 pub fn link(target: &str, from: &Path, to: &Path) -> Result<(), SiteFolderError> {
     let path = to.join(name_of(target));
     if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(system("make the folder", parent))?;
+        fs::create_dir_all(parent).map_err(system("create the folder", parent))?;
     }
     fs::hard_link(from.join(name_of(target)), &path).map_err(system("link", &path))
 }
@@ -130,8 +131,8 @@ pub fn name_of(target: &str) -> PathBuf {
     PathBuf::from(OsString::from_vec(name.collect()))
 }
 
-/// Evicts the files below `folder` from the page cache. The next reader then reads them from the disk, and the
-/// memory is charged to it. The files must not be in use.
+/// Evicts the files below `folder` from the page cache. The next reader then reads them from the disk, and
+/// their memory is charged to that reader. The files must not be in use.
 pub fn forget(folder: &Path) -> Result<(), SiteFolderError> {
     for path in files_below(folder)? {
         forget_file(&path)?;
@@ -139,7 +140,7 @@ pub fn forget(folder: &Path) -> Result<(), SiteFolderError> {
     Ok(())
 }
 
-/// The same for one file.
+/// Evicts one file from the page cache.
 pub fn forget_file(path: &Path) -> Result<(), SiteFolderError> {
     let file = DiskFile::open(path).map_err(system("open", path))?;
     page_cache::evict(&file).map_err(|error| system("forget", path)(io::Error::other(error)))
@@ -152,14 +153,14 @@ pub fn remember_file(path: &Path) -> Result<(), SiteFolderError> {
     Ok(())
 }
 
-/// Number of a file's pages in the page cache.
+/// The number of a file's pages in the page cache.
 pub fn pages_in_memory(path: &Path) -> Result<u64, SiteFolderError> {
     let file = DiskFile::open(path).map_err(system("open", path))?;
     page_cache::resident_pages(&file)
-        .map_err(|error| system("look at", path)(io::Error::other(error)))
+        .map_err(|error| system("examine", path)(io::Error::other(error)))
 }
 
-/// Every regular file below a folder.
+/// All regular files below a folder.
 pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>, SiteFolderError> {
     let mut paths = Vec::new();
     collect(folder, folder, &mut paths)?;
@@ -175,8 +176,8 @@ fn write_one(path: &Path, body: &Body, modified: SystemTime) -> Result<(), SiteF
         .map_err(system("set the time of", path))
 }
 
-/// Reads a folder as a site: every regular file below it, except those outside that symbolic links refer to.
-/// Pages are unknown; the first page is `index.html` of the root if it exists.
+/// Reads a folder as a site: all regular files below it, and files within it to which symbolic links refer.
+/// Pages are unknown; the first page is `index.html` of the root, if it exists.
 pub fn read(folder: &Path) -> Result<Site, SiteFolderError> {
     let root = folder.canonicalize().map_err(system("open", folder))?;
     let mut paths = Vec::new();
@@ -244,7 +245,7 @@ fn collect(root: &Path, folder: &Path, paths: &mut Vec<PathBuf>) -> Result<(), S
     for entry in fs::read_dir(folder).map_err(system("read the folder", folder))? {
         let path = entry.map_err(system("read the folder", folder))?.path();
         let kind = fs::symlink_metadata(&path)
-            .map_err(system("look at", &path))?
+            .map_err(system("examine", &path))?
             .file_type();
         if kind.is_dir() {
             collect(root, &path, paths)?;
@@ -260,7 +261,7 @@ fn collect(root: &Path, folder: &Path, paths: &mut Vec<PathBuf>) -> Result<(), S
     Ok(())
 }
 
-/// The media type for the ending of a file's name.
+/// The media type for the extension of a file name.
 pub fn media_type(path: &Path) -> &'static str {
     let ending = path.extension().and_then(|e| e.to_str()).unwrap_or("");
     TYPES
@@ -269,7 +270,7 @@ pub fn media_type(path: &Path) -> &'static str {
         .map_or("application/octet-stream", |(_, kind)| kind)
 }
 
-/// Bytes to escape in the path of a URI: all except `pchar` and the slash (RFC 3986 section 3.3).
+/// The bytes that are escaped in the path of a URI: all except `pchar` and the slash (RFC 3986 section 3.3).
 pub const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

@@ -1,5 +1,5 @@
-//! Files that are written completely or not at all: a reader, a crash or a full disk never exposes a partial
-//! file.
+//! Files that are written completely or not at all: a reader never sees a partial file, even after a crash or
+//! when the disk is full.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -7,18 +7,18 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Writes a file beside `path` and renames it to `path` when it is complete.
+/// Writes a file beside `path`, and renames it to `path` when it is complete.
 ///
 /// # Errors
-/// When the file cannot be written; then `path` is unchanged.
+/// If the file cannot be written; then `path` is unchanged.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_with(path, |file| file.write_all(bytes))
 }
 
-/// The same for content that is written in parts.
+/// Like [`write()`], for content that is written in parts.
 ///
 /// # Errors
-/// When the file cannot be written, or `content` fails; then `path` is unchanged.
+/// If the file cannot be written, or `content` fails; then `path` is unchanged.
 pub fn write_with(
     path: &Path,
     content: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,

@@ -1,30 +1,30 @@
-//! Alternative services (RFC 7838): other hosts, ports and protocols at which an origin is available, as
-//! announced by the field `Alt-Svc` and the frame ALTSVC of HTTP/2.
+//! Alternative services (RFC 7838): other hosts, ports and protocols at which an origin is available, as announced
+//! by the `Alt-Svc` field and by the HTTP/2 frame ALTSVC.
 //!
-//! This module parses the value. The caller ([`driver`](crate::driver)) decides which origins to trust, how
-//! long to keep an alternative, and what to do when one fails.
+//! This module parses the field value. The caller ([`driver`](crate::driver)) decides which origins to trust, how
+//! long to keep an alternative, and what to do when an alternative fails.
 
 use std::time::Duration;
 
-/// The field's name.
+/// The name of the field.
 pub const FIELD: &str = "alt-svc";
 
 /// How long an alternative may be kept when the value gives no `ma` parameter (section 3.1).
 pub const DEFAULT_MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 
-/// The largest number of alternatives that are read from one value.
+/// The maximum number of alternatives that are read from one value.
 const MOST: usize = 16;
 
-/// What a value announces.
+/// The parsed value of an `Alt-Svc` field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AltSvc {
-    /// All alternatives announced before for the origin are invalid.
+    /// `clear`: all alternatives announced earlier for the origin become invalid.
     Clear,
     /// All alternatives of the origin, in order of preference; never empty.
     Offers(Vec<Alternative>),
 }
 
-/// One alternative.
+/// One alternative service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alternative {
     /// The protocol, by its ALPN name.
@@ -33,15 +33,15 @@ pub struct Alternative {
     pub host: String,
     /// The port.
     pub port: u16,
-    /// How long it may be kept, counted from when the response was generated.
+    /// How long the alternative may be kept, counted from when the response was generated.
     pub max_age: Duration,
-    /// Whether it stays valid after a change of the client's network.
+    /// Whether the alternative stays valid after a change of the client's network.
     pub persist: bool,
 }
 
 impl AltSvc {
-    /// Parses the values of all fields of one response, in order. Skips what it cannot parse; `None` when
-    /// nothing is left.
+    /// Parses the values of all `Alt-Svc` fields of one response, in order. Skips malformed alternatives; returns
+    /// `None` when no alternative is left.
     pub fn parse<'v>(values: impl IntoIterator<Item = &'v str>) -> Option<AltSvc> {
         let mut offers = Vec::new();
         for value in values {
@@ -93,7 +93,7 @@ fn alternative(text: &str) -> Option<Alternative> {
     Some(alternative)
 }
 
-/// A number of seconds; a larger number than fits is capped at the maximum (RFC 9111 section 1.2.2).
+/// Parses a number of seconds. A number above 32 bits counts as 2^31 (RFC 9111 section 1.2.2).
 fn seconds(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse::<u32>().map_or(1 << 31, u64::from))
@@ -178,7 +178,7 @@ mod tests {
             (alternatives[1].port, alternatives[1].persist),
             (8000, true)
         );
-        // Several fields are one list; the standard's examples of names in ALPN.
+        // Several fields form one list; the ALPN names are the RFC's examples.
         let alternatives = offers(&[r#"w%3Dx%3Ay#z=":1""#, r#"x%25y="[::1]:2";ma="7""#]);
         assert_eq!(alternatives[0].protocol, b"w=x:y#z");
         assert_eq!(alternatives[0].max_age, DEFAULT_MAX_AGE);
@@ -190,7 +190,7 @@ mod tests {
             (&b"x%y"[..], "[::1]")
         );
         assert_eq!(alternatives[1].max_age, Duration::from_secs(7));
-        // Unknown parameters, separators within quotes, too large an age.
+        // Unknown parameters, separators within quotes, an age that is too large.
         let alternatives = offers(&[r#"h3=":1"; v="4,6;\"8"; ma=99999999999, h3=":2""#]);
         assert_eq!(
             (alternatives.len(), alternatives[0].max_age.as_secs()),

@@ -1,7 +1,8 @@
 //! The fields of one section: names and values in one reusable buffer.
 //!
-//! HPACK and QPACK decode into it; the HTTP/2 and HTTP/3 machines read messages from it. It preserves order and
-//! repetition and does not validate: the protocol layer above decides whether a name is allowed.
+//! HPACK and QPACK decode into a [`FieldBlock`]; the HTTP/2 and HTTP/3 state machines read messages from it. A
+//! block preserves order and repetition and does not validate: the protocol layer above decides whether a name is
+//! allowed.
 
 use fathometer_model::Bytes;
 
@@ -13,7 +14,7 @@ pub struct FieldBlock {
     fields: Vec<Span>,
 }
 
-/// Where a field is; it starts where the previous one ends.
+/// The end positions of a field's name and value. A field starts where the previous field ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Span {
     name_end: u32,
@@ -56,8 +57,8 @@ impl FieldBlock {
         })
     }
 
-    /// The value of the first field with this name. Names are compared byte by byte: in HTTP/2 and HTTP/3 they
-    /// are in lower case.
+    /// The value of the first field with this name. Names are compared byte by byte, because HTTP/2 and HTTP/3
+    /// names are in lower case.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.iter()
             .find(|&(other, _)| other == name.as_bytes())
@@ -75,7 +76,7 @@ impl FieldBlock {
         &mut self.text
     }
 
-    /// Makes a field of the bytes appended since the previous field: its name ends at `name_end`.
+    /// Makes a field of the bytes appended since the previous field; the new field's name ends at `name_end`.
     pub(crate) fn end_field(&mut self, name_end: usize) {
         // Section limits are far below 4 GiB; 32-bit positions halve the size of the list.
         let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);

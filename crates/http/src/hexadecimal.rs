@@ -1,6 +1,6 @@
-//! Bytes of tests, written as the RFCs' examples write them.
+//! Decodes the hexadecimal dumps of the RFCs' examples, for tests.
 
-/// The bytes of hexadecimal digits; spaces and line ends between digits are ignored.
+/// Decodes hexadecimal digits; ignores all other characters, such as spaces and line ends.
 pub(crate) fn bytes(hexadecimal: &str) -> Vec<u8> {
     let digits: Vec<u8> = hexadecimal
         .chars()

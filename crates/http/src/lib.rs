@@ -1,11 +1,11 @@
-//! HTTP protocol machines, client drivers and the origin. Input: bytes and `now`. Output: bytes, events and the
-//! next time-out. No sockets, no clocks, no threads.
+//! HTTP protocol state machines, client drivers and the origin, without I/O. Input: bytes and the current time.
+//! Output: bytes, events and the time of the next time-out. The crate uses no sockets, clocks or threads.
 //!
 //! There are two layers. A *connection* machine ([`h1::client`], [`h1::server`]) handles one byte stream and is
-//! fuzzed alone. A *driver* ([`driver`]) implements a client's policy (how many connections, pipelined or not,
-//! when to flush, when to close). It retrieves a page over as many connection machines as the policy sets. The
-//! [`origin`] decides what a server answers, in every version of HTTP. The registry [`protocol`] holds what each
-//! protocol is called and can do.
+//! fuzzed alone. A *driver* ([`driver`]) implements a client's policy (how many connections, pipelined or not, when
+//! to flush, when to close). It retrieves a page over as many connection machines as the policy sets. The
+//! [`origin`] decides what a server answers, in every version of HTTP. The registry [`protocol`] lists the names
+//! and properties of each protocol.
 
 pub mod alt_svc;
 pub mod client;

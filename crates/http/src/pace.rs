@@ -1,8 +1,7 @@
 //! The slowest rate at which a client may send the content of a request.
 //!
-//! A limit on silence alone lets a client keep its connection for ever by sending a byte now and then.
-//! Therefore content earns time: a client starts with a grace period, and each byte it sends extends the
-//! deadline a little.
+//! An idle time-out alone lets a client keep its connection for ever by sending a byte now and then. Therefore a
+//! client starts with a grace period, and each byte of content extends the deadline a little.
 
 use std::time::Duration;
 
@@ -11,9 +10,9 @@ use fathometer_model::{Bytes, Instant};
 /// The time that a client may take to send the content of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentPace {
-    /// The initial time budget, and so the longest silence before the first byte.
+    /// The initial time budget, which is also the longest time until the first byte.
     pub grace: Duration,
-    /// Bytes that earn one more second. 0: any byte resets the deadline to the maximum.
+    /// Bytes that extend the deadline by one second. 0: any byte resets the deadline to the maximum.
     pub per_second: Bytes,
     /// The grace when the response does not depend on the content, such as an error. Content that arrives
     /// within this time is read, and the connection can be reused. After this time the response is sent without
@@ -32,17 +31,18 @@ impl Default for ContentPace {
     }
 }
 
-/// The time that the content of one request has earned.
+/// The deadline for the content of one request; received bytes extend it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Paid {
     until: Instant,
     grace: Duration,
-    /// The largest distance of the deadline from now: the longest silence.
+    /// The maximum time from now to the deadline, and so the longest silence.
     most: Duration,
 }
 
 impl Paid {
-    /// Content begins `now`. The deadline is never more than `silence` (or the grace, if longer) ahead.
+    /// Starts the budget at `now`. The deadline is never more than `silence` (or the grace period, if longer)
+    /// ahead; for unwanted content never more than [`ContentPace::unwanted`].
     pub fn new(pace: &ContentPace, is_wanted: bool, silence: Duration, now: Instant) -> Paid {
         let (grace, most) = match is_wanted {
             true => (pace.grace, silence.max(pace.grace)),
@@ -55,7 +55,7 @@ impl Paid {
         }
     }
 
-    /// `bytes` of content arrived.
+    /// Extends the deadline for `bytes` of content that arrived.
     pub fn note(&mut self, bytes: u64, pace: &ContentPace, now: Instant) {
         let earned = match pace.per_second.0 {
             0 => self.most,
@@ -64,13 +64,13 @@ impl Paid {
         self.until = (self.until + earned).min(now + self.most);
     }
 
-    /// When the client has taken too long.
+    /// The time at which the client has taken too long.
     pub fn deadline(&self) -> Instant {
         self.until
     }
 
-    /// The start time of a client that reached the same deadline at exactly the minimum rate; the earlier, the
-    /// slower this client is.
+    /// When a client with this deadline would have started, if it had sent at exactly the minimum rate. The earlier
+    /// this is, the slower the client.
     pub fn standing(&self) -> Instant {
         let until = self.until.since(Instant::ZERO);
         Instant::ZERO + until.saturating_sub(self.grace)

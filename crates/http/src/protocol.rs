@@ -1,15 +1,15 @@
-//! The registry of protocols: a row for each says what it is called and how it uses its transport. Callers ask
-//! the row and do not match on the protocol.
+//! The registry of protocols: one row for each, with its names and how it uses its transport. Callers read the row
+//! and do not match on the protocol.
 //!
-//! To add a protocol: a folder with its machines (as [`h2`](crate::h2)), a variant and a row here, and its
-//! machine in [`client`](crate::client). The compiler names the matches that lack it.
+//! To add a protocol, add a folder with its state machines (as [`h2`](crate::h2)), a variant and a row here, and
+//! its client machine in [`client`](crate::client). The compiler then reports the matches that lack the variant.
 
 use crate::exchange::Version;
 
 /// The protocol that carries exchanges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// HTTP/1.x; whether HTTP/1.0 asks to keep connections.
+    /// HTTP/1.x; for HTTP/1.0 also whether the client requests keep-alive.
     Http1(Version),
     /// HTTP/2 (RFC 9113).
     Http2,
@@ -17,7 +17,7 @@ pub enum Protocol {
     Http3,
 }
 
-/// What carries a protocol's bytes.
+/// The transport of a protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// One byte stream: TCP, or TLS on TCP.
@@ -29,54 +29,56 @@ pub enum Transport {
 /// Whether a protocol is used over TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encryption {
-    /// A policy chooses, by the suffix `-tls`.
+    /// A policy selects TLS by the suffix `-tls`.
     Optional,
-    /// Over TLS; without it under another policy name, with prior knowledge.
+    /// TLS by default. Another policy name selects cleartext, with prior knowledge.
     Usual {
         /// The policy name without TLS.
         cleartext: &'static str,
     },
-    /// Always.
+    /// Always over TLS.
     Required,
 }
 
-/// How many exchanges a connection carries.
+/// How many exchanges a connection carries at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Concurrency {
     /// One at a time.
     Single,
-    /// Requests may be sent before earlier ones are answered; responses keep that order (RFC 9112 section 9.3.2).
+    /// Requests may be sent before earlier requests are answered; responses arrive in the order of the requests
+    /// (RFC 9112 section 9.3.2).
     Pipelined,
-    /// Each on a stream of its own, in any order.
+    /// Each exchange has its own stream; responses arrive in any order.
     Multiplexed,
 }
 
 /// A protocol's row in the registry.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Characteristics {
-    /// Its name on screens and in errors. HTTP/1.0 has that of HTTP/1.1, because every server has both.
+    /// The protocol's name on screens and in errors. HTTP/1.0 has the title of HTTP/1.1, because every server
+    /// supports both.
     pub title: &'static str,
-    /// Its name where servers list their protocols: `h1`, `h2`.
+    /// The short name in a server's list of protocols: `h1`, `h2`.
     pub generation: &'static str,
-    /// Its name at the start of a connection policy.
+    /// The start of the name of a connection policy.
     pub policy: &'static str,
-    /// Its ALPN name (RFC 7301), also in records and in `Alt-Svc`.
+    /// The ALPN name (RFC 7301), also used in records and in `Alt-Svc`.
     pub alpn: &'static str,
-    /// The ALPN names with which a server may select it, best first.
+    /// The ALPN names by which a server may select the protocol, in order of preference.
     pub alpn_names: &'static [&'static str],
-    /// Whether a server without ALPN uses it.
+    /// Whether TLS without ALPN means this protocol.
     pub is_default_of_tls: bool,
-    /// What carries it.
+    /// The transport.
     pub transport: Transport,
-    /// Whether it is used over TLS.
+    /// Whether the protocol is used over TLS.
     pub encryption: Encryption,
-    /// How many exchanges a connection carries.
+    /// How many exchanges a connection carries at a time.
     pub concurrency: Concurrency,
     /// Whether a connection persists after an exchange.
     pub persists: bool,
     /// Whether servers can push.
     pub pushes: bool,
-    /// The protocol over which a server can announce it by `Alt-Svc` (RFC 7838).
+    /// The protocol over which a server can announce this protocol by `Alt-Svc` (RFC 7838).
     pub announced_over: Option<Protocol>,
 }
 
@@ -97,7 +99,7 @@ const HTTP11: Characteristics = Characteristics {
 
 const HTTP10_KEEP_ALIVE: Characteristics = Characteristics {
     policy: "h1.0-keepalive",
-    // Few servers have a name for HTTP/1.0.
+    // Few servers support the ALPN name of HTTP/1.0.
     alpn_names: &["http/1.0", "http/1.1"],
     concurrency: Concurrency::Single,
     ..HTTP11
@@ -140,7 +142,7 @@ const HTTP3: Characteristics = Characteristics {
 };
 
 impl Protocol {
-    /// Every protocol. Of each generation the usual one is first.
+    /// All protocols. The default protocol of each generation comes before the others of that generation.
     pub const ALL: [Protocol; 5] = [
         Protocol::Http1(Version::Http11),
         Protocol::Http1(Version::Http10KeepAlive),
@@ -149,10 +151,11 @@ impl Protocol {
         Protocol::Http3,
     ];
 
-    /// What a client without a policy offers over TLS, best first. The last one is used without TLS.
+    /// The protocols that a client without a policy offers over TLS, in order of preference. Without TLS it uses
+    /// the last.
     pub const USUAL: [Protocol; 2] = [Protocol::Http2, Protocol::Http1(Version::Http11)];
 
-    /// Its row in the registry.
+    /// The protocol's row in the registry.
     pub const fn characteristics(self) -> &'static Characteristics {
         match self {
             Protocol::Http1(Version::Http11) => &HTTP11,
@@ -172,7 +175,8 @@ impl Protocol {
         }
     }
 
-    /// The protocol that a server selected of [`USUAL`](Self::USUAL).
+    /// The protocol of [`USUAL`](Self::USUAL) that a server selected by ALPN; HTTP/1.1 if the server selected none
+    /// of them.
     pub fn selected(alpn: Option<&[u8]>) -> Protocol {
         let mut usual = Protocol::USUAL.into_iter();
         usual
@@ -180,13 +184,13 @@ impl Protocol {
             .unwrap_or(Protocol::usual(false))
     }
 
-    /// The usual protocol of the generation with this name.
+    /// The default protocol of the generation with this name.
     pub fn of_generation(name: &str) -> Option<Protocol> {
         let mut all = Protocol::ALL.into_iter();
         all.find(|protocol| protocol.characteristics().generation == name)
     }
 
-    /// The version of HTTP/1.x that it is, if it is one.
+    /// The version of HTTP/1.x; `None` for other protocols.
     pub const fn http1(self) -> Option<Version> {
         match self {
             Protocol::Http1(version) => Some(version),
@@ -194,27 +198,27 @@ impl Protocol {
         }
     }
 
-    /// Whether many exchanges share a connection, each on a stream of its own.
+    /// Whether many exchanges share a connection, each on its own stream.
     pub const fn multiplexes(self) -> bool {
         matches!(self.characteristics().concurrency, Concurrency::Multiplexed)
     }
 
-    /// Whether QUIC carries it.
+    /// Whether the transport is QUIC.
     pub const fn is_over_quic(self) -> bool {
         matches!(self.characteristics().transport, Transport::Quic)
     }
 
-    /// Whether a policy may choose it with or without TLS.
+    /// Whether a policy may select TLS or cleartext.
     pub const fn has_optional_tls(self) -> bool {
         matches!(self.characteristics().encryption, Encryption::Optional)
     }
 
-    /// Its ALPN name (RFC 7301), also in records and in `Alt-Svc`.
+    /// The ALPN name (RFC 7301), also used in records and in `Alt-Svc`.
     pub const fn alpn(self) -> &'static str {
         self.characteristics().alpn
     }
 
-    /// Whether a connection on which ALPN selected this name, or none, can carry it.
+    /// Whether a connection can carry this protocol if ALPN selected the name `alpn`, or no name.
     pub fn is_selected_by(self, alpn: Option<&[u8]>) -> bool {
         let Characteristics {
             alpn_names,

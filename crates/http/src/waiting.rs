@@ -1,16 +1,16 @@
 //! Limits on the data buffered for clients that do not read.
 //!
-//! They apply to every protocol: per response, per connection and for all connections together. Content that is
-//! in memory or in files anyway is not counted.
+//! The limits apply to every protocol: per response, per connection and for all connections together. Content that
+//! is in memory or in files anyway is not counted.
 
 use fathometer_model::Bytes;
 
-/// With this much of a response waiting to be sent, no more of its content is generated. A transport that
-/// copies content takes no more of it until some is acknowledged.
-pub const ENOUGH_WAITING: Bytes = Bytes(64 * 1024);
+/// The limit on unsent bytes of one response. At this limit no more content is generated, and a transport that
+/// copies content accepts no more until the client acknowledges some.
+pub const MAX_UNSENT_PER_RESPONSE: Bytes = Bytes(64 * 1024);
 
-/// With this much of all responses of a connection waiting, no more of their content is generated.
-pub const ENOUGH_WAITING_TOGETHER: Bytes = Bytes(256 * 1024);
+/// The limit on unsent bytes of all responses of a connection. At this limit no more content is generated.
+pub const MAX_UNSENT_PER_CONNECTION: Bytes = Bytes(256 * 1024);
 
-/// The most that a server's transports buffer for all clients together.
+/// The limit on bytes that a server's transports buffer for all clients together.
 pub const MOST_WAITING: Bytes = Bytes(256 * 1024 * 1024);

@@ -1,4 +1,4 @@
-//! Where the names in a study are looked up: in the study's folder first, then in the data built into the
+//! The catalog in which the names of a study are looked up: first the study's folder, then the data built into the
 //! program.
 //!
 //! A study's folder may contain `paths/NAME.toml`, `eras/NAME.toml` and `servers/NAME/server.toml`. The level
@@ -39,7 +39,7 @@ impl Item {
         }
     }
 
-    /// The path of an item below the folder of all items of its kind.
+    /// The path of an item, relative to the folder of all items of its kind.
     fn file(self, name: &str) -> PathBuf {
         match self {
             Item::Path | Item::Era => PathBuf::from(format!("{name}.toml")),
@@ -55,12 +55,12 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// The built-in data alone.
+    /// A catalog of the built-in data only.
     pub fn built_in() -> Catalog {
         Catalog::default()
     }
 
-    /// The items of a study's folder, and the built-in data.
+    /// A catalog of the items of a study's folder and the built-in data.
     pub fn of(folder: &Path) -> Catalog {
         Catalog {
             own: Some(folder.to_owned()),
@@ -72,7 +72,7 @@ impl Catalog {
     /// a built-in item.
     ///
     /// # Errors
-    /// When a name is neither that of an item in the study's folder nor that of a built-in one.
+    /// When neither the study's folder nor the built-in data have an item of this name.
     pub fn find(&self, item: Item, name: &str) -> Result<String, DataError> {
         if data::is_path(name) {
             return Ok(self.path(name));
@@ -92,7 +92,7 @@ impl Catalog {
         Err(DataError::unknown(item.title(), name, known))
     }
 
-    /// A workload's name, with the path of its file if it has one (`log:FILE`).
+    /// A workload's name, with the resolved path of its file if it has a file (`log:FILE`).
     pub fn workload(&self, name: &str) -> String {
         match name.split_once(':') {
             Some((kind, file)) => format!("{kind}:{}", self.path(file)),
@@ -100,7 +100,7 @@ impl Catalog {
         }
     }
 
-    /// The path of a file that the study names: in the study's folder if it is there.
+    /// The path of a file that the study names: in the study's folder, if the file exists there.
     fn path(&self, name: &str) -> String {
         let own = self.own.as_ref().map(|own| own.join(name));
         match own.filter(|path| path.exists()) {

@@ -34,7 +34,7 @@ pub fn names(folder: &str) -> Vec<&'static str> {
 /// Why a named item is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
-    /// The name is neither a file on disk nor that of a built-in item.
+    /// The name is neither the path of a file nor the name of a built-in item.
     #[error(
         "there is no {what} named {name:?}: give the path of a TOML file, or one of {known}{hint}"
     )]
@@ -43,7 +43,7 @@ pub enum DataError {
         what: &'static str,
         /// The given name.
         name: String,
-        /// The nearest known name as a question, or nothing.
+        /// The nearest known name as a question, or an empty text.
         hint: String,
         /// The known names.
         known: String,
@@ -53,18 +53,18 @@ pub enum DataError {
     Unreadable {
         /// The path as given.
         path: String,
-        /// The error of the system.
+        /// The error of the operating system.
         error: std::io::Error,
     },
 }
 
 impl DataError {
-    /// Whether the given name is wrong, and not a file or the machine.
+    /// Whether this is a usage error: the given name is wrong.
     pub fn is_usage(&self) -> bool {
         matches!(self, DataError::Unknown { .. })
     }
 
-    /// The error that there is no item with this name, and what there is.
+    /// The error that there is no item with this name; it lists the known names.
     pub fn unknown<'a>(
         what: &'static str,
         name: &str,
@@ -84,8 +84,8 @@ pub fn is_path(name: &str) -> bool {
     name.ends_with(".toml") || name.contains('/')
 }
 
-/// The text of the item `name` of `folder`: a file on disk if `name` ends in `.toml` or contains a slash, else
-/// the embedded one.
+/// The text of the item `name` of `folder`: of a file on disk if `name` ends in `.toml` or contains a slash, otherwise of
+/// the embedded file.
 pub fn load(folder: &str, what: &'static str, name: &str) -> Result<String, DataError> {
     if is_path(name) {
         return fs::read_to_string(Path::new(name)).map_err(|error| DataError::Unreadable {

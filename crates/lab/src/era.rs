@@ -16,16 +16,16 @@ use crate::nearest::with_suggestion;
 pub struct Era {
     /// The name of the era.
     pub name: String,
-    /// Its description.
+    /// The description of the era.
     pub title: String,
-    /// The source of its settings.
+    /// The source of the settings.
     pub source: String,
     /// Properties of that time that the kernel cannot reproduce, and their effect on results.
     pub limits: Vec<String>,
-    /// The setting of quick acknowledgements of the client's sockets, set after connecting and after every
-    /// read; `None`: the kernel's default.
+    /// TCP_QUICKACK of the client's sockets, which is set after connecting and after every read; `None` for the
+    /// kernel's default.
     pub client_quick_ack: Option<bool>,
-    /// The same for the server's listening socket, which its connections inherit.
+    /// TCP_QUICKACK of the server's listening socket, which its connections inherit; `None` for the kernel's default.
     pub server_quick_ack: Option<bool>,
     /// The clock that delays the client's acknowledgements outside its kernel.
     pub client_delayed_ack: Option<DelayedAckClock>,
@@ -39,18 +39,18 @@ pub enum EraError {
     /// The era is not available.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// Its file is malformed.
+    /// The era's file is malformed.
     #[error("failed to read the era {name:?}: {}", with_suggestion(.error))]
     Syntax {
-        /// Its name.
+        /// The name of the era.
         name: String,
-        /// What is wrong, and in which line.
+        /// The cause, with the line.
         error: toml::de::Error,
     },
 }
 
 impl EraError {
-    /// Whether the given name is wrong, and not a file or the machine.
+    /// Whether this is a usage error: the given name is wrong.
     pub fn is_usage(&self) -> bool {
         matches!(self, EraError::Data(error) if error.is_usage())
     }
@@ -61,11 +61,11 @@ impl EraError {
 struct EraFile {
     /// The name of the era.
     name: String,
-    /// Its description.
+    /// The description of the era.
     title: String,
-    /// The source of its settings.
+    /// The source of the settings.
     source: String,
-    /// What the kernel cannot reproduce, and the effect on results.
+    /// Properties of that time that the kernel cannot reproduce, and their effect on results.
     #[serde(default)]
     limits: Vec<String>,
     /// TCP_QUICKACK of the client's sockets. Page studies only.
@@ -122,7 +122,7 @@ impl Era {
         })
     }
 
-    /// The settings of one host. `initial_window`, in segments, replaces the era's own.
+    /// The settings of one host. `initial_window`, in segments, overrides the era's initial window.
     pub fn settings(&self, side: Side, initial_window: Option<u32>) -> TcpSettings {
         let mut settings = match side {
             Side::Client => self.client.clone(),

@@ -33,7 +33,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// Its IPv4 address.
+    /// The IPv4 address of the host.
     pub const fn ipv4(self) -> Ipv4Addr {
         match self {
             Side::Client => Ipv4Addr::new(10, 77, 0, 1),
@@ -41,7 +41,7 @@ impl Side {
         }
     }
 
-    /// Its IPv6 address.
+    /// The IPv6 address of the host.
     pub const fn ipv6(self) -> Ipv6Addr {
         match self {
             Side::Client => Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1),
@@ -69,9 +69,9 @@ impl Side {
 /// A host of a lab.
 #[derive(Debug)]
 pub struct Host {
-    /// Its end of the path.
+    /// The host's end of the path.
     pub side: Side,
-    /// The namespace of its threads and programs.
+    /// The namespace of the host's threads and programs.
     pub namespace: Namespace,
     /// The TCP settings that were applied.
     pub applied: AppliedSettings,
@@ -148,7 +148,7 @@ pub struct Lab {
 impl Lab {
     /// Starts both hosts and the path.
     ///
-    /// `settings` gives the TCP settings of each host; [`Host::applied`] has those that were applied. Requires
+    /// `settings` returns the TCP settings of each host; [`Host::applied`] has the settings that were applied. Requires
     /// the right to create namespaces.
     pub fn start(
         profile: &Profile,
@@ -179,7 +179,7 @@ impl Lab {
         self.wire.server_receiver()
     }
 
-    /// The same for the client's host.
+    /// The ID of the process that receives for the client's host, if there is one.
     pub fn client_receiver(&self) -> Option<u32> {
         self.wire.client_receiver()
     }

@@ -1,7 +1,7 @@
 //! Removes what killed programs left on the machine: control groups and temporary folders.
 //!
-//! Each has an owner, which holds a lock that the kernel releases when the owner exits. Every command that
-//! creates such objects first removes those without an owner, whichever command created them.
+//! Each of these objects has an owner: a process that holds a lock, which the kernel releases when the process exits. Every
+//! command that creates such objects first removes the objects without an owner, whichever command created them.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ pub fn description(removal: &Removal) -> String {
         .map(|(path, error)| format!("failed to remove {}: {error}\n", path.display()));
     let mut text: String = removed.chain(in_use).chain(refused).collect();
     text.push_str(&format!(
-        "{} removed, {} in use by running programs, {} that could not be removed\n",
+        "{} removed, {} in use by running programs, {} could not be removed\n",
         removal.removed.len(),
         removal.in_use.len(),
         removal.refused.len()

@@ -1,7 +1,7 @@
-//! The laboratory: two hosts with limits, the wire between them, the TCP of an era, a server under test, and the
-//! trial of it: one load or one page.
+//! The laboratory: two hosts with limits, the path between them, the TCP settings of an era, a server under test, and
+//! trials of this server with a load or a page.
 //!
-//! It decides nothing about an experiment's design; `fathometer-study` does.
+//! The design of experiments is in `fathometer-study`.
 
 pub mod abilities;
 pub mod catalog;

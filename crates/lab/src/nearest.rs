@@ -1,4 +1,4 @@
-//! The known name that is nearest to an unknown one, for error messages.
+//! The known name that is nearest to an unknown name, for error messages.
 
 use std::fmt::{Display, Write as _};
 
@@ -23,13 +23,13 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, other)| other)
 }
 
-/// `; did you mean "lan"?`, or nothing.
+/// Returns `; did you mean "lan"?`, or an empty text.
 pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(name, known).map_or_else(String::new, |other| format!("; did you mean {other:?}?"))
 }
 
-/// An error of serde, with the nearest known key or value if the message names an unknown one and what it
-/// expects, each in backquotes.
+/// The text of a serde error. If the text names an unknown key or value and the expected names in backquotes, the nearest
+/// expected name is added.
 pub fn with_suggestion(error: &(impl Display + ?Sized)) -> String {
     let message = error.to_string();
     let mut text = message.trim_end().to_owned();

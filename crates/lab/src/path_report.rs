@@ -8,23 +8,23 @@ use serde::Serialize;
 
 use crate::hosts::Lab;
 
-/// What a program behind an emulated path had: the profile, the settings of TCP, and the path's certificate. Serialized it
-/// is the report as JSON, displayed that for a terminal.
+/// The conditions of a program behind an emulated path: the profile, the TCP settings, and the path's certificate.
+/// `Serialize` gives the report as JSON, `Display` the report for a terminal.
 #[derive(Debug, Serialize)]
 pub struct PathReport<'a> {
     /// The path.
     pub profile: &'a Profile,
-    /// The TCP of both hosts.
+    /// The era: the TCP settings of both hosts.
     pub era: &'a str,
     /// The seed of all random events.
     pub seed: u64,
     /// TCP settings of the era that this kernel does not support.
     pub impossible_settings: Vec<String>,
-    /// Whether the delivery threads could get a higher priority than all other threads of the machine.
+    /// Whether the delivery threads have a higher priority than all other threads of the machine.
     pub punctual_threads: bool,
     /// The exit code of the program.
     pub exit_code: u8,
-    /// What the path did.
+    /// The certificate of the path.
     pub path: &'a PathCertificate,
     /// Whether the path was exact enough.
     pub validity: &'a Validity,
@@ -98,7 +98,7 @@ fn direction(
     writeln!(f, "; {} lost by the emulation", certificate.unasked_drops)
 }
 
-/// Nanoseconds, printed in microseconds or, when large, in milliseconds.
+/// A time in nanoseconds, printed in microseconds or, if it is long, in milliseconds.
 struct Micros(u64);
 
 impl fmt::Display for Micros {

@@ -1,4 +1,4 @@
-//! A capture of one tap, extracted from a capture of several. It appears under its name when it is complete.
+//! A capture of one tap, extracted from a capture of several taps. The file gets its final name when it is complete.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
@@ -45,7 +45,7 @@ impl TapFile {
     /// Gives the file its name, and returns its number of packets.
     ///
     /// # Errors
-    /// When any part of it could not be written.
+    /// When a part of the file could not be written.
     pub fn finish(mut self) -> io::Result<u64> {
         let packets = match self.writer.take() {
             Some(writer) => writer?.finish()?,

@@ -1,13 +1,13 @@
 //! A trial: one load on one server whose host has limits, over an emulated path, with probes.
 //!
 //! The server's host is a namespace and a control group: its programs, and the process that receives its
-//! packets, share one budget. The generator is outside of it. Probes read the group, the server's processes and
-//! its namespace. Load studies and the search for a bottleneck consist of trials.
+//! packets, share one budget. The generator is outside the host. Probes read the group, the server's processes and
+//! the namespace. Load studies and the search for a bottleneck consist of trials.
 //!
 //! A trial may have two loads at the same time ([`Beside`]). Each has its own server, generator and result.
 //! Both servers share one host, one budget and one path, so figures of the host and the path cover both loads.
 //!
-//! A series of loads on one server, as a capacity search applies them, is [`Trial::run_series`].
+//! [`Trial::run_series`] applies a series of loads to one server, as a capacity search does.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -37,7 +37,7 @@ use fathometer_files::site_folder::{self, SiteFolderError};
 use fathometer_load::without_port;
 use fathometer_load::{LoadError, Options};
 
-/// The period of the probes. The ends of a window of three seconds are accurate to a thirtieth of it.
+/// The period of the probes. It is a thirtieth of a window of three seconds, and the accuracy of the window's ends.
 const PROBE_PERIOD: Duration = Duration::from_millis(100);
 
 /// The name of the probed server.
@@ -46,7 +46,7 @@ const SERVER: &str = "server";
 /// The name of the second server, if there is one.
 const OTHER: &str = "beside";
 
-/// Two loads are simultaneous if their starts differ by at most this part of the measured window.
+/// Two loads are simultaneous if their starts differ by at most this share of the measured window.
 const APART: f64 = 0.05;
 
 /// The parameters of a trial.
@@ -61,22 +61,22 @@ pub struct Trial<'a> {
     pub profile: &'a Profile,
     /// The TCP profile of both hosts.
     pub era: &'a Era,
-    /// The initial congestion window of both hosts, in segments, if not the era's.
+    /// The initial congestion window of both hosts, in segments; `None` for the era's window.
     pub initial_window: Option<u32>,
     /// The limits of the server's host.
     pub limits: Limits,
     /// The limits of the server's connections.
     pub throttle: Throttle,
-    /// Limits of the path's lateness; `None`: the defaults for the path.
+    /// The limits of the path's lateness; `None` for the defaults of the path.
     pub wire_limits: Option<wire::Limits>,
     /// The seed of the path's random decisions.
     pub seed: Seed,
     /// The clock of all instants.
     pub clock: Clock,
-    /// A load that runs first and is not measured, so that the cache is warm as far as the site fits; `None`:
+    /// A load that runs first and is not measured, so that the cache is warm as far as the site fits; `None` if
     /// the measured load starts with a cold cache.
     pub warm_cache: Option<Options>,
-    /// The load. The address of the server is filled in.
+    /// The load. The trial sets the address of the server.
     pub load: Options,
     /// A second load on the same host at the same time.
     pub beside: Option<Beside<'a>>,
@@ -88,7 +88,7 @@ pub struct Beside<'a> {
     pub definition: &'a Definition,
     /// The installed program of the server, if it is not built in.
     pub installed: Option<&'a Installed>,
-    /// The load, with the same warm-up and measured window as the first.
+    /// The load, with the same warm-up and measured window as the first load.
     pub load: Options,
 }
 
@@ -102,11 +102,11 @@ pub struct Measured {
     pub samples: Samples,
     /// The start of the measured window.
     pub from: Instant,
-    /// Its end.
+    /// The end of the measured window.
     pub to: Instant,
     /// The path's certificate, for the whole trial.
     pub certificate: PathCertificate,
-    /// The validity, with the reasons of the path and of the generator.
+    /// The validity, with reasons that concern the path and the generator.
     pub validity: Validity,
     /// How the era's settings were applied at the client and at the server.
     pub applied: [AppliedSettings; 2],
@@ -133,15 +133,15 @@ impl ServerAccess {
 
 /// The result of a series of loads.
 pub struct Series<T> {
-    /// What the series returned.
+    /// The value that the series returned.
     pub value: T,
-    /// The readings of the probes, from before the first load to after the last.
+    /// The readings of the probes, from before the first load until after the last load.
     pub samples: Samples,
     /// The path's certificate, for the whole series.
     pub certificate: PathCertificate,
-    /// The validity, with the reasons of the path and of the host's limits.
+    /// The validity, with reasons that concern the path and the host's limits.
     pub validity: Validity,
-    /// The packets that the path delivered, over the whole series. The bins of a long series are long.
+    /// The packets that the path delivered, over the whole series. The time bins are longer for a longer series.
     pub packets: Option<PacketCounts>,
     /// How the era's settings were applied at the client and at the server.
     pub applied: [AppliedSettings; 2],
@@ -158,11 +158,11 @@ pub enum TrialError {
     /// The server failed.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// The site's folder failed.
+    /// The site's folder could not be read.
     #[error(transparent)]
     Site(#[from] SiteFolderError),
     /// The load engine failed.
-    #[error("failed to make the load: {0}")]
+    #[error("failed to apply the load: {0}")]
     Load(#[from] LoadError),
     /// The user interrupted the trial.
     #[error("interrupted")]
@@ -172,7 +172,7 @@ pub enum TrialError {
 impl<'a> Trial<'a> {
     /// Builds the laboratory, runs the load and removes the laboratory.
     ///
-    /// `building` is held while the laboratory is built, so that only one is built at a time: while the kernel
+    /// `building` is held while the laboratory is built, so that only one laboratory is built at a time: while the kernel
     /// creates namespaces and devices, no other thread runs on that processor.
     pub fn run(
         self,
@@ -229,11 +229,11 @@ impl<'a> Trial<'a> {
     }
 
     /// Builds the laboratory, runs a series of loads on the first server from the client's host, and removes the
-    /// laboratory. The trial's own load is not applied: its policy, host name and UDP offload say how the server is
-    /// started and reached, and the series gives each of its loads the same.
+    /// laboratory. The trial's own load is not applied: its policy, host name and UDP offload define how the server is
+    /// started and reached. The series must use the same values for each of its loads.
     ///
     /// # Errors
-    /// When the laboratory cannot be built, the server fails before the series ends, or the user interrupts it.
+    /// When the laboratory cannot be built, the server fails before the series ends, or the user interrupts the series.
     pub fn run_series<T: Send>(
         self,
         building: &Mutex<()>,
@@ -271,7 +271,7 @@ impl<'a> Trial<'a> {
         drive: impl FnOnce(&Bench<'_>, Options, Option<Beside<'a>>) -> Result<T, TrialError>,
     ) -> Result<(T, Observed), TrialError> {
         let clock = self.clock;
-        // Evict pages that this program, or an earlier server, left in the page cache: they are not charged to
+        // Evict pages that this program, or an earlier server, left in the page cache: the kernel does not charge them to
         // the host.
         site_folder::forget(self.folder)?;
         // With a limit of memory or disk, only the host's limits may determine which pages are read again.
@@ -280,7 +280,7 @@ impl<'a> Trial<'a> {
             .transpose()?;
         let (mut group, lab) = host(&self.limits, || self.laboratory(building))?;
         let applied = [lab.client.applied.clone(), lab.server.applied.clone()];
-        // Limits the listen queue of the host, whatever backlog the server requests.
+        // Limits the listen queue of the host, independent of the backlog that the server requests.
         let mut limits = match self.throttle.backlog {
             Some(connections) => lab.server.namespace.set_listen_backlog(connections)?,
             None => Vec::new(),
@@ -380,7 +380,7 @@ impl<'a> Trial<'a> {
         Ok((value, observed))
     }
 
-    /// A certificate for the host, if a load's policy uses TLS.
+    /// Makes a certificate for the host, if a load's policy uses TLS.
     fn credentials(&self) -> Result<Option<Credentials>, SettingsError> {
         let beside = self.beside.as_ref().is_some_and(|b| b.load.policy.tls);
         if !self.load.policy.tls && !beside {
@@ -394,7 +394,7 @@ impl<'a> Trial<'a> {
         Credentials::make(&names, now).map(Some)
     }
 
-    /// Client settings that trust the server and do not resume sessions: every connection has a full handshake.
+    /// The TLS settings of clients that trust the server and do not resume sessions: every connection has a full handshake.
     fn client_settings(
         &self,
         credentials: &Credentials,
@@ -419,7 +419,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// The measured window of a load test of this clock.
+/// The measured window of a load test, in instants of `clock`.
 pub fn window_of(result: &LoadResult, clock: Clock) -> (Instant, Instant) {
     let origin = clock.realtime_of(Instant::ZERO).as_secs_f64();
     let began = Duration::from_secs_f64((result.setup.started - origin).max(0.0));
@@ -430,7 +430,7 @@ pub fn window_of(result: &LoadResult, clock: Clock) -> (Instant, Instant) {
 /// Invalidates a trial whose second load is invalid, or did not run at the same time.
 fn judge_beside(result: &LoadResult, beside: &LoadResult, validity: &mut Validity) {
     for reason in &beside.validity.reasons {
-        validity.invalidate(format!("the load beside: {reason}"));
+        validity.invalidate(format!("the second load: {reason}"));
     }
     let apart = (beside.setup.started - result.setup.started).abs();
     let limit = APART * result.measured.duration.as_secs_f64();
@@ -443,11 +443,11 @@ fn judge_beside(result: &LoadResult, beside: &LoadResult, validity: &mut Validit
     }
 }
 
-/// Invalidates a trial whose host did not have the limits that were set.
+/// Invalidates a trial if the kernel reports different limits of the host from those that were set.
 fn limits_hold(limits: &[AppliedLimit], validity: &mut Validity) {
     for limit in limits.iter().filter(|limit| !limit.holds) {
         validity.invalidate(format!(
-            "the host's limit {} reads back as {} and was set to {}",
+            "the host's limit {} was set to {2}, but the kernel reports {1}",
             limit.what, limit.got, limit.wanted
         ));
     }
@@ -458,20 +458,20 @@ fn wire_options(seed: Seed) -> WireOptions {
     let mut options = WireOptions::new(seed);
     options.server_receives = true;
     options.count_packets = true;
-    // There are tens of thousands of packets: busy-waiting for each would use up a processor.
+    // A trial has tens of thousands of packets: busy-waiting for each packet would use up a processor.
     options.spin = Duration::ZERO;
     options
 }
 
-/// The server's host: its control group, with the limits that apply while it starts, and the laboratory, whose
+/// The server's host: its control group, with the limits that apply while the server starts, and the laboratory, whose
 /// receiving process is in the group.
 fn host(
     limits: &Limits,
     laboratory: impl FnOnce() -> Result<Lab, TrialError>,
 ) -> Result<(Group, Lab), TrialError> {
     let group = Group::create("server", &while_starting(limits))?;
-    // Other programs of this machine must not limit the host. If the priority is not available, the host waits
-    // for them, which its pressure figures show.
+    // Other programs of this machine must not limit the host. If the priority cannot be raised, the host may wait
+    // for other programs; its pressure figures show that.
     let _ = group.raise_priority();
     let lab = laboratory()?;
     if let Some(receiver) = lab.server_receiver() {
@@ -480,7 +480,7 @@ fn host(
     Ok((group, lab))
 }
 
-/// Builds the host of a trial without limits, sends it a datagram, and removes it again. Returns a description
+/// Builds the host of a trial without limits, sends a datagram to the host, and removes the host. Returns a description
 /// of the result.
 ///
 /// Requires the right to create namespaces.
@@ -512,15 +512,16 @@ pub fn test_limits() -> Result<String, TrialError> {
     let used = group.cpu_usage().map_err(TrialError::Lab)?.total;
     drop(lab.end());
     Ok(format!(
-        "received {received} bytes, its processor time accounted: {used:.1?}"
+        "received {received} bytes, and accounted for its processor time: {used:.1?}"
     ))
 }
 
-/// Any path is sufficient.
+/// The path of [`test_limits`]; any path is sufficient.
 const REHEARSED: &str = "name = \"rehearsal\"\nsource = \"none\"\n[both]\npropagation = \"1ms\"";
 
-/// A host's limits while its server starts and its cache is warmed, which would take long with a tenth of a
-/// core. The memory limit is already the final one, because it determines what stays in the cache.
+/// A host's limits while its server starts and its cache is warmed: a CPU quota of a whole core, and practically no
+/// disk limits, because this would take long with a tenth of a core. The memory limit is already the final limit, because
+/// it determines what remains in the cache.
 fn while_starting(limits: &Limits) -> Limits {
     let plenty = |rate: Option<u64>| rate.map(|_| 1 << 30);
     Limits {
@@ -579,7 +580,7 @@ impl Bench<'_> {
     }
 }
 
-/// What was observed of the host and the path while loads were applied.
+/// The observations of the host and the path while loads were applied.
 struct Observed {
     samples: Samples,
     certificate: PathCertificate,
@@ -591,8 +592,8 @@ struct Observed {
 
 /// The plan of the probes. Congestion windows are those of the first server's connections.
 fn probes(lab: &Lab, group: &Group, servers: &[&RunningServer]) -> ProbePlan {
-    // A process that waits for the disk may hold locks on what is queried: its memory map, or the socket to
-    // which it writes a file. With a disk limit, such queries would return too seldom to be useful.
+    // A process that waits for the disk may hold locks that a query needs: those of its memory map, or of the socket to
+    // which it writes a file. With a disk limit, such queries would be too slow to be useful.
     let answers_at_once = group.limits().disk.is_none();
     ProbePlan {
         period: PROBE_PERIOD,
@@ -609,7 +610,7 @@ fn probes(lab: &Lab, group: &Group, servers: &[&RunningServer]) -> ProbePlan {
         networks: vec![(SERVER.to_owned(), lab.server.namespace.clone())],
         tables: true,
         windows: servers.first().filter(|_| answers_at_once).map(|s| s.port),
-        // Without the right to create control groups there is nothing to read.
+        // Without the right to create control groups there is no group to read.
         groups: group
             .cpu_usage()
             .map(|_| (SERVER.to_owned(), group.usage_probe()))

@@ -1,6 +1,6 @@
 //! One screen of a test, drawn into the available space.
 //!
-//! Everything shown by colour is also shown by words or by order.
+//! Information that is shown by colour is also shown by words or by order.
 
 use std::time::Duration;
 
@@ -25,9 +25,9 @@ const PERCENTILES: [(&str, Color); 4] = [
 const WRONG: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const FAINT: Style = Style::new().fg(Color::DarkGray);
 
-/// Rows and columns from which on charts show more than sparklines.
+/// The numbers of rows and columns from which on charts are drawn instead of sparklines.
 const ROOM_FOR_CHARTS: (u16, u16) = (18, 60);
-/// Columns left of the charts, so that the time axes of both are aligned.
+/// The columns left of the charts, so that the time axes of both charts are aligned.
 const AXIS_COLUMNS: usize = 9;
 
 /// Draws the whole state.
@@ -36,7 +36,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let charts = area.height >= ROOM_FOR_CHARTS.0 && area.width >= ROOM_FOR_CHARTS.1;
     let notes = notes(state, usize::from(area.width));
     let wanted = notes.len() as u16;
-    // Warnings may take the rows they need, as long as the charts remain visible.
+    // Warnings may take the rows that they need, as long as the charts remain visible.
     let most = if charts { area.height / 3 } else { 6 };
     let [head, course, foot] = Layout::vertical([
         Constraint::Length(2),
@@ -71,7 +71,7 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &State) {
         (Some(total), _) => format!(
             "{}, {} left",
             text::clock(state.elapsed),
-            // Rounded, so that it and the elapsed time add up at every whole second.
+            // Rounded, so that the remaining and the elapsed time add up at every whole second.
             text::clock(total.saturating_sub(state.elapsed) + Duration::from_millis(500)),
         ),
         (None, Some(exchanges)) => format!(
@@ -126,7 +126,7 @@ fn draw_rate(frame: &mut Frame<'_>, area: Rect, state: &State) {
     draw_chart(frame, chart, state, datasets, ([0.0, top], labels), false);
 }
 
-/// Corrected latency, on a logarithmic axis: its percentiles differ by orders of magnitude.
+/// Draws the corrected latency on a logarithmic axis, because its percentiles differ by orders of magnitude.
 fn draw_latency(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let [head, chart] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     frame.render_widget(latency_line(state, area.width), head);
@@ -142,24 +142,24 @@ fn draw_latency(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let low = values().fold(f64::INFINITY, f64::min);
     let high = values().fold(f64::NEG_INFINITY, f64::max);
     let (low, high) = if low > high {
-        // Nothing has ended yet: any range will do, such as one around a millisecond.
+        // No exchange has ended yet: any range is suitable, such as one around a millisecond.
         (-4.0, -2.0)
     } else if high - low < 0.3 {
-        // A flat line belongs in the middle.
+        // A flat line is drawn in the middle.
         (low - 0.15, high + 0.15)
     } else {
         (low, high)
     };
     let labels = [low, f64::midpoint(low, high), high]
         .map(|value| text::time(Duration::from_secs_f64(10f64.powf(value))));
-    // The median last, so that it is seen where lines meet.
+    // The median is drawn last, so that it is visible where lines meet.
     let datasets = lines
         .iter()
         .zip(PERCENTILES)
         .rev()
         .map(|(line, (_, colour))| dataset(line, colour))
         .collect();
-    // Both charts have the same time; its axis is below the lower one.
+    // Both charts have the same time axis, which is below the lower chart.
     draw_chart(frame, chart, state, datasets, ([low, high], labels), true);
 }
 
@@ -179,14 +179,14 @@ fn draw_chart(
     (bounds, labels): ([f64; 2], [String; 3]),
     time_axis: bool,
 ) {
-    // In two rows of chart three labels would overlap.
+    // In a chart of two rows, three labels would overlap.
     let labels: Vec<Line<'_>> = labels
         .into_iter()
         .enumerate()
         .filter(|(n, _)| area.height >= 4 || *n != 1)
         .map(|(_, label)| Line::from(format!("{label:>AXIS_COLUMNS$}")))
         .collect();
-    // A single point would be a line of length zero at the very edge.
+    // A single point would be a line of length zero at the edge.
     let end = state.history.end().as_secs_f64().max(1.0);
     let mut time = Axis::default().style(FAINT).bounds([0.0, end]);
     if time_axis {
@@ -198,7 +198,7 @@ fn draw_chart(
     frame.render_widget(chart, area);
 }
 
-/// Where there is no room for axes: two sparklines.
+/// Draws two sparklines if there is no room for axes.
 fn draw_small(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let [rate, rates, latency, latencies] = Layout::vertical([
         Constraint::Length(1),
@@ -227,7 +227,7 @@ fn draw_sparkline(
     let points = state.history.points();
     let shown = &points[points.len().saturating_sub(usize::from(area.width))..];
     let top = shown.iter().map(&value).fold(0.0, f64::max);
-    // Bars of whole numbers: a thousandth of the highest is finer than any character.
+    // Bars have integer lengths: a thousandth of the highest is finer than any character.
     let bars = shown.iter().map(|point| match top > 0.0 {
         true => (value(point) / top * 1000.0) as u64,
         false => 0,
@@ -259,7 +259,8 @@ fn rate_line(state: &State) -> Line<'static> {
     Line::from(spans)
 }
 
-/// The last interval's percentiles. Where there is no space for all, without the label and the 90th percentile.
+/// The percentiles of the last interval. If there is not enough space, the label and the 90th percentile are
+/// omitted.
 fn latency_line(state: &State, width: u16) -> Line<'static> {
     let latency = state.last.as_ref().map_or([None; 4], |last| last.latency);
     let line = |head: &'static str, left_out: &str| {
@@ -280,7 +281,7 @@ fn latency_line(state: &State, width: u16) -> Line<'static> {
     }
 }
 
-/// Every reason to doubt the figures, errors by class, and counts, in lines of at most `width` columns.
+/// All warnings about the figures, errors by class, and counts, in lines of at most `width` columns.
 fn notes(state: &State, width: usize) -> Vec<Line<'static>> {
     let last = state.last.as_ref();
     let counts = format!(
@@ -290,7 +291,7 @@ fn notes(state: &State, width: usize) -> Vec<Line<'static>> {
         text::maybe(last.and_then(|last| last.send_lag_p99)),
     );
     let errors = text::errors(&state.so_far);
-    // The worst first: the end is cut off where there is no space.
+    // The most severe first, because the end is cut off if there is not enough space.
     let mut lines = Vec::new();
     for warning in &state.warnings {
         lines.extend(wrapped("INVALID ", warning, width));
@@ -305,7 +306,7 @@ fn notes(state: &State, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// `head`, highlighted, and `text` after it, wrapped between words.
+/// Wraps `text` between words, after the highlighted `head`.
 fn wrapped(head: &str, text: &str, width: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let mut line = Line::from(Span::styled(head.to_owned(), WRONG));
@@ -321,12 +322,12 @@ fn wrapped(head: &str, text: &str, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// The logarithm of a time in seconds; times are at least a nanosecond.
+/// The logarithm of a time in seconds. Times shorter than a nanosecond count as a nanosecond.
 fn logarithm(time: Duration) -> f64 {
     time.max(Duration::from_nanos(1)).as_secs_f64().log10()
 }
 
-/// Rounds up to a quarter of a power of ten, so that the axis stays while the rate varies.
+/// Rounds up to a quarter of a power of ten, so that the axis is stable while the rate varies.
 fn round_up(value: f64) -> f64 {
     let step = 10f64.powf(value.log10().floor()) / 4.0;
     (value / step).ceil() * step

@@ -1,4 +1,4 @@
-//! The progress of a test in a bounded number of points.
+//! The history of a test in a bounded number of points.
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ pub(super) struct Point {
     length: Duration,
     planned: u64,
     completed: u64,
-    /// Median, 90th and 99th percentile, maximum. Of several intervals, the largest of each: percentiles cannot
-    /// be added up, and slow intervals must not be smoothed away.
+    /// Median, 90th and 99th percentile, maximum. For several intervals, the largest value of each: percentiles
+    /// cannot be added, and slow intervals must not be smoothed away.
     pub(super) latency: [Option<Duration>; 4],
 }
 
-/// Points in the order of time. When there are too many, each pair of neighbours is merged.
+/// Points in the order of time. If there are too many points, neighbours are merged in pairs.
 #[derive(Debug)]
 pub(super) struct History {
     points: Vec<Point>,
-    /// How many intervals make a point.
+    /// The number of intervals in a point.
     every: usize,
-    /// How many the last point has.
+    /// The number of intervals in the last point.
     filled: usize,
 }
 
 impl History {
-    /// The most points; more than any terminal has columns.
+    /// The most points, which is more than the columns of any terminal.
     const MOST: usize = 1024;
 
     pub(super) fn new() -> History {
-        // Written once, so that the pages are present: memory that is only reserved is not.
+        // Written once, because reserved memory is not present before it is written.
         let mut points = vec![Point::NOTHING; History::MOST];
         points.clear();
         History {
@@ -62,7 +62,7 @@ impl History {
         &self.points
     }
 
-    /// Where the last interval ended.
+    /// The end of the last interval.
     pub(super) fn end(&self) -> Duration {
         self.points
             .last()
@@ -82,7 +82,7 @@ impl History {
 }
 
 impl Point {
-    /// An interval in which nothing happened.
+    /// An interval without events.
     const NOTHING: Point = Point {
         start: Duration::ZERO,
         length: Duration::ZERO,
@@ -91,7 +91,7 @@ impl Point {
         latency: [None; 4],
     };
 
-    /// The middle of it, in seconds from the start of the test.
+    /// The middle of the point, in seconds from the start of the test.
     pub(super) fn middle(&self) -> f64 {
         (self.start + self.length / 2).as_secs_f64()
     }

@@ -1,13 +1,13 @@
-//! The progress of a load test on stderr: the live view of `fathometer load`.
+//! The live view of `fathometer load`: the progress of a load test on stderr.
 //!
-//! On a terminal it is a full screen of charts that is redrawn once an interval and removed when the test is
-//! over. What stays is the closing screen, on stdout. The view uses a screen of its own, and not a few lines
-//! below the prompt, for two reasons. Such lines can be placed only by querying the terminal through stdout,
-//! which may be a file. And only a full screen is still correct after the window is resized. Elsewhere the view
-//! is a plain line from time to time.
+//! On a terminal it is a full screen of charts. The screen is redrawn once per interval and removed at the end
+//! of the test; the closing screen is printed to stdout. There are two reasons for a full screen instead of a
+//! few lines below the prompt. Such lines can be positioned only by querying the terminal through stdout, which
+//! may be a file. And only a full screen is correct after the window is resized. Without a terminal, the view
+//! prints a plain line from time to time.
 //!
-//! The view reads no clock and no keys: it shows what it is given, when it is given it. Ctrl-C remains a
-//! signal. It uses a bounded amount of memory however long the test is.
+//! The view reads no clock and no keys: its caller passes the data and decides when to draw. Ctrl-C remains a
+//! signal. The memory of the view is bounded, however long the test is.
 
 mod draw;
 mod history;
@@ -25,7 +25,7 @@ use self::history::History;
 use self::lines::Lines;
 use self::screen::Screen;
 
-/// How progress is shown.
+/// The kind of progress display.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Charts on a terminal.
@@ -37,8 +37,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind that suits stderr: charts on a terminal that this program may use, else lines; nothing if
-    /// `quiet`.
+    /// The best kind for stderr: charts on a terminal that this program may use, otherwise lines; nothing if
+    /// `quiet` is set.
     pub fn detect(quiet: bool) -> Kind {
         if quiet {
             Kind::Quiet
@@ -50,16 +50,16 @@ impl Kind {
     }
 }
 
-/// What is known about a test before it starts.
+/// The data about a test that are known before it starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outline {
-    /// The URL and the load, as in `http://127.0.0.1:8080/ · h1.1 · 64 users`.
+    /// The URL and the load, such as `http://127.0.0.1:8080/ · h1.1 · 64 users`.
     pub title: String,
-    /// Length of warm-up and measured window together, if the test is limited by time.
+    /// The length of warm-up and measured window together, if the test has a time limit.
     pub total: Option<Duration>,
-    /// Number of exchanges, if the test is limited by a count.
+    /// The number of exchanges, if the test is limited by a count.
     pub exchanges: Option<u64>,
-    /// Whether it is an open loop: then the offered rate is shown beside the achieved one.
+    /// Whether the test is an open loop. The offered rate is then shown beside the achieved rate.
     pub open_loop: bool,
 }
 
@@ -85,29 +85,29 @@ impl Phase {
     }
 }
 
-/// What a test reports once an interval.
+/// The data that a test reports once per interval.
 #[derive(Debug, Clone, Copy)]
 pub struct Reading<'a> {
-    /// Time since the start of the warm-up.
+    /// The time since the start of the warm-up.
     pub elapsed: Duration,
     /// The current phase.
     pub phase: Phase,
     /// The interval that has just ended.
     pub last: &'a Interval,
-    /// Everything counted since the start.
+    /// The counts since the start.
     pub so_far: &'a Counts,
-    /// Every known reason to doubt the figures. A reason that was given stays, and new ones follow it.
+    /// All warnings about the figures. Earlier warnings stay in place, and new ones follow them.
     pub warnings: &'a [String],
 }
 
-/// Shows the progress of a test. Dropping it restores the terminal.
+/// Shows the progress of a test. The terminal is restored when this is dropped.
 #[derive(Debug)]
 pub struct LoadView {
     state: State,
     output: Output,
 }
 
-/// All that is shown, in any kind of output.
+/// The data that are shown, for all kinds of output.
 #[derive(Debug)]
 struct State {
     outline: Outline,
@@ -127,7 +127,7 @@ enum Output {
 }
 
 impl LoadView {
-    /// A view of a test that is about to start. If the terminal cannot be used, it falls back to lines.
+    /// A view of a test that is about to start. If the terminal cannot be used, the view prints lines.
     pub fn new(kind: Kind, outline: Outline) -> LoadView {
         let mut view = LoadView {
             state: State::new(outline),
@@ -189,7 +189,7 @@ impl State {
         self.warnings.extend_from_slice(reading.warnings);
     }
 
-    /// The progress of the test, 0 to 1; `None` if it is unknown.
+    /// The progress of the test, from 0 to 1; `None` if it is unknown.
     fn progress(&self) -> Option<f64> {
         let done = match (self.outline.total, self.outline.exchanges) {
             (Some(total), _) if !total.is_zero() => self.elapsed.div_duration_f64(total),

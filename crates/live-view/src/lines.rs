@@ -1,4 +1,4 @@
-//! Progress where there is no terminal: a plain line from time to time.
+//! Progress without a terminal: a plain line from time to time.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::history::Point;
 use super::{Phase, State, text};
 
-/// Lines come often at first, when people watch, and rarely in a long test.
-const SOONEST: Duration = Duration::from_secs(2);
-const LATEST: Duration = Duration::from_secs(30);
+/// The times between lines. Lines are frequent at first, when a user watches, and rare in a long test.
+const MIN_INTERVAL: Duration = Duration::from_secs(2);
+const MAX_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The lines to print next.
 #[derive(Debug)]
@@ -30,8 +30,8 @@ impl Lines {
         }
     }
 
-    /// The lines to print now, each with its line end; mostly none. A line covers the time since the line
-    /// before it: the rate over that time, the largest value of each percentile in any interval, and all errors
+    /// The lines to print now, each with its line end; usually none. A line covers the time since the previous
+    /// line: the rate over that time, the largest value of each percentile in any interval, and all errors
     /// since the start.
     pub(super) fn update(&mut self, state: &State) -> String {
         let mut printed = String::new();
@@ -43,7 +43,7 @@ impl Lines {
             Some(since) => since.extend(&point),
             None => self.since = Some(point),
         }
-        let due = (self.printed_at / 10).clamp(SOONEST, LATEST);
+        let due = (self.printed_at / 10).clamp(MIN_INTERVAL, MAX_INTERVAL);
         let due = state.elapsed >= self.printed_at + due || state.phase != self.phase;
         if let (true, Some(since)) = (due, self.since.take_if(|_| due)) {
             self.printed_at = state.elapsed;

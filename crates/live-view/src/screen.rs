@@ -1,4 +1,4 @@
-//! Takes the terminal, draws on it, and restores it however the view ends, including a panic.
+//! Takes over the terminal, draws on it, and restores it when the view ends, even after a panic.
 
 use std::io::{self, Stderr, stderr};
 use std::sync::Once;
@@ -10,10 +10,10 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::EnterAlternateScreen;
 use ratatui::{Frame, Terminal};
 
-/// Shows the cursor and leaves the alternate screen (DECTCEM and mode 1049).
-const FAREWELL: &[u8] = b"\x1b[?25h\x1b[?1049l";
+/// The sequence that shows the cursor and leaves the alternate screen (DECTCEM and mode 1049).
+const RESTORE_SEQUENCE: &[u8] = b"\x1b[?25h\x1b[?1049l";
 
-/// A terminal in use by the view. Dropping it restores the terminal.
+/// A terminal that the view uses. The terminal is restored when this is dropped.
 #[derive(Debug)]
 pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<Stderr>>,
@@ -22,7 +22,7 @@ pub(super) struct Screen {
 impl Screen {
     pub(super) fn enter() -> io::Result<Screen> {
         restore_on_panic();
-        terminal::take(FAREWELL).map_err(io::Error::other)?;
+        terminal::take(RESTORE_SEQUENCE).map_err(io::Error::other)?;
         let entered = execute!(stderr(), EnterAlternateScreen, Hide)
             .and_then(|()| Terminal::new(CrosstermBackend::new(stderr())));
         match entered {
@@ -35,7 +35,7 @@ impl Screen {
     }
 
     pub(super) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) {
-        // A panic elsewhere may have restored it.
+        // The panic of another thread may have restored the terminal.
         if terminal::is_taken() {
             // If the terminal is closed, drawing fails, and the test continues without it.
             let _ = self.terminal.draw(render);
@@ -49,7 +49,8 @@ impl Drop for Screen {
     }
 }
 
-/// Restores the terminal before the message of a panic is printed: the alternate screen would be lost with it.
+/// Restores the terminal before the message of a panic is printed, because the message would be lost with the
+/// alternate screen.
 fn restore_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -52,7 +52,7 @@ impl Example {
         }
     }
 
-    /// Passes on the reading of every interval, the last ones with warnings.
+    /// Passes on the reading of every interval; the last readings have warnings.
     fn tell(&mut self, warnings: &[String], mut hear: impl FnMut(&Reading<'_>)) {
         let count = self.intervals.len();
         for (n, interval) in self.intervals.iter().enumerate() {
@@ -142,7 +142,7 @@ fn progress_is_shown_toward_a_number_of_exchanges() {
     assert!(done > 0 && left > 2 * done, "{line}");
 }
 
-/// Any window size must work, also while the window is being resized.
+/// Any window size must work, even while the window is being resized.
 #[test]
 fn no_size_is_too_small() {
     let mut state = State::new(outline());

@@ -1,4 +1,4 @@
-//! Formats figures as text: short, of a steady width, with two or three digits where that is enough.
+//! Formats figures as short texts of steady width, with two or three digits if that is enough.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use fathometer_analysis::load::Counts;
 use fathometer_model::Failure;
 pub(super) use fathometer_model::digits::grouped as count;
 
-/// `850 ns`, `12 µs`, `1.2 ms`, `140 s`: two or three digits.
+/// A time with two or three digits: `850 ns`, `12 µs`, `1.2 ms`, `140 s`.
 pub(super) fn time(time: Duration) -> String {
     let nanos = time.as_nanos() as f64;
-    // 999.5 of a unit would be rounded to 1000 of it.
+    // 999.5 of a unit would be rounded to 1000.
     for (size, unit) in [(1.0, "ns"), (1e3, "µs"), (1e6, "ms")] {
         let value = nanos / size;
         if value < 999.5 {
@@ -22,12 +22,12 @@ pub(super) fn time(time: Duration) -> String {
     format!("{} s", decimal(nanos / 1e9))
 }
 
-/// The same for a value that may be unknown.
+/// A time that may be unknown.
 pub(super) fn maybe(duration: Option<Duration>) -> String {
     duration.map_or_else(|| "-".to_owned(), time)
 }
 
-/// `10 234/s`, `8.5/s`.
+/// A rate: `10 234/s`, `8.5/s`.
 pub(super) fn rate(per_second: f64) -> String {
     if per_second > 0.0 && per_second < 9.95 {
         format!("{per_second:.1}/s")
@@ -36,7 +36,7 @@ pub(super) fn rate(per_second: f64) -> String {
     }
 }
 
-/// `7 s`, `2 min 05 s`, `1 h 00 min`: whole seconds, rounded down.
+/// A time in whole seconds, rounded down: `7 s`, `2 min 05 s`, `1 h 00 min`.
 pub(super) fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -46,7 +46,7 @@ pub(super) fn clock(time: Duration) -> String {
     }
 }
 
-/// Errors by class, most frequent first: `timed out 12`, `status 404 3`.
+/// The errors by class, the most frequent first: `timed out 12`, `status 404 3`.
 pub(super) fn errors(counts: &Counts) -> Vec<String> {
     let failures = counts
         .failures

@@ -1,4 +1,4 @@
-//! What a loop does with its time: how long it waits, and how much processor time it needs.
+//! How a loop spends its time: how long it waits, and how much processor time it uses.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ pub(super) struct Activity {
     /// When the last wait ended.
     woken: Instant,
     waited: Duration,
-    /// The part of it that was spent on delays of wake-ups.
+    /// The part of `waited` that was spent on delays of wake-ups.
     delayed: Duration,
-    /// The part of it that was busy-waiting before planned instants.
+    /// The part of `waited` that was busy-waiting before planned instants.
     busy_waited: Duration,
     longest_turn: Duration,
     /// The processor time at the beginning and at the end of the window.
@@ -29,7 +29,7 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    /// Nothing yet; the test begins with the first edge.
+    /// An empty record; the test begins with the first edge.
     pub(super) fn new(edges: Edges) -> Activity {
         Activity {
             edges,
@@ -43,18 +43,18 @@ impl Activity {
         }
     }
 
-    /// A wait begins.
+    /// Records that a wait begins.
     pub(super) fn waits(&mut self, now: Instant) {
         let turn = self.edges.measured_part(self.woken, now);
         self.longest_turn = self.longest_turn.max(turn);
     }
 
-    /// The loop has busy-waited for this long, as a part of a wait.
+    /// Records a busy-wait, which is part of a wait.
     pub(super) fn busy_waited(&mut self, from: Instant, to: Instant) {
         self.busy_waited += self.edges.measured_part(from, to);
     }
 
-    /// A wait is over. `is_delay`: the wake-up was delayed.
+    /// Records the end of a wait. `is_delay`: the wake-up was delayed.
     pub(super) fn wakes(&mut self, began: Instant, now: Instant, is_delay: bool) {
         let part = self.edges.measured_part(began, now);
         self.waited += part;
@@ -64,7 +64,8 @@ impl Activity {
         self.woken = now;
     }
 
-    /// The edge of the window that has passed since the last call, if any. The processor time is read there.
+    /// The edge of the measured window that has passed since the last call, if any. The processor time is
+    /// read at each edge.
     pub(super) fn passed_edge(
         &mut self,
         now: Instant,
@@ -83,7 +84,7 @@ impl Activity {
         passed
     }
 
-    /// The processor time within the window, once the loop has ended at `now`.
+    /// The processor time within the window, once the loop has finished at `now`.
     pub(super) fn processor(
         &mut self,
         now: Instant,

@@ -1,23 +1,23 @@
 //! Wake-up coalescing: an idle closed loop sleeps for a short time instead of being woken by the next response.
 //! Off by default. Such a sleep is a *delay*.
 //!
-//! A loop that is faster than its server has nothing to do after nearly every response. If it slept until the
-//! next one, each response would cost it a context switch, and the server the work of waking that processor.
-//! Both pay for each wake-up, and a faster loop is woken more often. So the loop sleeps for a fixed short time,
-//! in which several responses arrive, and handles them together.
+//! A loop that is faster than its server has nothing to do after nearly every response. If it slept until
+//! the next response, each response would cost the loop a context switch, and the server the work of waking
+//! that processor. Both pay for each wake-up, and a faster loop is woken more often. So the loop sleeps for
+//! a fixed short time, in which several responses arrive, and handles them together.
 //!
-//! The cost is that a response is noticed later, by up to the length of the delay (plus the wake-up latency, as
-//! after any sleep). Where the server is saturated, this adds nothing: the next request would have waited there
-//! instead. The mean latency is then the number of users divided by the throughput, wherever the waiting
-//! happens. Where the server (or the path) is only slow, every response would be reported later than it
-//! arrived. The two cases look the same and are distinguished by experiment: part of the time runs without delays,
-//! and the mean latencies of neighbouring periods are compared by Little's law, which includes responses that
-//! wait here unnoticed. Delays that raise the mean latency by more than [`HARM`] are stopped, and tried again
-//! now and then.
+//! The cost is that a response is read later, by up to the length of the delay (plus the wake-up latency,
+//! as after any sleep). Where the server is saturated, this adds nothing: the next request would have
+//! waited there instead. The mean latency is then the number of users divided by the throughput, wherever
+//! the waiting happens. Where the server (or the path) is only slow, every response would be reported later
+//! than it arrived. The loop distinguishes the two cases by experiment: part of the time it runs without
+//! delays, and it compares the mean latencies of neighbouring periods by Little's law, which includes
+//! responses that wait here unread. Delays that raise the mean latency by more than [`HARM`] are stopped,
+//! and retried from time to time.
 //!
-//! A delay is at most the mean latency divided by [`SHARE`], and at most the limit in the options. There is none
-//! where fewer than [`WORTH`] responses are expected in it. An open loop has no delays, because its requests are
-//! due at planned instants.
+//! A delay is at most the mean latency divided by [`SHARE`], and at most the limit in the options. The loop
+//! does not delay where it expects fewer than [`WORTH`] responses in a delay. An open loop has no delays,
+//! because its requests are due at planned instants.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,16 +29,16 @@ use super::nanos::Nanos;
 /// A delay takes at most the mean latency divided by this.
 const SHARE: u64 = 2;
 
-/// The fewest responses to expect in a delay; where fewer are expected, there is none.
+/// The minimum number of responses expected in a delay; the loop does not delay for fewer.
 const WORTH: u64 = 2;
 
-/// The shortest and the longest time to count responses in, to measure their rate. Between the
-/// two, counting ends when [`ROUNDS`] times as many exchanges have ended as are in flight on average. The time
-/// is long against a delay, and short against the changes of a load.
+/// The shortest and the longest time over which the rate of responses is measured. Between the two, the
+/// measurement ends when [`ROUNDS`] times as many exchanges have ended as are in flight on average. The
+/// time is long against a delay, and short against the changes of a load.
 const WINDOW: (Nanos, Nanos) = (Nanos(1_000_000), Nanos(100_000_000));
 const ROUNDS: u64 = 4;
 
-/// How much delays may raise the mean latency: so that they are started, and so that they are kept.
+/// The largest accepted increase of the mean latency: to start delays, and to keep them.
 const HARM: (f64, f64) = (0.02, 0.04);
 
 /// The shortest period with or without delays: a time, and a multiple of the mean latency.
@@ -50,11 +50,11 @@ const TRIALS: usize = 16;
 /// The number of comparisons that a decision uses.
 const MEMORY: usize = 32;
 
-/// One period out of this many is of the other kind: while delays are used, and while they are not.
+/// One period in this many is of the other kind: while delays are used, and while they are not.
 const PROBES: (u32, u32) = (16, 32);
 
-/// Where the mean latency is at least this multiple of the longest delay, delays need no trial: on average a
-/// response waits for half a delay.
+/// If the mean latency is at least this multiple of the longest delay, delays need no trial: on average a
+/// response waits for half a delay, which is then negligible.
 const LONG: u64 = 50;
 
 /// The rate of a loop's responses, and the delays that follow from it.
@@ -63,14 +63,14 @@ pub(super) struct Coalescing {
     /// The longest delay.
     longest: Nanos,
     count: Count,
-    /// The time per exchange, and the mean latency, in the previous count.
+    /// The time per exchange and the mean latency, from the previous count.
     each: Nanos,
     latency: Nanos,
     trial: Trial,
 }
 
 impl Coalescing {
-    /// No delays until the rate is known.
+    /// There are no delays until the rate is known.
     pub(super) fn new(longest: Duration) -> Coalescing {
         Coalescing {
             longest: Nanos(longest.as_nanos() as u64),
@@ -81,10 +81,11 @@ impl Coalescing {
         }
     }
 
-    /// How long to sleep now that there is nothing to do. Zero: not at all.
+    /// The time to sleep now that there is nothing to do; zero: do not sleep.
     ///
-    /// `ended` counts the exchanges that have ended since the start, `under_way` those in flight. Call this
-    /// whenever there is nothing to do: it integrates the number in flight over the time between two calls.
+    /// `ended` is the number of exchanges that have ended since the start, `under_way` the number in
+    /// flight. Call this whenever there is nothing to do: it integrates the number in flight over the time
+    /// between two calls.
     pub(super) fn length(&mut self, now: Instant, ended: u64, under_way: u64) -> Duration {
         if self.longest == Nanos::ZERO {
             return Duration::ZERO;
@@ -92,7 +93,7 @@ impl Coalescing {
         self.delay(now, ended, under_way).into()
     }
 
-    /// The same where delays are allowed.
+    /// As [`Coalescing::length`], if delays are allowed.
     fn delay(&mut self, now: Instant, ended: u64, under_way: u64) -> Nanos {
         self.count.advance(now, under_way);
         if self.count.is_long(now, ended) {
@@ -116,21 +117,21 @@ impl Coalescing {
         }
     }
 
-    /// The mean latency with delays divided by that without: the median of the last comparisons. `None` where
-    /// there was none.
+    /// The ratio of the mean latencies with and without delays: the median of the last comparisons. `None`
+    /// before the first comparison.
     pub(super) fn latency_ratio(&self) -> Option<f64> {
         self.trial.median()
     }
 }
 
-/// Exchanges over some time, and how many of them were in flight.
+/// The number of exchanges over some time, and the integral of the number in flight.
 #[derive(Debug, Default)]
 struct Count {
-    /// When it began, and the exchanges that had ended by then.
+    /// When the count began, and the exchanges that had ended by then.
     since: Instant,
     ended: u64,
-    /// The last call, the exchanges in flight since then, and the exchanges in flight before it times
-    /// nanoseconds.
+    /// The time of the last call, the exchanges in flight since then, and the integral of the exchanges in
+    /// flight until then, in exchanges times nanoseconds.
     seen: Instant,
     under_way: u64,
     area: u128,
@@ -155,7 +156,7 @@ impl Count {
         self.under_way = under_way;
     }
 
-    /// Whether it is long enough to measure the rate.
+    /// Whether the count is long enough to measure the rate.
     fn is_long(&self, now: Instant, ended: u64) -> bool {
         let passed = Nanos::saturating_between(self.since, now);
         let rounds = u128::from(ROUNDS) * self.area / u128::from(passed.0.max(1));
@@ -163,8 +164,8 @@ impl Count {
         passed >= WINDOW.1 || (passed >= WINDOW.0 && u128::from(count) >= rounds)
     }
 
-    /// The time per exchange, and the mean latency in nanoseconds by Little's law: the exchanges in flight divided by the
-    /// rate. `None` where none has ended.
+    /// The time per exchange, and the mean latency in nanoseconds by Little's law: the exchanges in flight
+    /// divided by the rate. `None` if no exchange has ended.
     fn result(&self, now: Instant, ended: u64) -> (Option<Nanos>, Option<f64>) {
         let count = ended - self.ended;
         let passed = Nanos::saturating_between(self.since, now);
@@ -178,11 +179,11 @@ impl Count {
 struct Trial {
     /// The current period.
     period: Option<Period>,
-    /// The mean latency of the period before, in nanoseconds, if it was of the other kind.
+    /// The mean latency of the previous period, in nanoseconds, if that period was of the other kind.
     before: Option<f64>,
     /// Periods since the kind last changed.
     periods: u32,
-    /// The mean latency with delays divided by that without, in the last comparisons.
+    /// The ratios of the mean latencies with and without delays, from the last comparisons.
     ratios: VecDeque<f64>,
     /// Whether delays were found harmless.
     good: bool,
@@ -192,7 +193,7 @@ struct Trial {
 struct Period {
     with_delays: bool,
     began: Instant,
-    /// `None` at first: the exchanges in flight at the beginning were handled the other way.
+    /// `None` at first: the exchanges in flight at the beginning belong to the previous kind of period.
     count: Option<Count>,
 }
 
@@ -217,13 +218,13 @@ impl Trial {
         }
     }
 
-    /// Breaks the trial off: at present there is nothing to try.
+    /// Stops the trial, because there is nothing to try at present.
     fn stop(&mut self) {
         self.period = None;
         self.before = None;
     }
 
-    /// Whether there is a delay now.
+    /// Whether to delay now.
     fn has_delays(&mut self, now: Instant, ended: u64, under_way: u64, latency: Nanos) -> bool {
         let good = self.good;
         let period = self.period.get_or_insert_with(|| Period::new(good, now));
@@ -272,7 +273,7 @@ impl Trial {
         next
     }
 
-    /// Adds one ratio. The median decides: a processor taken away for a moment, or a server that stalls, makes
+    /// Adds one ratio. The median decides, because a preempted processor or a stalled server can make
     /// single ratios of any size.
     fn compare(&mut self, ratio: f64) {
         if self.ratios.len() == MEMORY {

@@ -1,4 +1,4 @@
-//! What all parts of a loop use: the plan, the time, the timers and the tally.
+//! The state that all parts of a loop use: the plan, the time, the timers and the tally.
 
 use fathometer_model::Instant;
 use fathometer_sys::Clock;
@@ -8,10 +8,10 @@ use super::shared::Shared;
 use super::tally::Tally;
 use super::timers::{Timer, Timers};
 
-/// What all parts of a loop use.
+/// The state that all parts of a loop use.
 ///
-/// The time stands still between two calls of [`Context::tick`], so that all that follows from one event has
-/// the instant of that event.
+/// The time changes only in [`Context::tick`], so everything that follows from one event has the instant of
+/// that event.
 pub(super) struct Context<'a> {
     pub(super) shared: &'a Shared,
     pub(super) timers: Timers,
@@ -41,7 +41,7 @@ impl<'a> Context<'a> {
         self.now
     }
 
-    /// Reads the clock for one instant, without changing [`Context::now`].
+    /// Reads the clock once, without changing [`Context::now`].
     pub(super) fn exact_time(&self) -> Instant {
         self.clock.now()
     }
@@ -58,12 +58,12 @@ impl<'a> Context<'a> {
             || self.shared.is_stopped()
     }
 
-    /// When an exchange times out, whatever it waits for.
+    /// The instant at which an exchange times out, whatever it waits for.
     pub(super) fn overdue_at(&self, exchange: &Exchange) -> Instant {
         exchange.overdue_at(self.shared.limits.timeout)
     }
 
-    /// Whether the time of an exchange is over.
+    /// Whether an exchange has timed out.
     pub(super) fn is_overdue(&self, exchange: &Exchange) -> bool {
         exchange.is_overdue(self.now, self.shared.limits.timeout)
     }

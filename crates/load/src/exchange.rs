@@ -5,23 +5,23 @@ use std::time::Duration;
 use fathometer_http::client::{Queued, RequestId};
 use fathometer_model::{Bytes, Failure, Instant};
 
-/// One exchange: planned, given to a connection, sent, answered.
+/// One exchange: planned, passed to a connection, sent, answered.
 ///
-/// Its instants are in this order as far as they are set. A retry keeps those of the first attempt, except for
-/// the first byte of the response.
+/// Its instants are in this order as far as they are set. A retry keeps the instants of the first attempt,
+/// except for the first byte of the response.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exchange {
     request: RequestId,
     planned: Instant,
     due: Instant,
-    /// Zero: not yet.
+    /// Zero until the request is sent.
     sent: Instant,
-    /// Zero: not yet.
+    /// Zero until the first byte of the response arrives.
     first_byte: Instant,
     target: u32,
     page: u32,
     user: u32,
-    /// Bytes of the request's head: on the wire, and before compression.
+    /// Bytes of the request's header section: on the wire, and before compression.
     head: u32,
     fields: u32,
     content: Bytes,
@@ -31,11 +31,11 @@ pub(super) struct Exchange {
     overdue: bool,
 }
 
-/// How an exchange ended to which there was no response.
+/// The end of an exchange without a response.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unanswered {
     pub(super) failure: Failure,
-    /// Whether bytes of the request left.
+    /// Whether any byte of the request was sent.
     pub(super) sent: bool,
     pub(super) idempotent: bool,
     /// Whether the connection has completed other exchanges.
@@ -45,9 +45,9 @@ pub(super) struct Unanswered {
 /// A permission to send a request again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retry {
-    /// The one retry that an exchange may have.
+    /// The only retry of an exchange that counts as one.
     Only,
-    /// One that does not count: the server has not processed the request, and answers others.
+    /// A retry that does not count: the server has not processed the request, but answers others.
     Uncounted,
 }
 
@@ -80,7 +80,7 @@ impl Exchange {
         }
     }
 
-    /// The same exchange for another page of one member.
+    /// The same exchange for another page that has one member.
     pub(super) fn for_page(self, page: u32, target: u32) -> Exchange {
         Exchange {
             page,
@@ -89,7 +89,7 @@ impl Exchange {
         }
     }
 
-    /// A connection has taken its request, with content of this length.
+    /// Records that a connection has queued the request, with content of this length.
     pub(super) fn queued(&mut self, queued: &Queued, content: Bytes) {
         self.request = queued.request;
         self.head = queued.head.0 as u32;
@@ -99,14 +99,15 @@ impl Exchange {
         self.status = 0;
     }
 
-    /// It could leave from an instant on, and from its plan. Nothing changes once it was sent.
+    /// Records that the request could have been sent from `from` on, but not before it was planned. Does
+    /// nothing if the request was sent.
     pub(super) fn could_leave(&mut self, from: Instant) {
         if !self.is_sent() {
             self.due = self.planned.max(from);
         }
     }
 
-    /// Its first byte was handed to the kernel. Returns whether this is the first attempt.
+    /// Records that the first byte was handed to the kernel. Returns whether this is the first attempt.
     pub(super) fn leaves(&mut self, now: Instant) -> bool {
         let is_first = !self.is_sent();
         if is_first {
@@ -115,7 +116,7 @@ impl Exchange {
         is_first
     }
 
-    /// The first byte of its response arrived.
+    /// Records the arrival of the first byte of the response.
     pub(super) fn response_begins(&mut self, now: Instant) {
         self.first_byte = now;
     }
@@ -124,17 +125,18 @@ impl Exchange {
         self.status = status;
     }
 
-    /// It has timed out, and its stream is cancelled for that.
+    /// Records that the exchange has timed out; the caller cancels its stream.
     pub(super) fn times_out(&mut self) {
         self.overdue = true;
     }
 
-    /// Whether it may be sent again. It is never sent a second time where the server may have carried it out
-    /// and a repetition is not safe, nor after its time-out.
+    /// Whether the request may be sent again. It is never repeated after its time-out, nor if the server
+    /// may have processed it and a repetition is not safe.
     ///
-    /// A connection that has served others and ended without any data was idle for too long. A request that the
-    /// server refused without processing it can go elsewhere. If its connection has served others there is
-    /// progress, and the retry does not count, however often it happens.
+    /// If a connection has served other requests and is closed without any data, it was idle for too long.
+    /// A request that the server refused without processing it may be sent on another connection. If the
+    /// refused request's connection has served others, there is progress, and the retry does not count,
+    /// however often this happens.
     pub(super) fn retry(&self, end: &Unanswered, now: Instant, timeout: Duration) -> Option<Retry> {
         let is_silent = matches!(end.failure, Failure::ClosedEarly | Failure::Reset);
         let is_refused =
@@ -148,27 +150,27 @@ impl Exchange {
         }
     }
 
-    /// It is sent again.
+    /// Records a retry.
     pub(super) fn retried(&mut self, retry: Retry) {
         self.retried |= retry == Retry::Only;
     }
 
-    /// When it times out, whatever it waits for.
+    /// The instant at which the exchange times out, whatever it waits for.
     pub(super) fn overdue_at(&self, timeout: Duration) -> Instant {
         self.planned + timeout
     }
 
-    /// Whether its time is over.
+    /// Whether the exchange has timed out.
     pub(super) fn is_overdue(&self, now: Instant, timeout: Duration) -> bool {
         self.overdue_at(timeout) <= now
     }
 
-    /// Whether it was cancelled because it timed out.
+    /// Whether the exchange was cancelled because it timed out.
     pub(super) fn has_timed_out(&self) -> bool {
         self.overdue
     }
 
-    /// Its request, as the connection numbers it.
+    /// The request's number on its connection.
     pub(super) fn request(&self) -> RequestId {
         self.request
     }
@@ -177,12 +179,12 @@ impl Exchange {
         self.planned
     }
 
-    /// Zero: not yet.
+    /// When the request could first be sent; zero if it never could.
     pub(super) fn due_at(&self) -> Instant {
         self.due
     }
 
-    /// Zero: not yet.
+    /// When the first byte was sent; zero if none was.
     pub(super) fn sent_at(&self) -> Instant {
         self.sent
     }
@@ -191,7 +193,7 @@ impl Exchange {
         self.sent > Instant::ZERO
     }
 
-    /// When the first byte of the response arrived; zero: not yet.
+    /// When the first byte of the response arrived; zero until then.
     pub(super) fn first_byte_at(&self) -> Instant {
         self.first_byte
     }
@@ -208,22 +210,22 @@ impl Exchange {
         self.page
     }
 
-    /// The index of its user in the loop.
+    /// The index of the user in the loop.
     pub(super) fn user(&self) -> u32 {
         self.user
     }
 
-    /// Its index in the page.
+    /// The index of the member in its page.
     pub(super) fn member(&self) -> u16 {
         self.member
     }
 
-    /// The status of its response; zero: not yet.
+    /// The status of the response; zero until it arrives.
     pub(super) fn status(&self) -> u16 {
         self.status
     }
 
-    /// Bytes of the request's head on the wire.
+    /// Bytes of the request's header section on the wire.
     pub(super) fn head(&self) -> u32 {
         self.head
     }

@@ -1,4 +1,4 @@
-//! The frames of HTTP/2 connections, counted into the window in which they passed.
+//! Counts the frames of HTTP/2 connections in the window in which they passed.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ const KINDS: [(FrameType, &str); 13] = [
     (FrameType(0xff), "other"),
 ];
 
-/// The traffic of a connection that is already counted. Connections without frames keep nothing.
+/// The traffic of a connection that is already in the tally. Connections without frames allocate nothing.
 #[derive(Default)]
 pub(super) struct Counted(Option<Box<(Traffic, Traffic)>>);
 
@@ -38,7 +38,8 @@ pub(super) struct FrameTally {
 }
 
 impl FrameTally {
-    /// Counts the frames of a connection since the last call, which had at most this many streams at a time.
+    /// Counts the frames of a connection since the last call; `most_streams` is the maximum number of
+    /// concurrent streams in that time.
     pub(super) fn count(
         &mut self,
         connection: &Connection,
@@ -54,7 +55,7 @@ impl FrameTally {
         self.allowed_streams = self.allowed_streams.max(allowed.flatten().map(u64::from));
     }
 
-    /// The counts in the form that results have.
+    /// The counts in the form of the results.
     pub(super) fn frames(&self) -> Frames {
         Frames {
             sent: by_name(&self.sent),

@@ -1,15 +1,15 @@
-//! Whether the generator, and not the server, determined the result.
+//! Whether the generator determined the result, rather than the server.
 //!
-//! The server's behaviour is a finding and never makes a result invalid. The generator's behaviour does where
-//! it may have shaped the result. Every such reason is reported with its value and its limit.
+//! The server's behaviour is a finding and never makes a result invalid. The generator's behaviour does if
+//! it may have affected the result. Every such reason is reported with its value and its limit.
 
 use std::time::Duration;
 
 use fathometer_analysis::load::{Generator, LoopKind, UserTime, Window};
 use fathometer_model::{Failure, Validity};
 
-/// The default limit of the send lag's 99th percentile. The limit is [`LAG_SHARE`] of the median latency if
-/// that is more.
+/// The default limit of the send lag's 99th percentile. If [`LAG_SHARE`] of the median latency is more,
+/// that is the limit.
 pub(super) const LAG: Duration = Duration::from_millis(1);
 
 /// See [`LAG`].
@@ -18,13 +18,15 @@ const LAG_SHARE: f64 = 0.1;
 /// A loop that is busy for more than this share of the time is saturated.
 const BUSY: f64 = 0.9;
 
-/// In a shorter window the busy time is not judged: connecting and the first requests fill it.
+/// In a shorter window the busy time is not judged, because connecting and the first requests fill the
+/// window.
 const BUSY_FROM: Duration = Duration::from_millis(100);
 
 /// The largest share of the processors' time that may go to other guests.
 const STEAL: f64 = 0.05;
 
-/// From this share on, it may be the reason why one request in a hundred left late, and is reported with that.
+/// The share of stolen processor time from which steal may explain that one request in a hundred was sent
+/// late; from there on it is reported with that reason.
 const STEAL_REPORTED: f64 = 0.005;
 
 /// In a shorter window steal is not judged: the kernel counts it in ticks of 10 ms, and one tick would be a
@@ -34,7 +36,8 @@ const STEAL_FROM: Duration = Duration::from_secs(1);
 /// The largest share of the time that loops may wait for the recorder.
 const RECORDER: f64 = 0.01;
 
-/// How the reasons begin that noise alone can cause: other programs and guests of the same machine.
+/// The beginnings of the reasons that noise alone can cause: other programs and other guests of the same
+/// machine.
 const LATE: &str = "the generator was late";
 const STOLEN: &str = "the hypervisor gave";
 
@@ -44,8 +47,8 @@ pub fn is_noise(validity: &Validity) -> bool {
     !validity.is_valid() && validity.reasons.iter().all(noisy)
 }
 
-/// Examines the sum of many short windows, each of which may be too short for this. Considers what windows are
-/// summed for: the send lag, the busiest thread and steal. Pass errors of the single windows on by yourself.
+/// Examines the sum of many short windows, each of which may be too short to be examined. Only the send lag,
+/// the busiest thread and steal are examined; the caller reports errors of individual windows.
 pub(crate) fn examine_sum(measured: &Window, generator: &Generator, kind: &LoopKind) -> Validity {
     let circumstances = Circumstances {
         kind,
@@ -58,17 +61,17 @@ pub(crate) fn examine_sum(measured: &Window, generator: &Generator, kind: &LoopK
     examine(measured, generator, &circumstances)
 }
 
-/// What the examination needs besides the result.
+/// The inputs of the examination besides the result.
 pub(super) struct Circumstances<'a> {
     pub(super) kind: &'a LoopKind,
     /// The limit of the send lag's 99th percentile, see [`LAG`].
     pub(super) lag: Duration,
     pub(super) clock_source: &'a str,
-    /// Time that the loops waited for the recorder, in total.
+    /// The total time that the loops waited for the recorder.
     pub(super) recorder_wait: Duration,
-    /// Whether the sizes in the workload are those of the server's files.
+    /// Whether the sizes in the workload are the sizes of the server's files.
     pub(super) sizes_are_known: bool,
-    /// What the users of a closed loop did.
+    /// The time of the users of a closed loop in each state.
     pub(super) user_time: Option<UserTime>,
 }
 
@@ -80,11 +83,11 @@ pub(super) fn examine(
 ) -> Validity {
     let mut validity = Validity::default();
     if measured.duration.is_zero() {
-        // Nothing else can be concluded.
+        // No other reason can be examined without a measured window.
         validity.invalidate("the test ended before its measurement began".to_owned());
         return validity;
     }
-    // This comes first: something else was measured than intended.
+    // This comes first, because the test measured something else than intended.
     if let Some(mismatch) = measured.counts.size_mismatch()
         && circumstances.sizes_are_known
     {
@@ -112,7 +115,7 @@ pub(super) fn examine(
         if lag > limit {
             let stolen = match generator.steal >= STEAL_REPORTED {
                 true => format!(
-                    "; the hypervisor gave {:.1} % of the processors' time to others meanwhile",
+                    "; the hypervisor gave {:.1} % of the processors' time to other guests meanwhile",
                     100.0 * generator.steal
                 ),
                 false => String::new(),
@@ -178,8 +181,8 @@ pub(super) fn examine(
     }
     if generator.steal > STEAL && measured.duration >= STEAL_FROM {
         validity.invalidate(format!(
-            "{STOLEN} {:.1} % of the processors' time to others (limit {:.0} %): repeat the test when they are less \
-             busy, or on another machine",
+            "{STOLEN} {:.1} % of the processors' time to other guests (limit {:.0} %): repeat the test when they are \
+             less busy, or on another machine",
             100.0 * generator.steal,
             100.0 * STEAL
         ));

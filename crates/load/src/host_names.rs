@@ -1,7 +1,7 @@
 //! The names of the hosts of a test.
 
-/// The names of a policy's hosts: the first is the server's name, the others have `s1.` and so on in front of
-/// it.
+/// The names of a policy's hosts: the first is the server's name, the others have the prefix `s1.`, `s2.`,
+/// and so on.
 pub(super) fn host_names(host: &str, hosts: u16) -> Vec<String> {
     let others = (1..hosts).map(|number| format!("s{number}.{host}"));
     std::iter::once(host.to_owned()).chain(others).collect()

@@ -1,4 +1,4 @@
-//! Lengths of time where each exchange is counted.
+//! A length of time in nanoseconds, for code that runs for every exchange.
 
 use std::ops::{Div, Sub};
 use std::time::Duration;
@@ -7,8 +7,8 @@ use fathometer_model::Instant;
 
 /// A length of time in whole nanoseconds.
 ///
-/// A [`Duration`] holds seconds and nanoseconds apart, so that scaling or recording one takes a division. This type
-/// costs nothing over its number.
+/// A [`Duration`] stores seconds and nanoseconds separately, so scaling or recording it takes a division.
+/// This type is as cheap as its number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Nanos(pub(super) u64);
 
@@ -16,13 +16,13 @@ impl Nanos {
     pub(super) const ZERO: Nanos = Nanos(0);
     pub(super) const MAX: Nanos = Nanos(u64::MAX);
 
-    /// From one instant to another that is not earlier.
+    /// The time from one instant to another that is not earlier.
     #[inline]
     pub(super) fn between(from: Instant, to: Instant) -> Nanos {
         Nanos(to.as_nanos() - from.as_nanos())
     }
 
-    /// From one instant to another; zero if that is earlier.
+    /// The time from one instant to another; zero if the second is earlier.
     pub(super) fn saturating_between(from: Instant, to: Instant) -> Nanos {
         Nanos(to.as_nanos().saturating_sub(from.as_nanos()))
     }

@@ -1,4 +1,4 @@
-//! The settings of a test's connections of HTTP/3.
+//! The settings of a test's HTTP/3 connections.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use fathometer_quic_sockets::Sockets;
 use super::http3_client::ClientSettings;
 use super::{LoadError, Options};
 
-/// The settings of a test's connections.
+/// The settings of a test's HTTP/3 connections.
 pub(super) struct QuicPlan {
     pub(super) settings: Arc<ClientSettings>,
     pub(super) seed: Seed,
@@ -41,7 +41,7 @@ impl QuicPlan {
         let transport = TransportSettings {
             stream_window: Bytes(options.windows.stream.into()),
             connection_window: Some(Bytes(options.windows.connection.into())),
-            // The exchanges of a silent server time out.
+            // If a server is silent, the exchanges time out.
             max_idle: None,
             ..TransportSettings::client()
         };

@@ -1,4 +1,4 @@
-//! Hands the rows of exchanges to the recorder.
+//! Passes the rows of exchanges to the recorder.
 
 use std::error::Error;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -10,23 +10,23 @@ use fathometer_sys::Clock;
 /// Why a record could not be written.
 pub type RecorderError = Box<dyn Error + Send + Sync>;
 
-/// Keeps a row for every exchange. It runs on a thread of its own.
+/// Stores a row for every exchange. It runs on a thread of its own.
 pub trait Recorder: Send {
-    /// Takes more rows, in no particular order.
+    /// Stores rows, which are in no particular order.
     fn record(&mut self, rows: Vec<ExchangeRow>) -> Result<(), RecorderError>;
 
-    /// Ends the record: no more rows follow.
+    /// Completes the record; no more rows follow.
     fn finish(self: Box<Self>) -> Result<(), RecorderError>;
 }
 
 /// Rows in a batch.
 const BATCH: usize = 2048;
 
-/// Batches that may wait for the recorder before a loop waits for it.
+/// Maximum number of batches that wait for the recorder; a loop with another batch waits.
 const WAITING: usize = 64;
 
-/// A loop's end of the channel. The loop waits for a recorder that cannot keep up: no row is lost, the wait
-/// shows in the send lag and is reported at the end.
+/// A loop's end of the channel. A loop waits for a recorder that cannot keep up, so that no row is lost;
+/// the wait shows in the send lag and is reported at the end.
 pub(super) struct Rows {
     batch: Vec<ExchangeRow>,
     to: SyncSender<Vec<ExchangeRow>>,
@@ -35,13 +35,13 @@ pub(super) struct Rows {
     pub(super) waited: Duration,
 }
 
-/// The channel to one recorder: what loops clone, and what its thread reads.
+/// The channel to a recorder: the loops clone the sender, and the recorder's thread has the receiver.
 pub(super) fn channel() -> (SyncSender<Vec<ExchangeRow>>, Receiver<Vec<ExchangeRow>>) {
     sync_channel(WAITING)
 }
 
-/// Records until all loops have ended. After a failure rows are read and discarded, so that no loop waits
-/// forever; the failure is returned.
+/// Records until all loops have finished. After a failure, rows are read and discarded so that no loop
+/// waits forever; the failure is returned.
 pub(super) fn serve(
     mut recorder: Box<dyn Recorder>,
     rows: &Receiver<Vec<ExchangeRow>>,
@@ -72,7 +72,7 @@ impl Rows {
         }
     }
 
-    /// Hands over the rows of an incomplete batch too.
+    /// Passes the rows to the recorder, even if the batch is incomplete.
     pub(super) fn hand_over(&mut self) {
         if self.batch.is_empty() {
             return;
@@ -80,7 +80,7 @@ impl Rows {
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
         if let Err(TrySendError::Full(batch)) = self.to.try_send(batch) {
             let before = self.clock.now();
-            // Fails only when the recorder's thread has ended; that thread's result gives the reason.
+            // Fails only if the recorder's thread has exited; that thread's result gives the reason.
             let _ = self.to.send(batch);
             self.waited += self.clock.now().since(before);
         }

@@ -1,25 +1,25 @@
-//! Request fields as text.
+//! Parses request fields.
 
 use super::secrets;
 
 /// The fields of every request of a test.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestFields {
-    /// Names and values, in their order, with a User-Agent.
+    /// Names and values in order, with a User-Agent.
     pub fields: Vec<(String, String)>,
     /// The value of the Host field, if one was given.
     pub host: Option<String>,
 }
 
-/// Why a text is no request field.
+/// Why a text is not a request field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FieldError(String);
 
-/// Parses fields as text, each as in `Name: value`.
+/// Parses fields of the form `Name: value`.
 ///
 /// # Errors
-/// If one is malformed, or there are two Host fields.
+/// If a field is malformed, or there are two Host fields.
 pub fn parse(headers: &[String]) -> Result<RequestFields, FieldError> {
     let mut host = None;
     let mut fields = Vec::new();
@@ -47,7 +47,8 @@ pub fn parse(headers: &[String]) -> Result<RequestFields, FieldError> {
             )));
         }
         if name.eq_ignore_ascii_case("host") {
-            // A request has exactly one Host field (RFC 9112 section 3.2): this one replaces the URL's host.
+            // A request has exactly one Host field (RFC 9112 section 3.2): this field replaces the URL's
+            // host.
             if host.replace(value.trim().to_owned()).is_some() {
                 return Err(FieldError(
                     "two Host fields were given; a request has only one".to_owned(),

@@ -28,20 +28,20 @@ use super::{
     Ensemble, LIVE_QUANTILES, Limit, Live, LoadError, MOST_INTERVALS, Options, Phase, Share, Users,
 };
 
-/// How often `interrupted` is checked.
+/// The time between two checks of `interrupted`.
 const ASK: Duration = PERIOD;
 
-/// The time that threads have to be ready before the test starts.
+/// The time between the readiness of all threads and the start of the test.
 const START: Duration = Duration::from_millis(2);
 
-/// The longest latency that histograms have memory for at the start; they grow for longer ones.
+/// Histograms have memory for latencies up to this at the start; they grow for longer latencies.
 const LONGEST: Duration = Duration::from_secs(34);
 
-/// Descriptors that are not connections: standard streams, the loops' own, files.
+/// Descriptors other than connections: standard streams, the descriptors of the loops, files.
 const SPARE_DESCRIPTORS: u64 = 32;
 
-/// Runs a load test to its end, or until `interrupted` returns true; then the result covers the time until
-/// then.
+/// Runs a load test to its end, or until `interrupted` returns true; an interrupted test has a result for
+/// the time until then.
 ///
 /// `live` is called from this thread, once for every interval. The calling thread starts the threads of the
 /// loops, so they run in its network namespace.
@@ -81,7 +81,7 @@ pub fn run(
     let (parts, received) = mpsc::channel();
     let test = Test {
         options: &options,
-        crew: Crew {
+        crew: SharedInputs {
             shared: &shared,
             users: &options.users,
             share: options.share,
@@ -94,7 +94,7 @@ pub fn run(
             longest_delay: options.coalescing,
             before_others: options.before_others && matches!(options.users, Users::Open { .. }),
             count_targets: options.count_targets,
-            // Exchanges that take longer have failed, or waited for a connection.
+            // Longer latencies only occur for failures and for waits for a connection.
             spares: Spares::new(loops, options.timeout.min(LONGEST)),
         },
     };
@@ -104,7 +104,8 @@ pub fn run(
             recorder.map(|recorder| scope.spawn(move || recorder::serve(recorder, &waiting_rows)));
         let rows = records.then_some(rows);
         let started = test.start(scope, &parts, rows.as_ref(), ensemble.as_deref_mut());
-        // The loops have their own senders. Without these the channels close when the loops end.
+        // The loops have clones of these senders. The channels must close when the loops finish, so drop
+        // the originals.
         drop((parts, rows));
         let (edges, handles) = started?;
         let mut pass_on = |part: &Part| {
@@ -144,7 +145,7 @@ pub fn run(
     Ok(test.result(ended, steal, limit, &mut pass_on))
 }
 
-/// The most connections, and the most loops that have work.
+/// The maximum number of connections, and the maximum number of loops that have work.
 fn needs(options: &Options) -> (u64, u32) {
     match &options.users {
         Users::Open { connections, .. } => {
@@ -168,7 +169,7 @@ fn needs(options: &Options) -> (u64, u32) {
     }
 }
 
-/// The most intervals that a test is expected to have.
+/// The number of intervals that a test is expected to have.
 fn intervals(options: &Options) -> usize {
     match options.limit {
         Limit::Exchanges(_) => MOST_INTERVALS,
@@ -186,11 +187,11 @@ fn intervals(options: &Options) -> usize {
 /// A test that is ready to run.
 struct Test<'a> {
     options: &'a Options,
-    crew: Crew<'a>,
+    crew: SharedInputs<'a>,
 }
 
-/// What all threads share.
-struct Crew<'a> {
+/// The state that all threads share.
+struct SharedInputs<'a> {
     shared: &'a Shared,
     users: &'a Users,
     share: Share,
@@ -206,7 +207,7 @@ struct Crew<'a> {
     spares: Arc<Spares>,
 }
 
-/// The state after all loops have ended.
+/// The state after all loops have finished.
 struct Ending {
     edges: Edges,
     outcomes: Vec<Outcomes>,
@@ -221,7 +222,7 @@ struct Starts {
 
 impl Starts {
     fn wait(self) -> Result<Edges, RecvError> {
-        // Fails when another thread could not be started: then the receiver is closed.
+        // Fails if another thread could not be started; the receiver is then closed.
         let _ = self.ready.send(());
         drop(self.ready);
         self.edges.recv()
@@ -230,8 +231,8 @@ impl Starts {
 
 type Handle<'s> = ScopedJoinHandle<'s, Result<Outcomes, LoadError>>;
 
-impl Crew<'_> {
-    /// Whether something is planned for an instant of its own, so that a thread can be late for it.
+impl SharedInputs<'_> {
+    /// Whether anything is planned for a given instant, so that a thread can be late for it.
     fn may_be_late(&self) -> bool {
         let plan = &self.shared.plan;
         let pauses = plan.sessions.off.is_some() || matches!(plan.choice, Choice::Scripts(_));
@@ -268,7 +269,7 @@ impl Crew<'_> {
             false => 0,
         };
         if self.before_others {
-            // Without the privilege the loop is an ordinary thread, and the send lag shows the effect.
+            // Without the privilege the loop runs at normal priority, and the send lag shows the effect.
             let _ = priority::raise_priority();
         }
         let rows = rows.map(|to| Rows::new(to, self.clock));
@@ -348,7 +349,7 @@ impl Test<'_> {
             let (start, edges) = mpsc::sync_channel(1);
             let (parts, rows, ready) = (parts.clone(), rows.cloned(), ready.clone());
             let waits = Starts { ready, edges };
-            // If one thread cannot be started, `starts` is dropped, which ends the threads before it.
+            // If a thread cannot be started, `starts` is dropped, which ends the threads started before.
             let handle = thread::Builder::new()
                 .name(format!("load-{number}"))
                 .spawn_scoped(scope, move || crew.serve(number, waits, parts, rows))
@@ -357,10 +358,10 @@ impl Test<'_> {
             handles.push(handle);
         }
         drop(ready);
-        // A thread that has failed sends nothing; its result gives the reason.
+        // A thread that has failed sends nothing; its result contains the reason.
         readies.iter().take(self.crew.loops).for_each(drop);
         let start = match ensemble {
-            // If the others do not start, `starts` is dropped, which ends the threads.
+            // If the test does not start, `starts` is dropped, which ends the threads.
             Some(ensemble) => ensemble.start().map_err(LoadError::Ensemble)?,
             None => self.crew.clock.now() + START,
         };
@@ -375,13 +376,13 @@ impl Test<'_> {
             end,
         };
         for start in starts {
-            // A thread that has already ended gives the reason in its result.
+            // If a thread has already finished, its result contains the reason.
             let _ = start.send(edges);
         }
         Ok((edges, handles))
     }
 
-    /// Receives the intervals of the loops until all loops have ended.
+    /// Receives the intervals of the loops until all loops have finished.
     fn listen(
         &self,
         parts: &Receiver<Part>,
@@ -448,8 +449,8 @@ impl Test<'_> {
             .unwrap_or(edges.start);
         let last_end = outcomes.iter().map(|o| o.tallied.last_end).max();
         let last_answer = outcomes.iter().map(|o| o.tallied.last_answer).max();
-        // A limit on exchanges ends the window with the last one. A timed window ends early if the test is
-        // interrupted or the arrivals end.
+        // With a limit on exchanges, the window ends with the last exchange. A timed window ends early if
+        // the test is interrupted or there are no more arrivals.
         let end = match self.options.limit {
             Limit::Exchanges(_) => last_end.unwrap_or(finished).max(edges.measured),
             Limit::Time(_) => edges.end.min(finished),
@@ -505,7 +506,7 @@ impl Test<'_> {
             lag: self.options.send_lag,
             clock_source: &machine.clock_source,
             recorder_wait,
-            // Recorded sizes are those of the server at the time of the recording.
+            // Recorded sizes date from the time of the recording.
             sizes_are_known: self.options.plan.recorded.is_none(),
         };
         let ended = [&warm_up, &window, &drain].map(|w| w.counts.pages + w.counts.pages_failed);
@@ -528,7 +529,7 @@ impl Test<'_> {
         }
     }
 
-    /// What users did, where their number is constant.
+    /// The time of users in each state, if their number is constant.
     fn user_time(&self, window: &Window, warm_up: &Window) -> Option<UserTime> {
         let Users::Closed { users, steps, .. } = &self.options.users else {
             return None;
@@ -614,12 +615,12 @@ impl Test<'_> {
     }
 }
 
-/// A server without a complete response for less than this is not reported as silent.
+/// A server is reported as silent only after this time without a complete response.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// When the last response of a window was complete, if the server was silent from then on: every exchange that
-/// ended later failed, and the silence was longer than any exchange took. Both instants are from the start of
-/// the window.
+/// The end of the last complete response of a window, if the server was silent from then on: every exchange
+/// that ended later failed, and the silence was longer than any exchange took. All instants are relative to
+/// the start of the window.
 fn silent_from(window: &Window, last_answer: Duration, last_end: Duration) -> Option<Duration> {
     if window.counts.completed == 0 || last_answer.is_zero() {
         return None;

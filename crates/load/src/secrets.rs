@@ -1,6 +1,6 @@
-//! Removes secrets of the command line from saved files and screens.
+//! Removes secrets from command lines before they are saved or shown.
 
-/// The replacement of a secret.
+/// The text that replaces a secret.
 pub const REDACTED: &str = "[redacted]";
 
 /// Request fields whose values are secrets.
@@ -16,14 +16,14 @@ const FIELDS: [&str; 9] = [
     "x-amz-security-token",
 ];
 
-/// The command line of this program, program first, with its secrets redacted.
+/// The command line of this process, program first, with its secrets redacted.
 pub fn command_line() -> Vec<String> {
     // A name that is not Unicode is converted as far as possible.
     let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
     redact(arguments)
 }
 
-/// The same for any command line.
+/// Redacts the secrets of any command line.
 pub fn redact(arguments: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut is_field = false;
     let redacted = arguments.into_iter().map(|argument| {
@@ -48,7 +48,8 @@ fn is_field_option(argument: &str) -> bool {
         || (!argument.starts_with("--") && argument.strip_prefix('-').is_some_and(is_short))
 }
 
-/// A request field in one argument with its option: `-HName: value`, `--header=Name: value`, `-qHName: value`.
+/// The request field of an argument that also contains the option: `-HName: value`, `--header=Name: value`,
+/// `-qHName: value`.
 fn field_within(argument: &str) -> Option<(&str, &str)> {
     let start = match argument.strip_prefix("--header=") {
         Some(_) => "--header=".len(),
@@ -58,7 +59,7 @@ fn field_within(argument: &str) -> Option<(&str, &str)> {
     (start < argument.len()).then(|| argument.split_at(start))
 }
 
-/// `Name: value`, with its value redacted if it is a secret.
+/// A field `Name: value`; the value is redacted if it is a secret.
 pub fn redact_field(field: &str) -> String {
     let Some((name, _)) = field.split_once(':') else {
         return field.to_owned();

@@ -31,7 +31,7 @@ impl Security {
         }
     }
 
-    /// The name of a host in the handshake.
+    /// The server name of a host in the handshake (SNI).
     pub(super) fn name(&self, host: u16) -> &str {
         &self.names[usize::from(host)]
     }
@@ -42,7 +42,7 @@ impl Security {
     }
 }
 
-/// What a handshake has negotiated: `TLS 1.3, TLS_AES_128_GCM_SHA256, x25519, h2`.
+/// The negotiated parameters of a handshake, as text: `TLS 1.3, TLS_AES_128_GCM_SHA256, x25519, h2`.
 pub fn agreement(handshake: &Handshake) -> String {
     let mut text = format!("TLS {}, {}", handshake.version, handshake.cipher_suite);
     if let Some(group) = handshake.group {
@@ -71,7 +71,7 @@ pub(super) fn count(handshakes: &mut Handshakes, handshake: &Handshake, cpu: std
     *handshakes.agreed.entry(agreement(handshake)).or_default() += 1;
 }
 
-/// Counts a QUIC handshake, which contains one of TLS 1.3.
+/// Counts a QUIC handshake, which contains a TLS 1.3 handshake.
 pub(super) fn count_quic(
     handshakes: &mut Handshakes,
     handshake: &quic::Handshake,
@@ -96,10 +96,10 @@ pub(super) fn count_quic(
         .or_default() += 1;
 }
 
-/// What a QUIC handshake has negotiated: `QUIC, TLS 1.3, TLS_AES_128_GCM_SHA256, h3`.
+/// The negotiated parameters of a QUIC handshake, as text: `QUIC, TLS 1.3, TLS_AES_128_GCM_SHA256, h3`.
 pub fn agreement_of_quic(handshake: &quic::Handshake) -> String {
     let protocol = handshake.protocol.as_deref().map(String::from_utf8_lossy);
-    let suite = handshake.cipher_suite.unwrap_or("a suite without a name");
+    let suite = handshake.cipher_suite.unwrap_or("unknown cipher suite");
     format!(
         "QUIC, TLS 1.3, {suite}, {}",
         protocol.as_deref().unwrap_or("no ALPN")

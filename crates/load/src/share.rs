@@ -1,10 +1,10 @@
-//! The share of a test that one machine carries out, where several machines carry out one test together.
+//! The share of a test that one machine runs, if several machines run one test together.
 //!
-//! The plan of a test is global, and is split over ranks as it is split over the threads of one process: arrival *i*
-//! and user *i* belong to rank *i* mod *ranks*. So nothing is exchanged to split a test, and every rank computes its
-//! share from the seed.
+//! The plan of a test is global, and is split over ranks as it is split over the threads of one process:
+//! arrival *i* and user *i* belong to rank *i* mod *ranks*. So every rank computes its share from the seed,
+//! and ranks exchange no data to split a test.
 
-/// Which of several ranks this process is.
+/// One of several ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     rank: u32,
@@ -15,7 +15,7 @@ impl Share {
     /// The whole test: one rank.
     pub const WHOLE: Share = Share { rank: 0, ranks: 1 };
 
-    /// The share of rank `rank`, from 0, of `ranks`; `None` when there is no such rank.
+    /// The share of rank `rank` (from 0) of `ranks` ranks; `None` if there is no such rank.
     pub fn new(rank: u32, ranks: u32) -> Option<Share> {
         (rank < ranks).then_some(Share { rank, ranks })
     }
@@ -30,13 +30,13 @@ impl Share {
         self.ranks
     }
 
-    /// How many of `count` things, numbered from 0, belong to this rank.
+    /// The number of things of this rank among `count` things numbered from 0.
     pub fn of(self, count: u64) -> u64 {
         let (rank, ranks) = (u64::from(self.rank), u64::from(self.ranks));
         count / ranks + u64::from(rank < count % ranks)
     }
 
-    /// How many of the `count` things from number `first` on belong to this rank.
+    /// The number of things of this rank among the `count` things from number `first` on.
     pub fn of_range(self, first: u64, count: u64) -> u64 {
         self.of(first.saturating_add(count)) - self.of(first)
     }
@@ -47,8 +47,9 @@ impl Share {
             .saturating_add(self.rank.into())
     }
 
-    /// The first thing of one of this rank's event loops, and the distance to the next. Together the `loops` loops
-    /// have this rank's things, each one once. Ranks may have different numbers of loops.
+    /// The number, within this rank, of the first thing of an event loop, and the distance to its next
+    /// thing. The `loops` loops together cover each thing of this rank once. Ranks may have different
+    /// numbers of loops.
     pub(crate) fn of_loop(self, number: usize, loops: usize) -> (usize, usize) {
         let (rank, ranks) = (self.rank as usize, self.ranks as usize);
         (rank + ranks * number, ranks * loops)

@@ -1,4 +1,4 @@
-//! What all loops of a test share: the plan, the requests and a few counters.
+//! The state that all loops of a test share: the plan, the requests and a few counters.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,26 +18,26 @@ use super::quic_plan::QuicPlan;
 use super::security::Security;
 use super::{Limit, LoadError, Options, Share, Users, Windows};
 
-/// State that the loops only read, and a few counters.
+/// State that the loops only read, and a few counters that they change.
 pub(super) struct Shared {
     pub(super) plan: std::sync::Arc<Plan>,
     pub(super) requests: Requests,
     pub(super) policy: Policy,
-    /// Where the policy has TLS.
+    /// Present if the policy has TLS.
     pub(super) tls: Option<Security>,
-    /// Where the policy has QUIC.
+    /// Present if the policy has QUIC.
     pub(super) quic: Option<QuicPlan>,
     pub(super) windows: Windows,
     pub(super) address: SocketAddr,
     pub(super) sockets: SocketOptions,
-    /// Set once connected, and again after each read.
+    /// `TCP_QUICKACK`, set after connecting and again after each read.
     pub(super) quick_ack: Option<bool>,
     pub(super) reset_on_close: bool,
     pub(super) max_requests: Option<u32>,
     pub(super) limits: Limits,
-    /// A user keeps its pipelines full; see the [module](super).
+    /// Whether users keep their pipelines full; see the [module](super).
     pub(super) fills: bool,
-    /// The most exchanges planned in the measured window, of this rank's share.
+    /// This rank's share of the exchanges planned in the measured window, if they are limited.
     pub(super) most: Option<u64>,
     share: Share,
     pages_seed: Seed,
@@ -59,11 +59,11 @@ pub(super) struct Limits {
     pub(super) timeout: Duration,
     /// The longest time for connecting.
     pub(super) connect_timeout: Duration,
-    /// How long a connection may be idle before this side closes it; `None`: forever.
+    /// The time that a connection may be idle before this side closes it; `None`: unlimited.
     pub(super) keep_alive: Option<Duration>,
 }
 
-/// A counter with a cache line of its own.
+/// A counter that has a cache line to itself.
 #[derive(Default)]
 #[repr(align(128))]
 struct Padded(AtomicU64);
@@ -142,18 +142,18 @@ impl Shared {
         })
     }
 
-    /// The most unanswered requests on a connection.
+    /// The maximum number of unanswered requests on a connection.
     pub(super) fn depth(&self) -> u16 {
         self.policy.depth().unwrap_or(u16::MAX)
     }
 
-    /// Which of the policy's hosts has the member of a page at this place.
+    /// The host of the policy from which the `member`-th member of a page is requested.
     pub(super) fn host_of(&self, member: u16) -> u16 {
         member % self.policy.hosts.max(1)
     }
 
-    /// Whether it is safe to carry these exchanges out twice.
-    pub(super) fn is_harmless<'e>(
+    /// Whether these exchanges are safe to repeat.
+    pub(super) fn are_safe_to_repeat<'e>(
         &self,
         mut exchanges: impl Iterator<Item = &'e Exchange>,
     ) -> bool {
@@ -163,7 +163,7 @@ impl Shared {
         })
     }
 
-    /// Takes one exchange from those that may still be planned. False: none is left.
+    /// Takes one of the exchanges that may still be planned; returns false if none is left.
     pub(super) fn take_exchange(&self) -> bool {
         match self.most {
             None => true,
@@ -173,18 +173,18 @@ impl Shared {
         }
     }
 
-    /// Whether all exchanges that may be planned have been planned.
+    /// Whether all exchanges of the test have been planned.
     pub(super) fn is_planned_out(&self) -> bool {
         self.most
             .is_some_and(|most| self.planned.0.load(Ordering::Relaxed) >= most)
     }
 
-    /// The number of a new session of a closed loop, in the whole test.
+    /// The number of the next session of a closed loop, over the whole test.
     pub(super) fn next_session(&self) -> u64 {
         self.share.number(self.sessions.next())
     }
 
-    /// The number of a new connection.
+    /// The number of the next connection.
     pub(super) fn next_connection(&self) -> u32 {
         self.connections.next() as u32
     }
@@ -209,13 +209,13 @@ impl Shared {
         }
     }
 
-    /// How much of the plan's sequence was requested; `None` without a sequence, or with one page. `ended` is
-    /// the number of pages that have ended.
+    /// The part of the plan's sequence that was requested; `None` without a sequence, or if it has one
+    /// page. `ended` is the number of finished pages.
     pub(super) fn sequence_use(&self, ended: u64) -> Option<SequenceUse> {
         let Choice::Sequence(sequence) = &self.plan.choice else {
             return None;
         };
-        // Arrivals take the page of their own number, and do not advance this counter.
+        // An arrival takes the page with the arrival's number, and does not advance this counter.
         let requested = self.pages.0.load(Ordering::Relaxed).max(ended);
         (sequence.len() > 1).then_some(SequenceUse {
             pages: sequence.len() as u64,
@@ -227,7 +227,7 @@ impl Shared {
         &self.plan.targets[target.0 as usize]
     }
 
-    /// The script of a session, where sessions are scripted.
+    /// The script of a session, if sessions are scripted.
     pub(super) fn script(&self, session: u64) -> Option<&Script> {
         match &self.plan.choice {
             Choice::Scripts(scripts) => {
@@ -238,7 +238,7 @@ impl Shared {
         }
     }
 
-    /// How many pages a session has; `None`: it never ends.
+    /// The number of pages of a session; `None`: unlimited.
     pub(super) fn pages_of(&self, session: u64) -> Option<u32> {
         if let Some(script) = self.script(session) {
             return Some(script.steps.len() as u32);
@@ -258,7 +258,7 @@ impl Shared {
             return Duration::ZERO;
         };
         let seconds = law.sample(self.off_seed.child(session), page.into());
-        // A pause of more than thirty years would overflow the clock, and is longer than any test.
+        // A pause of more than thirty years would overflow the clock, and no test lasts that long.
         Duration::from_nanos((seconds.clamp(0.0, 1e9) * 1e9) as u64)
     }
 
@@ -281,8 +281,8 @@ impl Shared {
     }
 }
 
-/// This rank's share of the `most` exchanges of the measured window. Those of an open loop are the first arrivals after
-/// the warm-up.
+/// This rank's share of the `most` exchanges of the measured window. In an open loop, these exchanges are
+/// the first arrivals after the warm-up.
 fn share_of(options: &Options, most: u64) -> u64 {
     let before = match &options.users {
         Users::Open { arrivals, .. } if options.share.ranks() > 1 => {
@@ -294,12 +294,12 @@ fn share_of(options: &Options, most: u64) -> u64 {
     options.share.of_range(before, most)
 }
 
-/// Whether a user of this policy keeps its connections full where there is nothing to wait for.
+/// Whether users of this policy keep their connections full if they have nothing to wait for.
 fn is_kept_full(policy: &Policy) -> bool {
     policy.pipeline.is_some() || policy.streams.is_some_and(|streams| streams > 1)
 }
 
-/// Why the engine cannot carry out a policy in any kind of loop; `None` if it can.
+/// Why the engine does not support a policy in any kind of loop; `None` if it does.
 pub fn cannot(policy: Policy) -> Option<&'static str> {
     match policy {
         Policy { push: true, .. } => Some("server push is supported in page retrievals only"),
@@ -316,7 +316,7 @@ pub fn cannot(policy: Policy) -> Option<&'static str> {
     }
 }
 
-/// Refuses options that the engine cannot carry out, instead of doing something else.
+/// Refuses options that the engine does not support, instead of running another test.
 fn check_policy(options: &Options) -> Result<(), LoadError> {
     let policy = options.policy;
     let open = matches!(options.users, Users::Open { .. });
@@ -346,13 +346,13 @@ pub(super) fn largest_page(plan: &Plan) -> usize {
     pages.max().unwrap_or(1)
 }
 
-/// The requests of a plan, rendered except for their targets: one for each method, length and type of content,
-/// and host.
+/// The requests of a plan, rendered except for their targets: one for each combination of method, content
+/// length, content type and host.
 pub(super) struct Requests {
-    /// By shape, then by host.
+    /// The rendered requests, by shape, then by host.
     shapes: Vec<PreparedRequest>,
     hosts: usize,
-    /// The shape of each target; empty when all targets have the first one.
+    /// The shape of each target; empty if all targets have the first shape.
     shape_of: Vec<u16>,
 }
 
@@ -400,14 +400,14 @@ impl Requests {
         Ok(requests)
     }
 
-    /// The rendered part of a target's request to a host.
+    /// The rendered part of the request for a target at a host.
     pub(super) fn shape(&self, target: TargetId, host: u16) -> &PreparedRequest {
         let shape = self.shape_of.get(target.0 as usize).copied().unwrap_or(0);
         &self.shapes[usize::from(shape) * self.hosts + usize::from(host)]
     }
 }
 
-/// The fields of a request, with this content type unless they already have one.
+/// The fields of a request; `content_type` is added if they contain no Content-Type.
 fn fields_with(fields: &[(String, String)], content_type: Option<&str>) -> Vec<(String, String)> {
     let mut fields = fields.to_vec();
     let is_type = |(name, _): &(String, String)| name.eq_ignore_ascii_case("content-type");

@@ -1,17 +1,18 @@
-//! How long a loop may busy-wait before a planned instant.
+//! The time that a loop may busy-wait before a planned instant.
 //!
-//! A thread that sleeps until an instant runs again a wake-up latency later: 2 µs on bare metal, 15 µs on a
-//! virtual machine whose processor the hypervisor has to start. So a loop sleeps until its median wake-up
-//! latency before the instant, and busy-waits for the remaining time. It never busy-waits for longer than that
-//! latency: a sleep costs about as much processor time, so a longer busy-wait would cost more than sleeping.
-//! The latency is measured before the test, and tracked through it ([`WakeUps`]).
+//! A sleeping thread runs again one wake-up latency after the instant for which it set its timer: 2 µs on
+//! bare metal, 15 µs on a virtual machine whose processor the hypervisor has to start. So a loop sleeps
+//! until its median wake-up latency before the instant, and busy-waits for the remaining time. It never
+//! busy-waits for longer than that latency: a sleep costs about as much processor time, so a longer
+//! busy-wait would cost more than sleeping. The latency is measured before the test and tracked during it
+//! ([`WakeUps`]).
 //!
-//! A loop that busy-waits occupies a processor that a server on the same machine may need. A loop cannot see
-//! that itself, so [`Spare`] reads the kernel's figures for all threads of the machine, every [`PERIOD`]. Where
-//! threads have waited for a processor, no loop busy-waits for a second, and for twice as long each time that
-//! it happens again. No loop busy-waits before the first reading, nor where there are as many loops as
-//! processors. Where the kernel has no such figures, the number of runnable threads is compared with the number
-//! of processors.
+//! A loop that busy-waits occupies a processor that a server on the same machine may need. A loop cannot
+//! detect this itself, so [`Spare`] reads the kernel's figures for all threads of the machine every
+//! [`PERIOD`]. If threads have waited for a processor, no loop busy-waits for a second; this pause doubles
+//! each time that it happens again. No loop busy-waits before the first reading, or if there are as many
+//! loops as processors. If the kernel has no such figures, the number of runnable threads is compared with
+//! the number of processors.
 
 use std::time::Duration;
 
@@ -22,20 +23,20 @@ use fathometer_sys::poller::Poller;
 
 use super::LoadError;
 
-/// Sleeps that measure the wake-up latency before a test, and the length of each.
+/// The number of sleeps that measure the wake-up latency before a test, and the length of each.
 const SLEEPS: usize = 32;
 const SLEEP: Duration = Duration::from_micros(50);
 
 /// The step of the estimate: the estimate divided by the first number, but at least the second.
 const STEP: (u32, Duration) = (32, Duration::from_nanos(50));
 
-/// How often contention is read.
+/// The time between two readings of contention.
 pub(super) const PERIOD: Duration = Duration::from_millis(50);
 
-/// The share of a period in which some thread waited for a processor, above which processors are short.
+/// Processors are short if some thread waited for a processor for more than this share of a period.
 const SHORT: f64 = 0.05;
 
-/// How long no loop busy-waits once processors were short: at first, and at most.
+/// The time without busy-waiting after processors were short: at first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(16));
 
 /// The wake-up latency of a thread: its median.
@@ -45,7 +46,7 @@ pub(super) struct WakeUps {
 }
 
 impl WakeUps {
-    /// Measures it with some short sleeps of the calling thread, about 2 ms in total.
+    /// Measures the wake-up latency with short sleeps of the calling thread, about 2 ms in total.
     pub(super) fn measure(clock: Clock) -> Result<WakeUps, LoadError> {
         let mut poller = Poller::new(1)?;
         let mut latencies = Vec::with_capacity(SLEEPS);
@@ -66,8 +67,8 @@ impl WakeUps {
         }
     }
 
-    /// Records that a sleep lasted this much longer than it should. The estimate moves one step
-    /// towards it, and so settles at the median of the last sleeps: outliers count no more than others.
+    /// Records that a sleep lasted `latency` too long. The estimate moves one step towards it, and so
+    /// converges to the median of recent sleeps: an outlier counts no more than any other sleep.
     pub(super) fn took(&mut self, latency: Duration) {
         let step = (self.median / STEP.0).max(STEP.1);
         self.median = match latency > self.median {
@@ -80,7 +81,7 @@ impl WakeUps {
         self.median
     }
 
-    /// How long before a planned instant to stop sleeping; `longest` is what the options allow.
+    /// How long before a planned instant the loop stops sleeping; `longest` is the limit of the options.
     pub(super) fn spin(&self, longest: Duration, has_spare: bool) -> Duration {
         match has_spare {
             true => self.median.min(longest),
@@ -96,7 +97,7 @@ pub(super) struct Spare {
     loops: usize,
     /// The last reading, and its instant.
     last: Option<(Instant, Contention)>,
-    /// No loop busy-waits before this.
+    /// No loop busy-waits before this instant.
     until: Instant,
     pause: Duration,
 }
@@ -128,14 +129,14 @@ impl Spare {
                 waited.saturating_sub(then).as_secs_f64() > SHORT * period
             }
             (_, Some(Contention::Runnable(threads))) => threads as usize > self.processors,
-            // The kernel reports a running total: one reading alone says nothing.
+            // The kernel reports a running total, so a single reading gives no rate.
             (_, Some(Contention::Waited(_))) => return false,
         };
         if is_short {
             self.pause = match self.until {
                 Instant::ZERO => PAUSE.0,
                 until if now >= until + self.pause => PAUSE.0,
-                // Processors were short again as soon as busy-waiting was tried again.
+                // Processors were short again as soon as busy-waiting was resumed.
                 until if now >= until => (self.pause * 2).min(PAUSE.1),
                 _ => self.pause,
             };

@@ -1,4 +1,4 @@
-//! The timeline of a test: what all loops recorded in each interval, merged.
+//! The timeline of a test: the figures that all loops recorded in each interval, merged.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use fathometer_analysis::load::{Counts, Distribution, Interval};
 use fathometer_model::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// The quantiles of an interval; its maximum is reported as well.
+/// The quantiles of an interval; the maximum is reported as well.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 
 /// The figures of one loop in one interval.
@@ -16,45 +16,44 @@ const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 pub struct Part {
     /// The interval's number, from 0.
     pub interval: u64,
-    /// Exchanges planned in it.
+    /// Exchanges planned in the interval.
     pub planned: u64,
-    /// Exchanges completed in it.
+    /// Exchanges completed in the interval.
     pub completed: u64,
-    /// Exchanges that failed in it, and responses of status 400 and above.
+    /// Exchanges that failed in the interval, and responses of status 400 and above.
     pub errors: u64,
     /// Response bytes of the completed exchanges.
     pub received: Bytes,
-    /// Connections open at its end.
+    /// Connections open at the end of the interval.
     pub connections: u64,
-    /// Corrected latency of what ended in it.
+    /// Corrected latency of the exchanges that ended in the interval.
     pub latency: Distribution,
-    /// Send lag of what was sent in it.
+    /// Send lag of the requests that were sent in the interval.
     pub send_lag: Distribution,
-    /// The counts of its window at its end.
+    /// The counts of the interval's window (warm-up or measured) at the end of the interval.
     pub so_far: Counts,
 }
 
-/// Merges intervals, in order, and keeps their number bounded.
+/// Merges intervals, in order, and bounds their number.
 ///
-/// Memory is allocated at the start. It grows only if the test lasts longer than expected, and then up to a
-/// bound.
+/// Memory is allocated at the start. It grows only if the test lasts longer than expected, up to a bound.
 #[derive(Debug)]
 pub struct Timeline {
     loops: usize,
     interval: Duration,
     /// An even number.
     most: usize,
-    /// Intervals that not all loops have reported yet.
+    /// Intervals that only some loops have reported.
     partial: BTreeMap<u64, Partial>,
     entries: Vec<Interval>,
-    /// One for each entry.
+    /// One histogram for each entry.
     sketches: Sketches,
-    /// How many intervals are merged into an entry, and how many are in the last one.
+    /// The number of intervals that are merged into an entry, and the number in the last entry.
     stride: u64,
     in_last: u64,
     /// Corrected latency of everything so far.
     pub(super) corrected: Distribution,
-    /// Where merged parts go.
+    /// Receives merged parts for reuse.
     spares: Arc<Spares>,
 }
 
@@ -70,27 +69,26 @@ struct Partial {
 pub struct ClosedInterval {
     /// The interval.
     pub interval: Interval,
-    /// The counts of its window at its end.
+    /// The counts of the interval's window at the end of the interval.
     pub so_far: Counts,
 }
 
-/// Receives what all loops recorded in each interval, merged.
+/// Receives the figures of all loops in each interval, merged.
 pub type Sink<'a> = &'a mut dyn FnMut(&Part);
 
-/// Merged parts, for loops to use again. So an interval takes no more memory than an earlier one has given
-/// back, and a loop allocates none while it measures.
+/// Merged parts, for reuse by the loops, so that a loop allocates no memory while it measures.
 #[derive(Debug)]
 pub struct Spares {
     longest: Duration,
-    /// The most that are kept: one for each loop, because each loop also fills one. More are allocated while
-    /// merging is behind, and are freed afterwards.
+    /// The maximum number of parts kept: one for each loop, because each loop also fills one. More are
+    /// allocated while merging is behind, and are freed afterwards.
     most: usize,
     parts: Mutex<Vec<Part>>,
 }
 
 impl Spares {
-    /// Two for each loop: one that it fills, and one that is being merged or waits for it. They have memory for
-    /// latencies up to `longest`.
+    /// Allocates two parts for each loop: one that it fills, and one that is being merged or waits to be
+    /// merged. They have memory for latencies up to `longest`.
     pub fn new(loops: usize, longest: Duration) -> Arc<Spares> {
         let mut parts = Vec::with_capacity(2 * loops);
         parts.resize_with(2 * loops, || Part::with_room(0, longest));
@@ -106,8 +104,8 @@ impl Spares {
         self.longest
     }
 
-    /// A part for a new interval. It is allocated when there is none, or when another thread holds the lock,
-    /// for which a loop does not wait.
+    /// Returns a part for a new interval. It is allocated if there is no spare part, or if another thread
+    /// holds the lock, because a loop must not wait.
     pub(super) fn take(&self, interval: u64) -> Part {
         let spare = self.parts.try_lock().ok().and_then(|mut parts| parts.pop());
         match spare {
@@ -118,7 +116,7 @@ impl Spares {
 
     fn give_back(&self, mut part: Part) {
         part.clear();
-        // A panic while the lock was held has left the list valid.
+        // A panic while the lock is held leaves the list valid.
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         if parts.len() < self.most {
             parts.push(part);
@@ -137,7 +135,7 @@ impl Timeline {
         spares: Arc<Spares>,
     ) -> Timeline {
         let expected = expected.min(most);
-        // Written once, so that the pages are present: memory that is only reserved is not.
+        // Filling the entries makes their pages resident; memory that is only reserved has no pages.
         let mut entries = vec![NOTHING; expected];
         entries.clear();
         Timeline {
@@ -154,12 +152,12 @@ impl Timeline {
         }
     }
 
-    /// Adds the part of one loop, and returns the interval if that was the last loop.
+    /// Adds the part of one loop; returns the interval if this was the last loop to report it.
     pub fn add(&mut self, part: Part) -> Option<ClosedInterval> {
         self.add_and_pass_on(part, &mut |_| ())
     }
 
-    /// The same, and passes the merged interval on.
+    /// As [`Timeline::add`], and passes the merged interval to `sink`.
     pub(super) fn add_and_pass_on(
         &mut self,
         mut part: Part,
@@ -217,8 +215,8 @@ impl Timeline {
         ClosedInterval { interval, so_far }
     }
 
-    /// Adds an interval to the last entry, or begins a new one. When there are too many, each pair
-    /// becomes one entry, and from then on entries are twice as long.
+    /// Adds an interval to the last entry, or begins a new one. If there are too many entries, each pair is
+    /// merged into one, and entries are twice as long from then on.
     fn keep(&mut self, interval: &Interval, latency: &Distribution) {
         if self.in_last < self.stride
             && let Some(last) = self.entries.last_mut()
@@ -253,13 +251,13 @@ impl Timeline {
         self.finish_and_pass_on(end, &mut |_| ())
     }
 
-    /// The same, and passes on the intervals that not all loops have reported.
+    /// As [`Timeline::finish`], and passes the intervals that only some loops have reported to `sink`.
     pub(super) fn finish_and_pass_on(mut self, end: Duration, sink: Sink<'_>) -> Vec<Interval> {
         while let Some((_, partial)) = self.partial.pop_first() {
             self.close(partial, sink);
         }
         let mut intervals = self.entries;
-        // If a loop ended exactly with an interval, an empty interval follows.
+        // If a loop finished exactly at the end of an interval, an empty interval follows.
         intervals.retain(|interval| interval.start < end);
         if let Some(last) = intervals.last_mut() {
             last.length = last.length.min(end - last.start);
@@ -281,7 +279,7 @@ const NOTHING: Interval = Interval {
     send_lag_p99: None,
 };
 
-/// Merges two neighbours. The send lag is the larger of the two: an upper bound.
+/// Merges two neighbours. The merged send lag is the larger of the two, an upper bound.
 fn joined(before: &Interval, after: &Interval, sketch: &[u32]) -> Interval {
     let max = before.latency[3].max(after.latency[3]);
     let [p50, p90, p99] = QUANTILES.map(|q| Some(quantile(sketch, q)?.min(max?)));
@@ -304,7 +302,7 @@ impl Part {
         Part::with(interval, Distribution::new)
     }
 
-    /// The same, with memory for latencies and lags up to `longest`.
+    /// As [`Part::new`], with memory for latencies and lags up to `longest`.
     fn with_room(interval: u64, longest: Duration) -> Part {
         Part::with(interval, || Distribution::with_room(longest))
     }
@@ -391,15 +389,15 @@ const CLASSES_A_DOUBLING: usize = 32;
 const DOUBLINGS: usize = 27;
 const CLASSES: usize = 1 + DOUBLINGS * CLASSES_A_DOUBLING;
 
-/// Histograms of latency, one for each entry, so that neighbours can be merged. They are coarse (a quantile is
-/// accurate to 1.6 %) and all in one block of memory.
+/// Histograms of latency, one for each entry, so that neighbours can be merged. They are coarse (a quantile
+/// is accurate to 1.6 %) and lie in one block of memory.
 #[derive(Debug)]
 struct Sketches(Vec<u32>);
 
 impl Sketches {
-    /// No histograms, with memory for this many.
+    /// Allocates memory for this number of histograms, without any histogram.
     fn with_room(sketches: usize) -> Sketches {
-        // The system would only promise zeros, and supply the pages at the first write.
+        // Zeroed memory would have no resident pages until the first write.
         let mut counts = vec![u32::MAX; sketches * CLASSES];
         counts.clear();
         Sketches(counts)
@@ -448,7 +446,7 @@ fn quantile(sketch: &[u32], quantile: f64) -> Option<Duration> {
     Some(Duration::from_nanos(middle(class)))
 }
 
-/// The class of a time in nanoseconds: which doubling, and which part of it.
+/// The class of a time in nanoseconds: its doubling, and its part of that doubling.
 fn class(nanos: u64) -> usize {
     if nanos < LEAST {
         return 0;
@@ -459,7 +457,7 @@ fn class(nanos: u64) -> usize {
     class.min(CLASSES - 1)
 }
 
-/// The middle of a class; for the last class the largest number.
+/// The middle of a class; for the last class, the largest number.
 fn middle(class: usize) -> u64 {
     match class {
         0 => LEAST / 2,

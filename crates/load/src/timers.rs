@@ -8,12 +8,12 @@ use fathometer_model::Instant;
 /// Later than every instant of a test.
 pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
-/// What a timer is for.
+/// The purpose of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     /// A connection may have timed out.
     Connection(u32),
-    /// QUIC has something to do on a connection.
+    /// QUIC has work to do on a connection.
     Quic(u32),
     /// A user continues.
     User(u32),
@@ -21,10 +21,10 @@ pub(super) enum Timer {
     Step(u32),
 }
 
-/// The timers that are set. The earliest is due first.
+/// The timers that are set; the earliest is due first.
 ///
 /// A timer is never cancelled: its handler checks whether it still applies ([`Deadline::is_reached`]). So a
-/// connection needs one timer per timeout period, and not one for every exchange.
+/// connection sets one timer per timeout period, and not one for every exchange.
 #[derive(Debug, Default)]
 pub(super) struct Timers(BinaryHeap<Reverse<(Instant, Timer)>>);
 
@@ -33,12 +33,12 @@ impl Timers {
         self.0.push(Reverse((at, timer)));
     }
 
-    /// When the next one is due.
+    /// When the next timer is due.
     pub(super) fn next(&self) -> Option<Instant> {
         self.0.peek().map(|&Reverse((at, _))| at)
     }
 
-    /// Removes and returns the next one that is due.
+    /// Removes and returns the next timer that is due.
     pub(super) fn due(&mut self, now: Instant) -> Option<(Instant, Timer)> {
         if self.next()? > now {
             return None;
@@ -47,25 +47,26 @@ impl Timers {
     }
 }
 
-/// The one timer of a connection or a user that applies. Timers that were set for other instants do not.
+/// The timer of a connection or a user that applies at present. Timers that were set for other instants are
+/// ignored.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// Sets a timer for `at`, whatever was set before.
+    /// Sets a timer for `at`, which replaces any earlier timer.
     pub(super) fn set(&mut self, at: Instant, timer: Timer, timers: &mut Timers) {
         self.0 = Some(at);
         timers.set(at, timer);
     }
 
-    /// Makes sure that a timer is due by `at`: sets one, unless there is an earlier one.
+    /// Ensures that a timer is due by `at`: sets one, unless an earlier one is set.
     pub(super) fn set_by(&mut self, at: Instant, timer: Timer, timers: &mut Timers) {
         if self.0.is_none_or(|set| at < set) {
             self.set(at, timer, timers);
         }
     }
 
-    /// Whether the timer that is due, which was set for `at`, applies. If so, no timer applies from now on.
+    /// Whether the due timer, which was set for `at`, applies. If it does, no timer applies from now on.
     pub(super) fn is_reached(&mut self, at: Instant) -> bool {
         let applies = self.0 == Some(at);
         if applies {

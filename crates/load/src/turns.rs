@@ -1,24 +1,24 @@
-//! The order in which connections are read and written and users continue: first in, first out, so that one that
-//! always has more to do does not block others.
+//! The order in which connections are read and written and users continue: first in, first out, so that a
+//! connection or user that always has more to do does not block others.
 
 use std::collections::VecDeque;
 
-/// Connections or users that wait for their turn, each at most once.
+/// A queue of connections or users, each in it at most once.
 ///
-/// One is in the queue if and only if its mark is set. The mark is where its owner keeps the rest of its state,
-/// and so costs no access to other memory.
+/// A connection or user is in the queue if and only if its mark is set. The mark is stored with the owner's
+/// other state, so checking it costs no further memory access.
 #[derive(Debug, Default)]
 pub(super) struct Turns(VecDeque<u32>);
 
 impl Turns {
-    /// Appends a connection or user, unless its mark `waits` says that it is already in the queue.
+    /// Appends a connection or user, unless its mark `waits` is set.
     pub(super) fn add(&mut self, place: u32, waits: &mut bool) {
         if !std::mem::replace(waits, true) {
             self.0.push_back(place);
         }
     }
 
-    /// Removes the one that has waited longest; the caller clears its mark.
+    /// Removes the connection or user that has waited longest; the caller clears its mark.
     pub(super) fn next(&mut self) -> Option<u32> {
         self.0.pop_front()
     }

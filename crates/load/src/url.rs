@@ -7,9 +7,9 @@ use crate::secrets;
 /// The parts of `http://host[:port]/target`, or of the same with `https`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
-    /// Whether it is requested over TLS: `https`.
+    /// Whether the URL is requested over TLS (`https`).
     pub secure: bool,
-    /// Host and port as written: the `Host` field.
+    /// Host and port as written in the URL; the value of the `Host` field.
     pub authority: String,
     /// Path and query.
     pub target: String,
@@ -18,19 +18,19 @@ pub struct Url {
 /// Why a URL, or its host, is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum UrlError {
-    /// Another scheme, or none.
+    /// The scheme is missing, or is not HTTP.
     #[error("{0:?} is not an HTTP URL: write http://host[:port]/path or https://host[:port]/path")]
     Scheme(String),
-    /// No host.
+    /// The host is missing.
     #[error("{0:?} names no host: write http://host[:port]/path")]
     Authority(String),
-    /// A user name or a password before the host.
+    /// The URL has a user name or a password before the host.
     #[error(
         "{0:?} contains credentials, which are not sent: write http://host[:port]/path, and give them as a request \
          field where the command has an option for it (-H 'Authorization: Basic ...')"
     )]
     Credentials(String),
-    /// A target that is not valid in a request line.
+    /// The target contains a character that is invalid in a request line.
     #[error("{text:?} has {found:?} in its path, which must be percent-encoded")]
     Target {
         /// The URL.
@@ -46,7 +46,7 @@ pub enum UrlError {
         /// The error of the system.
         error: std::io::Error,
     },
-    /// A name without an address.
+    /// The name has no address.
     #[error("{0} has no address")]
     NoAddress(String),
 }
@@ -92,12 +92,12 @@ impl Url {
         })
     }
 
-    /// The address of its host; without a port, port 80, or 443 over TLS.
+    /// Resolves the host. If the URL has no port, the port is 80, or 443 over TLS.
     pub fn resolve(&self) -> Result<SocketAddr, UrlError> {
         resolve(&self.authority, self.default_port())
     }
 
-    /// The port if the URL has none.
+    /// The port of a URL that does not state one.
     pub fn default_port(&self) -> u16 {
         match self.secure {
             true => 443,
@@ -106,7 +106,7 @@ impl Url {
     }
 }
 
-/// The first address of `host[:port]`, with `default_port` if it has no port.
+/// The first address of `host[:port]`; `default_port` is used if `authority` has no port.
 pub fn resolve(authority: &str, default_port: u16) -> Result<SocketAddr, UrlError> {
     let has_port = authority
         .rsplit_once(':')

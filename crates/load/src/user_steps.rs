@@ -1,10 +1,10 @@
-//! Changes of the number of users as text.
+//! Parses changes of the number of users.
 
 use std::time::Duration;
 
 use fathometer_model::quantity;
 
-/// Why a text is no step.
+/// Why a text is not a step.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{part:?} is not a step: {why}: write USERS@TIME, as in 50@30s")]
 pub struct StepError {

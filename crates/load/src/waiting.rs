@@ -1,4 +1,5 @@
-//! How a loop waits for its sockets: asleep, busy-waiting before a planned instant, or delayed so that several responses are read together.
+//! How a loop waits for its sockets: sleeping, busy-waiting before a planned instant, or delayed so that
+//! several responses are read together.
 
 use std::time::Duration;
 
@@ -11,32 +12,32 @@ use super::coalescing::Coalescing;
 use super::context::Context;
 use super::spin::WakeUps;
 
-/// The longest wait: a stop is noticed at most this late.
+/// The longest wait; a loop detects a stop at most this late.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
-/// Waits of this length and more are shortened, because the kernel may exceed a wait by a thousandth of it. A
-/// second wait is then short enough to be exact.
+/// Waits of this length and more are shortened, because the kernel may exceed a wait by a thousandth of its
+/// length. The wait that follows is short enough to be exact.
 const LONG_WAIT: Duration = Duration::from_millis(2);
 
-/// How a loop may busy-wait before planned instants.
+/// The settings of busy-waiting before planned instants.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spin {
-    /// The longest that the options allow.
+    /// The limit that the options set.
     pub(super) longest: Duration,
-    /// `None` where nothing is planned that a loop could be late for.
+    /// `None` if nothing is planned for which a loop could be late.
     pub(super) wake_ups: Option<WakeUps>,
 }
 
-/// What a loop waits for.
+/// The events for which a loop waits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wake {
     /// The next planned instant: a timer or an arrival.
     pub(super) planned: Instant,
     /// The next instant at which the loop has anything to do; not after `planned`.
     pub(super) at: Instant,
-    /// Some connection has unread data: there is nothing to wait for.
+    /// Whether a connection has unread data, so that there is nothing to wait for.
     pub(super) has_unread: bool,
-    /// Exchanges that have ended, and those in flight, where wake-ups may be delayed.
+    /// The number of exchanges that have ended and the number in flight, if wake-ups may be delayed.
     pub(super) exchanges: Option<(u64, u64)>,
 }
 
@@ -47,8 +48,8 @@ pub(super) struct Woken {
     pub(super) was_delayed: bool,
 }
 
-/// How a loop waits. It is awake at each planned instant if the wake-up latency allows it, and never sleeps
-/// while there is something to read.
+/// How a loop waits. The loop runs at each planned instant if the wake-up latency allows it, and never
+/// sleeps while there is unread data.
 pub(super) struct Waiting {
     spin: Spin,
     coalescing: Coalescing,
@@ -56,7 +57,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Delays wake-ups by at most `longest_delay`; zero: not at all.
+    /// Delays wake-ups by at most `longest_delay`; zero: no delays.
     pub(super) fn new(spin: Spin, longest_delay: Duration, activity: Activity) -> Waiting {
         Waiting {
             spin,
@@ -89,7 +90,7 @@ impl Waiting {
             if ready == 0 {
                 poller.sleep(delay);
                 was_delayed = true;
-                // Nearly always something has arrived; only if not, the time is needed.
+                // Nearly always something has arrived. Only otherwise is another clock reading needed.
                 ready = poller.wait(Some(Duration::ZERO))?;
                 if ready == 0 {
                     context.tick();
@@ -108,7 +109,7 @@ impl Waiting {
         Ok(Woken { ready, was_delayed })
     }
 
-    /// Sleeps until sockets are ready, or for this long. Returns how many are ready.
+    /// Sleeps until sockets are ready, or for `wait`. Returns the number of ready sockets.
     fn sleep(
         &mut self,
         context: &mut Context<'_>,
@@ -122,7 +123,7 @@ impl Waiting {
         };
         context.tick();
         let waited = context.now().since(begin);
-        // A timer that a longer wait has set may end this one early.
+        // The timer of an earlier, longer wait may end this wait early.
         if ready == 0
             && waited >= wait
             && wait < LONG_WAIT
@@ -133,8 +134,8 @@ impl Waiting {
         Ok(ready)
     }
 
-    /// Polls the sockets until some are ready, or until `wake`; only once where there is already something to
-    /// read. Returns how many are ready.
+    /// Polls the sockets until some are ready, or until `wake`; polls only once if there is unread data.
+    /// Returns the number of ready sockets.
     fn busy_wait(
         &mut self,
         context: &mut Context<'_>,
@@ -154,18 +155,19 @@ impl Waiting {
         }
     }
 
-    /// The mean latency with delays divided by that without; `None` where there was no comparison.
+    /// The ratio of the mean latencies with and without delays; `None` before the first comparison.
     pub(super) fn rest_latency_ratio(&self) -> Option<f64> {
         self.coalescing.latency_ratio()
     }
 
-    /// The median wake-up latency, where it was tracked.
+    /// The median wake-up latency, if it is tracked.
     pub(super) fn wake_up_latency(&self) -> Option<Duration> {
         self.spin.wake_ups.map(|wake_ups| wake_ups.median())
     }
 }
 
-/// How long to sleep in order to be awake in time, if the last `spin` before that may be spent busy-waiting.
+/// How long to sleep so that the loop runs in time, if it may busy-wait for the last `spin` before the
+/// instant.
 fn sleep_length(now: Instant, wake: &Wake, spin: Duration) -> Duration {
     if wake.has_unread {
         return Duration::ZERO;

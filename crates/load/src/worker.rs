@@ -16,18 +16,19 @@ use super::tally::{Tallied, Tally};
 use super::timers::{NEVER, Timer};
 use super::waiting::{Spin, Waiting, Wake, Woken};
 
-/// Bytes read at a time.
+/// The size of the read buffer, in bytes.
 const BUFFER: usize = 128 * 1024;
 
-/// After a delay this many responses are read before the requests that they lead to are written. The kernel's
-/// receive and send paths are long; a processor that runs each several times in a row finds it in its caches.
-/// The first request leaves some 20 µs late, which its send lag shows; the delay was longer.
+/// After a delay, this many responses are read before the requests that follow from them are written. The
+/// kernel's receive and send paths are long; running each several times in a row keeps its code in the
+/// processor's caches. The first request is sent some 20 µs late, which its send lag shows; the delay
+/// itself was longer.
 const TOGETHER: usize = 16;
 
-/// One event loop. It connects its parts, and holds nothing else but the end of the test.
+/// One event loop. It connects its parts, and adds only the time at which the test ends.
 ///
-/// After each event all that follows from it without waiting is done ([`Worker::settle`]) before the next one is
-/// handled, except after a delay.
+/// After each event, all work that follows from it without waiting is done ([`Worker::settle`]) before the
+/// next event is handled, except after a delay.
 pub(super) struct Worker<'a> {
     connections: Connections<'a>,
     sessions: Sessions<'a>,
@@ -44,12 +45,12 @@ pub(super) struct Outcomes {
     pub(super) wake_up_latency: Option<Duration>,
     /// Processor time within the measured window.
     pub(super) processor: ProcessorTime,
-    /// When it ended.
+    /// When the loop finished.
     pub(super) finished: Instant,
 }
 
 impl<'a> Worker<'a> {
-    /// A loop for the test whose windows `tally` has. `drain` is the longest wait for exchanges in flight,
+    /// A loop for a test with the windows of `tally`. `drain` is the longest wait for exchanges in flight,
     /// `longest_delay` the longest delay of a wake-up.
     pub(super) fn new(
         shared: &'a Shared,
@@ -78,7 +79,8 @@ impl<'a> Worker<'a> {
             self.connections.context.tick();
             let now = self.connections.context.now();
             if let Some(edge) = self.waiting.activity.passed_edge(now, thread_time) {
-                // Frames counted now passed before the edge, except those of one turn of the loop.
+                // Frames counted now passed before the edge, except for frames of the current turn of the
+                // loop.
                 let before = Instant::from_nanos(edge.as_nanos().saturating_sub(1));
                 self.connections.count_all_frames(before);
             }
@@ -135,7 +137,7 @@ impl<'a> Worker<'a> {
             || self.sessions.is_over(context)
     }
 
-    /// Waits for sockets until the next thing is due.
+    /// Waits for sockets until the next instant at which there is work.
     fn wait(&mut self) -> Result<Woken, LoadError> {
         let has_unread = self.connections.unread() > 0;
         let Connections {
@@ -173,7 +175,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Continues reading connections that had to let others have a turn.
+    /// Continues reading connections that had to yield to others.
     fn read_on(&mut self, buffer: &mut [u8]) {
         for _ in 0..self.connections.unread() {
             if !self.connections.read_next(&mut self.sessions, buffer) {
@@ -183,8 +185,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Lets users continue, gives requests to connections and writes them, until nothing is left that can be
-    /// done without waiting.
+    /// Lets users continue, gives requests to connections and writes them, until nothing more can be done
+    /// without waiting.
     fn settle(&mut self) {
         let (connections, sessions) = (&mut self.connections, &mut self.sessions);
         loop {

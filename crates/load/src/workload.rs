@@ -5,8 +5,8 @@
 //!
 //! - SURGE, with parameters in the name (`surge:files=5000,requests=1000000`)
 //! - pages of the first files of Microscape (`microscape:files=8`)
-//! - the groups of Fujinoki et al. by the mean of their files (`pareto:mean=4k`, which is `pareto-4k` with a
-//!   number for curves)
+//! - the groups of Fujinoki et al. by the mean file size (`pareto:mean=4k`, the same as `pareto-4k` but
+//!   with a number for the axis of a curve)
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -47,7 +47,7 @@ pub enum LoadError {
     Name {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The error in it.
         fault: String,
     },
 }
@@ -136,8 +136,8 @@ pub fn load(
 /// line.
 const MOST_TEXT: u64 = 2 << 30;
 
-/// The text of a file, or of standard input for `-`. It is decompressed if its first bytes are those of gzip
-/// (RFC 1952) or Zstandard (RFC 8878), regardless of its name.
+/// The text of a file, or of standard input for `-`. Text that begins like gzip (RFC 1952) or Zstandard
+/// (RFC 8878) is decompressed, regardless of the file's name.
 fn text_of(file: &str) -> io::Result<String> {
     let input: Box<dyn Read> = match file {
         "-" => Box::new(io::stdin().lock()),
@@ -171,7 +171,7 @@ fn text_of(file: &str) -> io::Result<String> {
     })
 }
 
-/// A group of Fujinoki et al. by the mean of its files.
+/// A group of Fujinoki et al., selected by its mean file size.
 fn group_by_mean(name: &str, settings: &str, seed: Seed) -> Result<Workload, LoadError> {
     let known: Vec<&str> = catalogue::NAMES
         .iter()
@@ -293,7 +293,7 @@ impl Loaded {
         }
     }
 
-    /// Number of lines or entries of its source that are not requested, by reason.
+    /// The number of lines or entries of the workload's source that are not requested, by reason.
     pub fn skipped(&self) -> BTreeMap<String, u64> {
         match self {
             Loaded::Plain(workload) => workload.skipped.clone(),
@@ -301,7 +301,7 @@ impl Loaded {
         }
     }
 
-    /// How well its data fit its distributions, if it has any.
+    /// How well the workload's data fit its distributions, if it has distributions.
     pub fn fit(&self) -> Option<&FitReport> {
         match self {
             Loaded::Plain(_) => None,
@@ -309,7 +309,7 @@ impl Loaded {
         }
     }
 
-    /// Its figures as text.
+    /// The workload's figures as text.
     pub fn figures(&self) -> String {
         match self {
             Loaded::Plain(workload) => workload.statistics().to_string(),
@@ -317,7 +317,7 @@ impl Loaded {
         }
     }
 
-    /// Its figures as JSON.
+    /// The workload's figures as JSON.
     pub fn figures_json(&self) -> serde_json::Result<serde_json::Value> {
         match self {
             Loaded::Plain(workload) => serde_json::to_value(workload.statistics()),
@@ -325,7 +325,7 @@ impl Loaded {
         }
     }
 
-    /// The plan of its requests.
+    /// The workload's plan of requests.
     pub fn into_plan(self) -> Plan {
         match self {
             Loaded::Plain(workload) => workload.plan,

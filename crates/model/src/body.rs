@@ -10,8 +10,8 @@ use crate::Bytes;
 /// The bytes of a file.
 ///
 /// A site of a million files would not fit into memory if each file stored its own bytes. A *composed* body is a
-/// list of slices of memory that many bodies share: a head of its own, then slices of a common pool. It takes
-/// tens of bytes whatever its length, and is written to a socket without being copied together.
+/// list of slices of memory that many bodies share: its own beginning, then slices of a common pool. It takes
+/// tens of bytes for any length, and its slices are written to a socket without being copied into one block.
 #[derive(Clone)]
 pub struct Body(Inner);
 
@@ -38,7 +38,7 @@ impl SharedSlice {
     /// The bytes `range` of `bytes`.
     ///
     /// # Panics
-    /// When the range does not lie within the memory, or ends beyond 4 GiB.
+    /// When the range is not within `bytes`, or ends beyond 4 GiB.
     pub fn new(bytes: Arc<[u8]>, range: Range<usize>) -> SharedSlice {
         assert!(
             range.start <= range.end && range.end <= bytes.len(),
@@ -66,7 +66,7 @@ impl Body {
         })))
     }
 
-    /// Its length.
+    /// The length of the body.
     pub fn len(&self) -> Bytes {
         match &self.0 {
             Inner::Whole(bytes) => Bytes(bytes.len() as u64),
@@ -74,17 +74,17 @@ impl Body {
         }
     }
 
-    /// Whether it is empty.
+    /// Whether the body is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == Bytes(0)
     }
 
-    /// Its slices in order, none of them empty.
+    /// The non-empty slices of the body, in order.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces_of(0..self.len().0)
     }
 
-    /// The slices of a part of it, none of them empty. A range beyond its end is truncated.
+    /// The non-empty slices of a part of the body, in order. A range beyond the end of the body is truncated.
     pub fn pieces_of(&self, range: Range<u64>) -> impl Iterator<Item = &[u8]> {
         let (whole, composed) = match &self.0 {
             Inner::Whole(bytes) => (Some(&bytes[..]), &[][..]),
@@ -103,7 +103,7 @@ impl Body {
             })
     }
 
-    /// Its bytes, when they are one block of memory.
+    /// The bytes of the body, if they are one block of memory.
     pub fn as_slice(&self) -> Option<&[u8]> {
         match &self.0 {
             Inner::Whole(bytes) => Some(bytes),
@@ -111,7 +111,7 @@ impl Body {
         }
     }
 
-    /// Its bytes as one slice: borrowed when they are one block of memory, copied together otherwise.
+    /// The bytes of the body as one slice: borrowed if they are one block of memory, otherwise copied into one block.
     pub fn bytes(&self) -> Cow<'_, [u8]> {
         match &self.0 {
             Inner::Whole(bytes) => Cow::Borrowed(bytes),
@@ -145,7 +145,7 @@ impl From<&[u8]> for Body {
     }
 }
 
-/// Prints the length only, because the bytes are too many.
+/// Prints only the length, because there may be too many bytes.
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Body({})", self.len())

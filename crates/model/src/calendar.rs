@@ -1,6 +1,6 @@
-//! Dates of the Gregorian calendar in UTC, and their days counted from 1 January 1970.
+//! Dates of the Gregorian calendar in UTC, and day numbers counted from 1 January 1970.
 
-/// Days from 1 January 1970 to a date in the years 1970 to 9999; `None` when the date does not exist.
+/// The number of days from 1 January 1970 to a date in the years 1970 to 9999; `None` if the date does not exist.
 pub fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let lengths = [
@@ -28,13 +28,13 @@ pub fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     Some((year - 1970) * 365 + leap_days + in_year + day - 1)
 }
 
-/// Year, month and day of a day counted from 1 January 1970.
+/// The year, month and day of a day number counted from 1 January 1970.
 ///
-/// Years are counted from March, so that a leap day is the last day of a year. All eras of 400 years are alike
+/// Years are counted from March, so that a leap day is the last day of a year. The calendar repeats every 400 years
 /// (Howard Hinnant, "chrono-compatible low-level date algorithms").
 pub fn date(days: u64) -> (u64, u64, u64) {
     const ERA: u64 = 146_097;
-    // From 1 March of the year 0 to 1 January 1970.
+    // Add the days from 1 March of the year 0 to 1 January 1970.
     let days = days + 719_468;
     let (era, day) = (days / ERA, days % ERA);
     let year = (day - day / 1_460 + day / 36_524 - day / (ERA - 1)) / 365;

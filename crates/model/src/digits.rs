@@ -1,13 +1,13 @@
-//! Numbers as people read them.
+//! Numbers as text for people.
 
 use std::fmt::Display;
 
-/// Three significant digits, but at most three decimals: `63.8`, `4.17`, `0.094`, `1204`.
+/// A number with three significant digits, but at most three decimals: `63.8`, `4.17`, `0.094`, `1204`.
 pub fn significant(value: f64) -> String {
     format!("{value:.*}", decimals(value))
 }
 
-/// Number of decimals that [`significant`] gives a value.
+/// The number of decimals with which [`significant`] prints a value.
 pub fn decimals(value: f64) -> usize {
     match value.abs() {
         size if size < 0.9995 => 3,
@@ -17,7 +17,7 @@ pub fn decimals(value: f64) -> usize {
     }
 }
 
-/// At most three decimals, without zeros at the end: `28.8`, `10`.
+/// A number with at most three decimals, without trailing zeros: `28.8`, `10`.
 pub fn trimmed(value: f64) -> String {
     let text = format!("{value:.3}");
     let text = text.trim_end_matches('0').trim_end_matches('.');

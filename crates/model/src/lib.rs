@@ -1,8 +1,8 @@
 //! Types that all crates of Fathometer share: units, instants, seeds, the site under measurement, and the
 //! records that a run stores.
 //!
-//! This crate does no I/O, reads no clock and implements no protocol. Types carry their unit, so a bare
-//! number is never ambiguous between bytes and bits.
+//! This crate does no I/O, reads no clock and implements no protocol. The unit of a quantity is part of its type, so that
+//! bytes and bits cannot be confused.
 //!
 //! - [`units`]: [`Bytes`], [`Bandwidth`], [`Probability`]
 //! - [`time`]: [`Instant`], nanoseconds since a run's origin
@@ -12,7 +12,7 @@
 //! - [`seed`]: [`Seed`], named streams and counter-based draws
 //! - [`site`]: [`Site`], [`File`], [`Page`]
 //! - [`body`]: [`Body`], the bytes of a file
-//! - [`record`]: what a run stores, exchange by exchange and replicate by replicate
+//! - [`record`]: the records of exchanges, connections and replicates that a run stores
 
 pub mod body;
 pub mod calendar;

@@ -1,7 +1,7 @@
 //! Quantities from user input: command lines, study files, server definitions.
 //!
-//! A bare `f64` from a user may be NaN, infinite, negative, or so large that arithmetic with it panics or
-//! never ends. Each type here checks its value once, when the number is read, and cannot hold such a value.
+//! An `f64` from a user may be NaN, infinite, negative, or so large that arithmetic with it panics or
+//! never ends. Each type here checks its value once, when the number is read, and never contains such a value.
 //! Every range is wider than any practical use, and narrow enough for nanoseconds in 64 bits.
 
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::units::Bytes;
 /// The longest time that a user may set: thirty days, in seconds.
 const LONGEST_S: f64 = 30.0 * 86_400.0;
 
-/// The largest number of processors in a share.
+/// The largest number of cores.
 const MOST_CORES: f64 = 4096.0;
 
-/// The highest rate, in events per second: far beyond what a machine can carry out.
+/// The highest rate, in events per second: much higher than any machine can reach.
 const HIGHEST_RATE: f64 = 1e7;
 
 /// The largest number of round trips in a time.
@@ -30,20 +30,20 @@ pub struct QuantityError {
     range: &'static str,
 }
 
-/// Why a text is not a time with a unit.
+/// Why a text is not a valid time.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum TimeTextError {
     /// The number is missing or malformed.
     #[error("write a number and a unit, as in 10s, 500ms or 2m")]
     Number,
     /// The unit is unknown.
-    #[error("{0:?} is no unit of time: us, ms, s, m or h")]
+    #[error("{0:?} is not a unit of time: use us, ms, s, m or h")]
     Unit(String),
     /// The time is out of range.
     #[error(transparent)]
     Range(#[from] QuantityError),
-    /// The time is zero and must not be.
-    #[error("it must be longer than nothing")]
+    /// The time is 0, but must be positive.
+    #[error("it must be longer than 0")]
     Zero,
 }
 
@@ -51,37 +51,37 @@ pub enum TimeTextError {
 fn within(value: f64, least: f64, most: f64, range: &'static str) -> Result<f64, QuantityError> {
     // NaN is outside every range.
     match (least..=most).contains(&value) {
-        // A negative zero is zero.
+        // Turns a negative zero into zero.
         true => Ok(value + 0.0),
         false => Err(QuantityError {
-            // Debug format: an exponent instead of three hundred digits.
+            // The debug format prints an exponent instead of up to three hundred digits.
             found: format!("{value:?}"),
             range,
         }),
     }
 }
 
-/// A time from zero up to thirty days, given in seconds.
+/// A time from 0 to 30 days, given in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct TimeSpan(f64);
 
-/// A time above zero up to thirty days, given in seconds; at least a microsecond.
+/// A time from a microsecond to 30 days, given in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct PositiveTimeSpan(f64);
 
-/// A time from zero up to thirty days, given in microseconds.
+/// A time from 0 to 30 days, given in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Microseconds(f64);
 
-/// Processor time, in cores. 0 means none or no limit; the place of use defines which.
+/// Processor time, in cores. The meaning of 0, no processor time or no limit, depends on the use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Cores(f64);
 
-/// A share of a whole, from 0 to 100.
+/// A share of a whole in percent, from 0 to 100.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Percent(f64);
@@ -91,12 +91,12 @@ pub struct Percent(f64);
 #[serde(try_from = "f64", into = "f64")]
 pub struct RoundTrips(f64);
 
-/// A factor between two scales, from a billionth to a billion.
+/// A ratio of two scales, from a billionth to a billion.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Ratio(f64);
 
-/// Events per second, from zero to ten million. A rate above zero is at least one event in thirty days.
+/// A rate in events per second, from 0 to ten million. A rate above 0 is at least one event in 30 days.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Rate(f64);
@@ -191,17 +191,17 @@ impl From<Rate> for f64 {
 }
 
 impl Rate {
-    /// Events per second.
+    /// The rate in events per second.
     pub fn per_second(self) -> f64 {
         self.0
     }
 }
 
 impl TimeSpan {
-    /// A time given in milliseconds.
+    /// Converts a time in milliseconds.
     ///
     /// # Errors
-    /// When it is not between zero and thirty days.
+    /// When the time is not between 0 and 30 days.
     pub fn from_milliseconds(value: f64) -> Result<TimeSpan, QuantityError> {
         let range = "of milliseconds from 0 to 2592000000 (30 days)";
         within(value, 0.0, LONGEST_S * 1e3, range).map(|ms| TimeSpan(ms / 1e3))
@@ -211,7 +211,7 @@ impl TimeSpan {
 /// Parses a length of time: `10` and `10s` are seconds; `250us`, `500ms`, `2m`, `1h`.
 ///
 /// # Errors
-/// When the text has another form, or the time is longer than thirty days.
+/// When the text has another form, or the time is longer than 30 days.
 pub fn time(text: &str) -> Result<Duration, TimeTextError> {
     let split = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -229,10 +229,10 @@ pub fn time(text: &str) -> Result<Duration, TimeTextError> {
     Ok(TimeSpan::try_from(number * seconds)?.into())
 }
 
-/// Like [`time`], but longer than zero.
+/// Parses a length of time as [`time`] does, but does not accept 0.
 ///
 /// # Errors
-/// As for [`time`], and when the time is zero.
+/// The errors of [`time`], and an error if the time is 0.
 pub fn some_time(text: &str) -> Result<Duration, TimeTextError> {
     match time(text)? {
         Duration::ZERO => Err(TimeTextError::Zero),
@@ -243,7 +243,7 @@ pub fn some_time(text: &str) -> Result<Duration, TimeTextError> {
 /// Why a text is not a number of bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a size: write a number of bytes, or one with a unit, as in 64M (1024 × 1024) or 8kB (1000)"
+    "{0:?} is not a size: write a number of bytes, or a number with a unit, as in 64M (1024 × 1024) or 8kB (1000)"
 )]
 pub struct SizeTextError(String);
 
@@ -271,7 +271,7 @@ pub fn bytes(text: &str) -> Result<Bytes, SizeTextError> {
         _ => return Err(wrong()),
     };
     let scale = f64::from(base).powi(power);
-    // Exact up to 2^53 bytes.
+    // The result is exact up to 2^53 bytes.
     let bytes = number.parse::<f64>().map_err(|_| wrong())? * scale;
     match (0.0..=1e18).contains(&bytes) {
         true => Ok(Bytes(bytes.round() as u64)),

@@ -1,8 +1,8 @@
-//! What a run stores. Every record is one JSON object on one line (`*.ndjson`), which pandas
-//! (`read_json(lines=True)`) and DuckDB (`read_ndjson`) open directly.
+//! The records of a run. Every record is a JSON object on one line (`*.ndjson`). pandas
+//! (`read_json(lines=True)`) and DuckDB (`read_ndjson`) read these files directly.
 //!
-//! Times are [`Instant`]s: nanoseconds since the origin of the replicate, which its capture file
-//! states in wall-clock time.
+//! Times are [`Instant`]s: nanoseconds since the origin of the replicate. The capture file of the replicate has the
+//! wall-clock time of the origin.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,9 +14,9 @@ use crate::{Bytes, Instant};
 /// One request and its response, as the client saw it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExchangeRecord {
-    /// Index of the exchange in this replicate, from 0, in the order in which exchanges were planned.
+    /// The index of the exchange in this replicate, from 0, in the order in which exchanges were planned.
     pub exchange: u32,
-    /// The connection that carried it; [`ConnectionRecord::connection`].
+    /// The connection of the exchange; see [`ConnectionRecord::connection`].
     pub connection: u32,
     /// The request method.
     pub method: String,
@@ -30,30 +30,30 @@ pub struct ExchangeRecord {
     pub first_byte: Option<Instant>,
     /// When the last byte of the response was read.
     pub last_byte: Option<Instant>,
-    /// Request line, header fields and the blank line.
+    /// The size of the request's header section: request line, header fields and the blank line.
     pub request_head: Bytes,
-    /// Request content with its transfer coding.
+    /// The size of the request content, including the transfer coding.
     pub request_body: Bytes,
-    /// Status line, header fields and the blank line, interim responses included.
+    /// The size of the response's header sections: status line, header fields and the blank line, including interim responses.
     pub response_head: Bytes,
-    /// Response content as transferred: transfer coding and content coding included.
+    /// The size of the response content as transferred, including content coding and transfer coding.
     pub response_body: Bytes,
-    /// Status code of the final response.
+    /// The status code of the final response.
     pub status: Option<u16>,
-    /// How it ended.
+    /// How the exchange ended.
     pub outcome: Outcome,
-    /// Names and values of the request's fields before compression, pseudo-fields included; `None`
-    /// where nothing compresses them (HTTP/1.x).
+    /// The size of the names and values of the request's fields before compression, including pseudo-fields; `None`
+    /// if fields are not compressed (HTTP/1.x).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_fields: Option<Bytes>,
-    /// The same for the response.
+    /// The size of the names and values of the response's fields before compression; `None` as for the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_fields: Option<Bytes>,
     /// The target of the file that refers to this one; `None` for a page's base file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub named_by: Option<String>,
-    /// Whether the server pushed it: promised by the server and not requested. `sent` is then the time when
-    /// the promise was read, and the request has no bytes.
+    /// Whether the response was pushed: the server promised it, and the client did not request it. `sent` is then the time
+    /// at which the client read the promise, and the request has no bytes.
     #[serde(default, skip_serializing_if = "is_false")]
     pub pushed: bool,
 }
@@ -62,31 +62,31 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// Reads metrics by their present names: records of versions before 0.3 have `octets` where names now have `bytes`.
+/// Reads metrics by their current names: in records of versions before 0.3, names have `octets` instead of `bytes`.
 fn metrics_by_name<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, f64>, D::Error> {
     let read = BTreeMap::<String, f64>::deserialize(from)?;
     let by_present_name = |(name, value): (String, f64)| (name.replace("octets", "bytes"), value);
     Ok(read.into_iter().map(by_present_name).collect())
 }
 
-/// One file that a retrieval fetched or used, and when the client could use it.
+/// A file that a retrieval fetched or used, and the time at which the client could use it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileArrival {
-    /// Its target.
+    /// The request target of the file.
     pub target: String,
-    /// Bytes of its content that were transferred for it, in their content coding: none for a copy that the
-    /// client had.
-    // Runs of older versions name it `bytes`.
+    /// The content bytes that were transferred for the file, after content coding; 0 if the client had the file in its
+    /// cache.
+    // Runs of older versions have the name `octets`.
     #[serde(alias = "octets")]
     pub bytes: Bytes,
-    /// When its first byte was read. In a package or an archive: the first byte of this file's part of the
+    /// When the first byte of the file was read. In a package or an archive: the first byte of the file's part of the
     /// response.
     pub started: Instant,
-    /// When it was complete, or validated as current.
+    /// When the file was complete, or validated as current.
     pub usable: Instant,
-    /// Bytes read from all connections by then, including heads and frames, excluding TLS.
+    /// The bytes read from all connections until the file was usable, including header sections and frames, excluding TLS.
     pub read: Bytes,
-    /// How it was delivered.
+    /// How the file was delivered.
     pub by: Delivery,
 }
 
@@ -94,58 +94,57 @@ pub struct FileArrival {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Delivery {
-    /// It was requested, and had a response of its own.
+    /// The file was requested, and had its own response.
     Singly,
-    /// With others in one response: a package or an archive.
+    /// The file was part of a response with several files: a package or an archive.
     Bundled,
-    /// The server pushed it.
+    /// The server pushed the file.
     Pushed,
-    /// The client's copy is current: the server confirmed it.
+    /// The server confirmed that the client's cached copy is current.
     Current,
-    /// The client has a copy and sent no request.
+    /// The client used its cached copy without a request.
     Cached,
 }
 
-/// One request and its response, in the fixed width of a table's columns. A load test stores these, and there
-/// may be a hundred million of them. Times are nanoseconds since the test's origin; zero means that the event
-/// did not happen.
+/// One request and its response, as a row with columns of fixed width. A load test may store a hundred million of these
+/// rows. Times are nanoseconds since the test's origin; 0 means that the event did not happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExchangeRow {
     /// The planned time.
     pub planned: u64,
-    /// When it was planned and a connection was free for it. Waiting before this instant is caused by the
-    /// server, waiting after it by the generator.
+    /// The time from which the generator could send the request: it was planned, and a connection was free. The server
+    /// causes the waiting before this time, the generator the waiting after it.
     pub due: u64,
-    /// When its first byte was handed to the transport.
+    /// When the first byte of the request was passed to the transport.
     pub sent: u64,
-    /// When the first byte of its response was read.
+    /// When the first byte of the response was read.
     pub first_byte: u64,
-    /// When the last byte of its response was read, or when it failed.
+    /// When the last byte of the response was read, or when the exchange failed.
     pub last_byte: u64,
-    /// The index of its target in the plan.
+    /// The index of the target in the plan.
     pub target: u32,
-    /// The index of its page in the plan.
+    /// The index of the page in the plan.
     pub page: u32,
     /// The user that sent the request. Closed loop: the user's number; open loop: the number of the arrival
     /// (modulo 2^32).
     pub user: u32,
-    /// The connection that carried it, numbered from 0 over the whole test; `u32::MAX` when there was none.
+    /// The number of the connection, counted from 0 over the whole test; `u32::MAX` if the exchange had no connection.
     pub connection: u32,
-    /// Status code of the final response; zero when there was none.
+    /// The status code of the final response; 0 if there was no response.
     pub status: u16,
-    /// How it ended.
+    /// How the exchange ended.
     pub outcome: Outcome,
-    /// Bytes of the request's head.
+    /// The size of the request's header section, in bytes.
     pub request_head: u32,
-    /// Bytes of the request's content.
+    /// The size of the request content, in bytes.
     pub request_body: u64,
-    /// Bytes of the response's heads, interim responses included.
+    /// The size of the response's header sections, including interim responses, in bytes.
     pub response_head: u32,
-    /// Bytes of the response's content as transferred.
+    /// The size of the response content as transferred, in bytes.
     pub response_body: u64,
-    /// The phase of the test in which it was planned; the exchange belongs to this phase.
+    /// The phase of the test in which the exchange was planned, and to which it belongs.
     pub phase: TestPhase,
-    /// When the measured phase begins: the same for all exchanges of a test.
+    /// The start of the measured phase, which is the same for all exchanges of a test.
     pub measured_from: u64,
 }
 
@@ -154,17 +153,17 @@ pub struct ExchangeRow {
 pub enum TestPhase {
     /// Before the steady state.
     WarmUp,
-    /// The steady state: all figures are of this phase.
+    /// The steady state: all figures cover only this phase.
     Measured,
     /// After the measured phase, until the exchanges in flight are complete.
     Drain,
 }
 
 impl TestPhase {
-    /// All of them, in order.
+    /// All phases, in order.
     pub const ALL: [TestPhase; 3] = [TestPhase::WarmUp, TestPhase::Measured, TestPhase::Drain];
 
-    /// Its name in files.
+    /// The name of the phase in files.
     pub fn name(self) -> &'static str {
         match self {
             TestPhase::WarmUp => "warm-up",
@@ -180,9 +179,9 @@ impl TestPhase {
 pub enum Outcome {
     /// The complete response arrived.
     Complete,
-    /// It failed.
+    /// The exchange failed.
     Failed(Failure),
-    /// It was abandoned and retried on another connection, because the connection ended before any part of
+    /// The exchange was abandoned and retried on another connection, because its connection was closed before any part of
     /// the response arrived.
     Retried(Failure),
 }
@@ -193,19 +192,19 @@ pub enum Outcome {
 pub enum Failure {
     /// No process listens on the port, or the network rejected the connection.
     Refused,
-    /// The peer reset the connection. Data that it had sent and the client had not read is lost.
+    /// The peer reset the connection. Data that the peer had sent, but the client had not read, is lost.
     Reset,
     /// The peer closed the connection before this response began.
     ClosedEarly,
-    /// The connection ended inside this response.
+    /// The connection was closed inside this response.
     Truncated,
-    /// The response broke HTTP's syntax or framing.
+    /// The response violated HTTP's syntax or framing.
     BadResponse,
     /// The peer reset this exchange's stream; the connection stays open.
     StreamReset,
-    /// The peer sent GOAWAY, and this exchange was not one of those that it still serves.
+    /// The peer sent GOAWAY, and did not process this exchange.
     GoneAway,
-    /// TLS could not be established or broke: an untrusted certificate, no common parameters, an alert from
+    /// TLS could not be established or failed later: an untrusted certificate, no common parameters, an alert from
     /// the peer, or a record that cannot be decrypted.
     TlsFailed,
     /// The response exceeded a limit of this client (header size, body size).
@@ -235,7 +234,7 @@ impl Failure {
         Failure::LocalLimit,
     ];
 
-    /// Its name in all records and files.
+    /// The name of the failure in all records and files.
     pub const fn name(self) -> &'static str {
         match self {
             Failure::Refused => "refused",
@@ -253,7 +252,7 @@ impl Failure {
         }
     }
 
-    /// What it means, for a person who looks for the cause.
+    /// The meaning of the failure, as text for people.
     pub const fn in_words(self) -> &'static str {
         match self {
             Failure::Refused => "no process listens, the backlog is full, or the network refused",
@@ -277,50 +276,50 @@ impl Failure {
 /// One transport connection, as the client saw it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionRecord {
-    /// Index of the connection in this replicate, from 0, in the order in which connections were opened.
+    /// The index of the connection in this replicate, from 0, in the order in which connections were opened.
     pub connection: u32,
-    /// When the client started to open it.
+    /// When the client started to open the connection.
     pub opened: Instant,
-    /// When it was established and could carry requests. With TLS: after the TLS handshake, or before its end
-    /// when the first requests were sent as early data.
+    /// When the connection was established and could carry requests. With TLS: after the TLS handshake, or before the end of
+    /// the handshake if the first requests were sent as early data.
     pub established: Option<Instant>,
-    /// When the client had finished with it.
+    /// When the client was done with the connection.
     pub closed: Option<Instant>,
-    /// Exchanges completed on it.
+    /// The number of exchanges that were completed on the connection.
     pub exchanges: u32,
-    /// Bytes handed to the transport.
+    /// The bytes that were passed to the transport.
     pub sent: Bytes,
-    /// Bytes read from the transport.
+    /// The bytes that were read from the transport.
     pub received: Bytes,
-    /// Why it ended.
+    /// Why the connection was closed.
     pub close: CloseReason,
-    /// The host it leads to, when a page's files are on several hosts.
+    /// The host at the other end, if a page's files are on several hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The protocol on it, as its ALPN name (`http/1.1`, `h2`, `h3`).
+    /// The protocol on the connection, as its ALPN name (`http/1.1`, `h2`, `h3`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
     /// The TLS handshake of the connection; `None` without TLS. `sent` and `received` count plaintext bytes
     /// inside TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsRecord>,
-    /// When the server waited for a window of HTTP/2 (RFC 9113 section 5.2) or HTTP/3 (RFC 9000 section 4.1) that the
-    /// client had granted, in the order of the ends of the waits; at most 10 000 between two reads.
+    /// The times in which the server waited because the client's flow-control window of HTTP/2 (RFC 9113 section 5.2) or
+    /// HTTP/3 (RFC 9000 section 4.1) was used up, in the order in which they ended; at most 10 000 between two reads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub window_waits: Vec<WindowWait>,
 }
 
-/// A wait of an HTTP/2 or HTTP/3 server for a window of the client.
+/// A wait of an HTTP/2 or HTTP/3 server for a flow-control window of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowWait {
-    /// The exchange whose stream had the window; [`ExchangeRecord::exchange`]. `None` for the window of the connection,
-    /// which stops all exchanges on it.
+    /// The exchange whose stream had the window; see [`ExchangeRecord::exchange`]. `None` for the window of the connection,
+    /// which stops all exchanges on the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exchange: Option<u32>,
-    /// When the client read the last byte that the window allowed.
+    /// When the client read the last byte that the window permitted.
     pub from: Instant,
-    /// When the client granted more. Bytes could arrive a round trip later, even if the server had other reasons to
-    /// wait.
+    /// When the client extended the window. Further bytes can arrive a round trip later at the earliest. The server may also
+    /// have other reasons to wait.
     pub granted: Instant,
     /// When the client read the next byte.
     pub to: Instant,
@@ -331,20 +330,20 @@ pub struct WindowWait {
 pub struct ServiceRecord {
     /// The host, as named in requests.
     pub host: String,
-    /// When it happened.
+    /// The time of the event.
     pub at: Instant,
-    /// What happened.
+    /// The kind of the event.
     pub news: ServiceEvent,
     /// The port of the service, which serves HTTP/3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// For how many seconds the service may be used from then on; set for `Known` and `Found`.
+    /// The time for which the service may be used from then on, in seconds; set for `Known` and `Found`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_age_s: Option<u64>,
     /// The connection that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<u32>,
-    /// Why it failed.
+    /// Why the connection failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
 }
@@ -353,13 +352,13 @@ pub struct ServiceRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServiceEvent {
-    /// It was cached from an earlier visit when this one began.
+    /// The service was cached from an earlier visit when this visit began.
     Known,
-    /// A response advertised it.
+    /// A response advertised the service.
     Found,
-    /// A response withdrew it.
+    /// A response withdrew the service.
     Cleared,
-    /// It could not be used, and was not tried again.
+    /// The service could not be used, and was not tried again.
     Failed,
 }
 
@@ -377,21 +376,21 @@ pub struct TlsRecord {
     pub cipher_suite: String,
     /// Whether an earlier session was resumed.
     pub resumed: bool,
-    /// Whether early data was sent before the handshake was complete and the server accepted it. `None`: not
-    /// tried.
+    /// Whether the server accepted the early data that was sent before the handshake was complete. `None` if no early data
+    /// was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub early_data: Option<bool>,
-    /// Round trips before the first request could be sent.
+    /// The number of round trips before the first request could be sent.
     pub round_trips: u32,
-    /// Bytes of the handshake that the client sent: bytes of TLS records, or with QUIC of datagrams.
+    /// The bytes of the handshake that the client sent: bytes of TLS records, or of datagrams with QUIC.
     pub sent: Bytes,
-    /// Bytes of the handshake that it received.
+    /// The bytes of the handshake that the client received.
     pub received: Bytes,
-    /// Bytes of the server's certificates, as sent.
+    /// The bytes of the server's certificates, as sent.
     pub certificates: Bytes,
 }
 
-/// Why a connection ended. Every close has one.
+/// Why a connection was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "reason", content = "failure")]
 pub enum CloseReason {
@@ -403,9 +402,9 @@ pub enum CloseReason {
     ServerIdle,
     /// The server closed while responses were outstanding.
     ServerEarly,
-    /// It failed.
+    /// The connection failed.
     Failed(Failure),
-    /// Still open when the replicate ended.
+    /// The connection was still open when the replicate ended.
     Open,
 }
 
@@ -416,7 +415,7 @@ pub enum CloseReason {
 pub struct CellKey(pub BTreeMap<String, String>);
 
 impl CellKey {
-    /// The level of a factor; `None` when the study has no such factor.
+    /// The level of a factor; `None` if the cell has no such factor.
     pub fn level(&self, factor: &str) -> Option<&str> {
         self.0.get(factor).map(String::as_str)
     }
@@ -436,68 +435,68 @@ impl fmt::Display for CellKey {
 /// Whether a measurement is valid, and the reasons if it is not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Validity {
-    /// The reasons why it is invalid, each a sentence with its figure and its limit. Empty: valid.
+    /// The reasons why the measurement is invalid, each a sentence with the figure and its limit. Empty if it is valid.
     pub reasons: Vec<String>,
 }
 
 impl Validity {
-    /// Whether there is no reason against it.
+    /// Whether the measurement is valid.
     pub fn is_valid(&self) -> bool {
         self.reasons.is_empty()
     }
 
-    /// Adds a reason against it.
+    /// Makes the measurement invalid, for this reason.
     pub fn invalidate(&mut self, reason: impl Into<String>) {
         self.reasons.push(reason.into());
     }
 }
 
-/// What the path did to one direction of a replicate, and how precisely.
+/// What the path did to the packets of one direction in a replicate, and its lateness.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectionCertificate {
-    /// Packets that entered.
+    /// The number of packets that entered the path.
     pub packets_in: u64,
-    /// Packets that were delivered, duplicates included.
+    /// The number of packets that were delivered, including duplicates.
     pub packets_out: u64,
-    /// Bytes of IP packets that entered.
+    /// The bytes of the IP packets that entered the path.
     pub bytes_in: Bytes,
-    /// Bytes of IP packets that were delivered.
+    /// The bytes of the IP packets that were delivered.
     pub bytes_out: Bytes,
-    /// Packets dropped as the experiment specifies, by cause (`queue-full`, `loss`, `drop-list`, `codel`).
+    /// The number of packets that the profile dropped, by cause (`queue-full`, `loss`, `drop-list`, `codel`).
     pub drops: BTreeMap<String, u64>,
-    /// Packets lost without being specified (a full device ring, a failed write).
+    /// The number of unintended packet losses (a full device ring, a failed write).
     pub unasked_drops: u64,
-    /// Median lateness of a delivery: actual minus scheduled, in nanoseconds.
+    /// The median lateness of a delivery (actual minus scheduled time), in nanoseconds.
     pub lateness_p50_ns: u64,
-    /// Its 99th percentile.
+    /// The 99th percentile of the lateness, in nanoseconds.
     pub lateness_p99_ns: u64,
-    /// Its maximum.
+    /// The maximum lateness, in nanoseconds.
     pub lateness_max_ns: u64,
 }
 
 /// The evidence that the path was exact in one replicate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathCertificate {
-    /// From the client to the server.
+    /// The direction from the client to the server.
     pub up: DirectionCertificate,
-    /// From the server to the client.
+    /// The direction from the server to the client.
     pub down: DirectionCertificate,
 }
 
-/// One repetition of one cell.
+/// One replicate of a cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReplicateRecord {
     /// The study's block that contains this cell (`main`, `nagle`, `flush` …).
     pub block: String,
     /// The cell.
     pub cell: CellKey,
-    /// Index of the repetition, from 0.
+    /// The number of the replicate, from 0.
     pub replicate: u32,
-    /// The seed of its random decisions.
+    /// The seed of the replicate's random decisions.
     pub seed: u64,
-    /// Place in the order of execution, from 0.
+    /// The position in the order of execution, from 0.
     pub order: u32,
-    /// Start, in seconds since the Unix epoch.
+    /// The start, in seconds since the Unix epoch.
     pub started: f64,
     /// The measured values, by name; the suffix is the unit (`elapsed_s`, `packets`, `payload_bytes`,
     /// `overhead_pct`). A metric that could not be measured is absent.
@@ -507,7 +506,7 @@ pub struct ReplicateRecord {
     pub path: PathCertificate,
     /// Whether the figures are valid.
     pub validity: Validity,
-    /// Where its exchanges and its capture are, relative to the run's folder.
+    /// The folder of the replicate's files, relative to the run's folder.
     pub folder: String,
 }
 

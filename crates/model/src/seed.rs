@@ -1,9 +1,9 @@
 //! Randomness as a function of a seed and a counter.
 //!
 //! A draw depends only on the seed and on the number of the draw. The decision for packet *n* is therefore
-//! the same on every machine, however many other draws were made before it. The mixing function is the
+//! the same on every machine, independent of the number of other draws. The mixing function is the
 //! finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA
-//! 2014) applied to a Weyl sequence, once per key word.
+//! 2014), applied to a Weyl sequence, once per key word.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The origin of a stream of random numbers. Printed with every result that depends on it.
+/// The seed of a stream of random numbers. Every result that depends on a seed is printed with the seed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The seed of a named component. Each component has its own stream, so adding a component does not
-    /// change the draws of the others.
+    /// The seed of a named component. Each component has its own stream, so that adding a component does not
+    /// change the draws of other components.
     pub fn stream(self, name: &str) -> Seed {
         let mut key = mix(self.0.wrapping_add(GOLDEN));
         for chunk in name.as_bytes().chunks(8) {

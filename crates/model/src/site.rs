@@ -26,7 +26,7 @@ impl ContentCoding {
     }
 }
 
-/// The place of a file in [`Site::files`].
+/// The index of a file in [`Site::files`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FileId(pub u32);
@@ -34,16 +34,16 @@ pub struct FileId(pub u32);
 /// One resource of a site.
 #[derive(Debug, Clone)]
 pub struct File {
-    /// The path component of its URI: starts with `/`, is percent-encoded where it must be, has no
+    /// The path component of the file's URI. It starts with `/`, is percent-encoded where necessary, and has no
     /// `.` or `..` segment and no query.
     pub path: String,
-    /// Its media type, as in `Content-Type`.
+    /// The media type, as in `Content-Type`.
     pub content_type: Cow<'static, str>,
-    /// Its bytes without any content coding.
+    /// The bytes of the file without content coding.
     pub body: Body,
-    /// The same bytes coded in advance, at most one entry per coding.
+    /// The same bytes with a content coding that was applied in advance, at most one entry per coding.
     pub encoded: Vec<(ContentCoding, Body)>,
-    /// Its last modification, in seconds since the Unix epoch.
+    /// The time of the last modification, in seconds since the Unix epoch.
     pub last_modified: u64,
 }
 
@@ -52,27 +52,27 @@ pub struct File {
 pub struct Page {
     /// The base file.
     pub base: FileId,
-    /// The files embedded in it, in document order, without repetition.
+    /// The embedded files, in document order, without repetitions.
     pub embedded: Vec<FileId>,
-    /// For each file in `embedded`, the file that refers to it. `None` is the base file; otherwise the index
-    /// in `embedded` of an earlier file, which a client must read first to discover this one. Empty when the
-    /// base file refers to all of them.
+    /// For each file in `embedded`, the file that refers to it: `None` for the base file, otherwise the index in `embedded`
+    /// of an earlier file, which a client must read first to discover the file. Empty if the base file refers to all
+    /// embedded files.
     pub named_by: Vec<Option<u16>>,
 }
 
-/// Files and the pages they make.
+/// A site: files, and the pages that consist of these files.
 #[derive(Debug, Clone)]
 pub struct Site {
     /// The name of the site, as in `microscape`.
     pub name: String,
-    /// All files; [`FileId`] indexes this.
+    /// All files, indexed by [`FileId`].
     pub files: Vec<File>,
     /// All pages.
     pub pages: Vec<Page>,
 }
 
 impl Site {
-    /// The file with this id. Panics when the id is out of range, because it belongs to another site.
+    /// The file with this id. Panics if the id is out of range: it then belongs to another site.
     pub fn file(&self, id: FileId) -> &File {
         &self.files[id.0 as usize]
     }

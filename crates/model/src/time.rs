@@ -34,7 +34,7 @@ impl Instant {
         self.0 as f64 / 1e9
     }
 
-    /// The time since `earlier`; zero when `earlier` is later.
+    /// The time since `earlier`; zero if `earlier` is later than this instant.
     pub fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -53,7 +53,7 @@ impl AddAssign<Duration> for Instant {
     }
 }
 
-/// The time from the right-hand instant to the left-hand one; zero when negative.
+/// The time from the right-hand instant to the left-hand instant; zero if that would be negative.
 impl Sub for Instant {
     type Output = Duration;
     fn sub(self, earlier: Instant) -> Duration {

@@ -1,4 +1,4 @@
-//! Quantities with their unit in the type.
+//! Quantities whose unit is part of their type.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};
@@ -49,7 +49,7 @@ impl std::iter::Sum for Bytes {
     }
 }
 
-/// Decimal multiples (1 kB = 1000 B), with the exact count below 10 kB.
+/// Prints decimal multiples (1 kB = 1000 B), and the exact number below 10 kB.
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.0 as f64;
@@ -65,12 +65,12 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Bits per second on a link, framing included. Never zero.
+/// The rate of a link in bits per second, including framing. Never zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bandwidth(u64);
 
 impl Bandwidth {
-    /// A rate in bit/s; `None` for zero, because such a link would never deliver.
+    /// A rate in bit/s; `None` for 0, because such a link would never deliver a packet.
     pub const fn bits_per_second(rate: u64) -> Option<Bandwidth> {
         if rate == 0 {
             None
@@ -85,7 +85,7 @@ impl Bandwidth {
     }
 }
 
-/// The bytes that a link of this rate serialises in a time, rounded down.
+/// The number of bytes that a link of this rate serialises in a time, rounded down.
 impl Mul<Duration> for Bandwidth {
     type Output = Bytes;
     fn mul(self, time: Duration) -> Bytes {

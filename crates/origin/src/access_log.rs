@@ -1,7 +1,7 @@
-//! The access log: one line for every response that was handed to the kernel, complete or cut short.
+//! The access log: one line for every response that was handed to the kernel, whether complete or cut short.
 //!
-//! Each loop collects its lines in a buffer of its own. It writes complete lines every second, when the buffer
-//! is large, and at the end. Text from clients is escaped, so that each line of the log is one response, and a
+//! Each loop collects its lines in its own buffer, and writes complete lines every second, when the buffer is
+//! large, and at the end. Text from clients is escaped, so that each line of the log is one response and a
 //! quoted field ends at its closing quote.
 //!
 //! To rotate the log, move the file away and reopen the log; lines that were collected before go to the new
@@ -23,10 +23,10 @@ use fathometer_tls::{Handshake, Resumption};
 
 use fathometer_sys::stderr::say;
 
-/// A buffer of this many bytes is written out.
+/// A buffer is written when it holds this many bytes.
 const FULL: usize = 64 * 1024;
 
-/// The longest time that a line waits to be written.
+/// The longest time that a line waits before it is written.
 pub(crate) const FLUSH_AFTER: Duration = Duration::from_secs(1);
 
 /// The fields of a line.
@@ -35,10 +35,10 @@ pub enum LogFormat {
     /// `host - - [time] "request line" status bytes`: the Common Log Format. The last field is the number of
     /// content bytes sent.
     Common,
-    /// The same, then `"referer" "user agent"`.
+    /// The fields of `Common`, then `"referer" "user agent"`.
     Combined,
-    /// The same, then TLS version, cipher suite and whether the session was `full` or `resumed`; `-` three
-    /// times without TLS.
+    /// The fields of `Combined`, then TLS version, cipher suite, and `full` or `resumed` for the session; three
+    /// times `-` without TLS.
     Tls,
 }
 
@@ -55,11 +55,11 @@ impl FromStr for LogFormat {
     }
 }
 
-/// The destination of lines. Shared by all loops.
+/// The destination of log lines, which all loops share.
 #[derive(Debug)]
 pub struct LogFile {
     file: Mutex<File>,
-    /// The file to reopen; `None` is standard output.
+    /// The path of the file, for reopening it; `None`: standard output.
     path: Option<PathBuf>,
     format: LogFormat,
 }
@@ -79,13 +79,13 @@ impl LogFile {
         })
     }
 
-    /// The path of the file that can be reopened; `None` for standard output.
+    /// The path of the file, for reopening it; `None` for standard output.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Reopens the file of that name, as log rotation needs after it has moved the old one. After a failure
-    /// lines continue to go to the old one.
+    /// Reopens the file at its path, as log rotation requires after it has moved the file away. If that fails,
+    /// lines continue to go to the old file.
     pub fn reopen(&self) -> io::Result<()> {
         if let Some(path) = &self.path {
             let file = append_to(path)?;
@@ -99,16 +99,16 @@ fn append_to(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
-/// The lines of one loop.
+/// The log lines of one loop.
 #[derive(Debug)]
 pub(crate) struct AccessLog {
     to: Arc<LogFile>,
-    /// Since the Unix epoch, at [`Instant::ZERO`].
+    /// Time since the Unix epoch at [`Instant::ZERO`].
     wall_clock: Duration,
     lines: Vec<u8>,
     count: u64,
     oldest: Instant,
-    /// Lines that could not be written.
+    /// The number of lines that could not be written.
     lost: u64,
     second: u64,
     time: [u8; 28],
@@ -128,12 +128,12 @@ impl AccessLog {
         }
     }
 
-    /// The wall clock was stepped: this is the time since the Unix epoch at [`Instant::ZERO`].
+    /// Sets the wall clock after a step: the time since the Unix epoch at [`Instant::ZERO`].
     pub fn set_wall_clock(&mut self, at_zero: Duration) {
         self.wall_clock = at_zero;
     }
 
-    /// Logs a response, with the handshake of its connection.
+    /// Logs a response, with the TLS handshake of its connection.
     pub fn note(
         &mut self,
         peer: SocketAddr,
@@ -184,7 +184,7 @@ impl AccessLog {
         }
     }
 
-    /// The time until lines are due to be written.
+    /// The time until lines must be written.
     pub fn due(&self, now: Instant) -> Option<Duration> {
         (!self.lines.is_empty()).then(|| (self.oldest + FLUSH_AFTER).since(now))
     }
@@ -214,13 +214,13 @@ impl AccessLog {
         self.count = 0;
     }
 
-    /// Lines that could not be written.
+    /// The number of lines that could not be written.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 }
 
-/// `[10/Oct/2000:13:55:36 +0000]`, in UTC.
+/// The time in the log format and in UTC: `[10/Oct/2000:13:55:36 +0000]`.
 fn log_time(second: u64) -> [u8; 28] {
     let date = format_date(second);
     let mut time = *b"[00/Jan/1970:00:00:00 +0000]";
@@ -231,8 +231,8 @@ fn log_time(second: u64) -> [u8; 28] {
     time
 }
 
-/// In quotes. Bytes that would end the quotes or the line, or disturb a terminal, are written as `\xHH`; `"-"`
-/// for nothing.
+/// Writes text in quotes. Quotes, backslashes and bytes that are not printable ASCII are written as `\xHH`;
+/// empty text as `"-"`.
 fn quoted(line: &mut Vec<u8>, text: &[u8]) {
     line.push(b'"');
     if text.is_empty() {

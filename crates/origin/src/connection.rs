@@ -1,4 +1,4 @@
-//! One connection of a loop: its socket, its machine, and TLS between them if there is any.
+//! One connection of a loop: its socket, its protocol state machine, and TLS between them if it is used.
 
 use std::io::{self, IoSlice, Read as _};
 use std::net::{Shutdown, SocketAddr};
@@ -19,21 +19,21 @@ use super::secure::{Flow, Secure};
 use super::timers::Alarm;
 use fathometer_sys::stderr::say;
 
-/// Slices of together at most this many bytes are copied into one: a short copy is cheaper than the kernel's
-/// handling of a list.
-const PUT_TOGETHER: usize = 4 * 1024;
-/// Reads and writes that a connection may do before others get a turn.
+/// Slices of at most this many bytes in total are copied into one slice, because a short copy is cheaper than
+/// the kernel's handling of a list.
+const COPY_LIMIT: usize = 4 * 1024;
+/// Maximum number of reads and writes of a connection before other connections are served.
 const TURN: usize = 32;
-/// Bytes of files that it may send in one turn; with TLS, bytes of anything.
+/// Maximum number of bytes of files that a connection may send in one turn; with TLS, of all bytes.
 const TURN_BYTES: u64 = 1024 * 1024;
-/// Bytes of early data that are taken at a time.
+/// Maximum number of bytes of early data that are processed at a time.
 const EARLY_BYTES: usize = 4 * 1024;
 
 /// Memory that the connections of a loop use in turn.
 pub(super) struct Buffers {
     read: Box<[u8]>,
-    write: [u8; PUT_TOGETHER],
-    /// Buffer for bytes of files, allocated when the first are read.
+    write: [u8; COPY_LIMIT],
+    /// Buffer for bytes of files, allocated when it is first needed.
     files: Vec<u8>,
 }
 
@@ -41,20 +41,20 @@ impl Default for Buffers {
     fn default() -> Buffers {
         Buffers {
             read: vec![0; 64 * 1024].into(),
-            write: [0; PUT_TOGETHER],
+            write: [0; COPY_LIMIT],
             files: Vec::new(),
         }
     }
 }
 
-/// What a connection needs next.
+/// The next thing that a connection needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// An event of its socket, a datagram, or its alarm.
+    /// An event of its socket, a datagram, or its timer.
     Waits,
     /// Another turn.
     HasMore,
-    /// Nothing: it is closed.
+    /// Nothing: the connection is closed.
     Over,
 }
 
@@ -64,19 +64,20 @@ pub(super) struct Open {
     peer: SocketAddr,
     machine: Machine,
     secure: Option<Box<Secure>>,
-    /// While the connection may turn out to be HTTP/2: how many bytes of its preface have arrived.
+    /// The number of bytes of the HTTP/2 preface that have arrived, while the connection may turn out to be
+    /// HTTP/2.
     undecided: Option<u8>,
     pub readable: bool,
     writable: bool,
-    /// The peer has closed its side, after the data that can still be read.
+    /// Whether the peer has closed its side; data may still be left to read.
     ended: bool,
     pub alarm: Alarm,
     pub served_at: Instant,
-    /// Whether its buffers were freed since it was served.
+    /// Whether the buffers were freed since the connection was last served.
     pub rested: bool,
 }
 
-/// What a loop lends a connection for one turn.
+/// State of the loop that a connection uses for one turn.
 pub(super) struct Lent<'a> {
     pub common: &'a Common,
     pub buffers: &'a mut Buffers,
@@ -111,12 +112,12 @@ impl Open {
         })
     }
 
-    /// Whether the connection is HTTP/2, as far as is decided yet.
+    /// Whether the connection is HTTP/2, as far as that is decided.
     pub fn is_http2(&self) -> bool {
         self.machine.is_http2()
     }
 
-    /// Records the state that the poll reported.
+    /// Records the readiness that the poll reported.
     pub fn note(&mut self, event: &Event) {
         self.readable |= event.is_readable() || event.is_error();
         self.writable |= event.is_writable();
@@ -144,7 +145,8 @@ impl Open {
                     return Outcome::Over;
                 }
                 if secure.is_closing() {
-                    // The rest leaves as far as the socket takes it now, and later when it takes more.
+                    // Remaining data is written until the socket is full, and later when the socket accepts
+                    // more.
                     if self.writable {
                         continue;
                     }
@@ -171,7 +173,7 @@ impl Open {
         match (action, &mut self.secure) {
             (Action::ShutdownWrite, Some(secure)) => secure.end(),
             (Action::ShutdownWrite, None) => {
-                // Fails when the peer has reset the connection: there is nothing left to end.
+                // Fails if the peer has reset the connection; there is then nothing left to close.
                 let _ = self.stream.shutdown(Shutdown::Write);
             }
             (Action::Close, Some(secure)) => secure.close(now),
@@ -197,7 +199,7 @@ impl Open {
         Outcome::HasMore
     }
 
-    /// When it needs a turn even if nothing happens before.
+    /// When the connection must be served if nothing else happens before.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let secure = self.secure.as_ref().and_then(|secure| secure.deadline());
         match (self.machine.poll_timeout(), secure) {
@@ -206,10 +208,10 @@ impl Open {
         }
     }
 
-    /// Handles timeouts that are due at `now`. A turn follows.
+    /// Handles timeouts that are due at `now`. The connection must be served afterwards.
     pub fn handle_timeout(&mut self, now: Instant) {
-        // A client that reads nothing acknowledges probes of its closed window, and a host that is gone acknowledges
-        // nothing: neither moves the transport.
+        // A client that reads nothing acknowledges probes of its closed window, and a host that is down
+        // acknowledges nothing; neither counts as progress of the transport.
         if self.machine.is_sending()
             && let Ok(info) = tcp_info(&self.stream)
         {
@@ -220,12 +222,12 @@ impl Open {
         self.machine.handle_timeout(now);
     }
 
-    /// Since when it has waited for its client; `None` if it does not wait.
+    /// Since when the connection has waited for its client; `None` if it does not wait.
     pub fn waits_since(&self) -> Option<Instant> {
         self.machine.waits_since()
     }
 
-    /// Whether its client has not yet taken all available data.
+    /// Whether the client has not yet taken all available data.
     pub fn is_sending(&self) -> bool {
         self.machine.is_sending()
     }
@@ -238,18 +240,19 @@ impl Open {
         }
     }
 
-    /// The server is about to end. Requests that have arrived but were not read are still in flight.
+    /// Announces that the server is shutting down. Requests that have arrived but are not read yet are still in
+    /// flight.
     pub fn announce_end(&mut self) {
         self.machine.announce_end();
         self.readable = true;
     }
 
-    /// Ends the connection, because the server ends.
+    /// Ends the connection, because the server shuts down.
     pub fn end(&mut self, now: Instant) {
         self.machine.end(now);
     }
 
-    /// Logs responses that were sent in part when the connection ended.
+    /// Logs the responses that were only partly sent when the connection ended.
     pub fn log_cut_short(&mut self, now: Instant, log: &mut AccessLog) {
         let handshake = self.secure.as_ref().and_then(|secure| secure.handshake());
         while let Some((served, text)) = self.machine.cut_short(now) {
@@ -275,7 +278,7 @@ impl Open {
         }
     }
 
-    /// Writes what may be sent.
+    /// Writes the bytes that may be sent now.
     fn write(&mut self, lent: &mut Lent<'_>, now: Instant, bytes_left: &mut u64) -> bool {
         let (buffers, reads) = (&mut *lent.buffers, &mut lent.statistics.disk_reads);
         let Some(secure) = &mut self.secure else {
@@ -328,8 +331,8 @@ impl Open {
                         self.machine.handle_truncated_file();
                         return true;
                     }
-                    // Fewer bytes than requested may be the end of the file, or all that the socket takes: only
-                    // the next call shows which.
+                    // Fewer bytes than requested can mean the end of the file or a full socket; the next call
+                    // shows which.
                     Ok(Some(written)) => *bytes_left -= written as u64,
                     _ => {}
                 }
@@ -361,8 +364,8 @@ impl Open {
                 self.take_end(now);
             }
             Ok(length) => {
-                // A read that did not fill the buffer has emptied the socket, and later data is reported by the
-                // poll. An end that was already reported is not reported again.
+                // A read that did not fill the buffer has emptied the socket, and the poll reports later data.
+                // The poll does not report an end again, so an end that was reported must be read.
                 self.readable = length == buffer.len() || self.ended;
                 if self.secure.is_some() {
                     let input = &mut buffer[..length];
@@ -384,7 +387,7 @@ impl Open {
         true
     }
 
-    /// Handles bytes that arrived in the clear.
+    /// Handles bytes received in cleartext.
     fn take(
         &mut self,
         data: &[u8],
@@ -412,7 +415,7 @@ impl Open {
         }
     }
 
-    /// Handles bytes that arrived under TLS. They are decrypted in place.
+    /// Handles bytes received over TLS. They are decrypted in place.
     fn take_sealed(
         &mut self,
         mut input: &mut [u8],
@@ -446,7 +449,7 @@ impl Open {
         }
     }
 
-    /// Handles bytes that arrived with the handshake.
+    /// Handles bytes received with the handshake (early data).
     fn take_early(&mut self, now: Instant) {
         let Some(secure) = &mut self.secure else {
             return;
@@ -463,7 +466,7 @@ impl Open {
         }
     }
 
-    /// The transport has ended.
+    /// Handles the end of the transport.
     fn take_end(&mut self, now: Instant) {
         if let Some(matched) = self.undecided.take() {
             self.machine
@@ -472,7 +475,7 @@ impl Open {
         self.machine.handle_eof(now);
     }
 
-    /// The peer broke TLS, or refused it.
+    /// Handles a failure of TLS: the peer violated the protocol, or refused the handshake.
     fn fail(&mut self, failure: &TlsFailure, statistics: &mut OriginStatistics, now: Instant) {
         if let Some(secure) = &mut self.secure {
             if secure.is_shaking_hands() {

@@ -1,23 +1,23 @@
-//! A folder as a store: files are found when they are requested, and are cached for a while.
+//! A folder as a store: files are looked up when they are requested, and are cached for a while.
 //!
-//! Files of up to [`SMALL`] bytes are kept in memory, larger ones as open descriptors from which the kernel
-//! sends. Both are bounded ([`Bounds`]); entries that were not used lately are evicted first. An entry that was
-//! checked more than [`FRESH`] ago is checked again before it is served, so a change is seen within that time.
-//! A file that is kept as a descriptor is checked for every request, because the kernel sends its current
-//! bytes. Missing files are not cached.
+//! Files of up to [`SMALL`] bytes are cached in memory, larger files as open descriptors from which the kernel
+//! sends. Both are bounded ([`Bounds`]); entries that were not used recently are evicted first. An entry that
+//! was last checked more than [`FRESH`] ago is checked again before it is served, so a change takes effect
+//! within that time. A file that is cached as a descriptor is checked for every request, because the kernel
+//! sends its current bytes. Missing files are not cached.
 //!
-//! No path leads out of the folder: the kernel resolves it beneath the folder, whatever links there are. A
-//! precompressed representation lies beside its file ([`CODINGS`](fathometer_files::site_folder::CODINGS)) and is not
-//! served if it is older than the file. Those in `br` and `zstd` are served only if that is
-//! [enabled](FolderStore::with_later_codings).
+//! No path leads out of the folder, because the kernel resolves every path beneath the folder, whatever links
+//! there are. A precompressed representation lies beside its file
+//! ([`CODINGS`](fathometer_files::site_folder::CODINGS)) and is not served if it is older than the file.
+//! Representations in `br` and `zstd` are served only if [enabled](FolderStore::with_later_codings).
 //!
-//! Entity tags of small files are digests of their content. Those of larger files are made of the file's inode
-//! number, size and times. They are weak until the file has been unchanged for [`SETTLED`]: the clock that
-//! stamps files has ticks, and two changes within one tick look the same. Times do not show writes through a
-//! memory map that the kernel has not noticed yet.
+//! Entity tags of small files are digests of the content. Entity tags of larger files are derived from the
+//! file's inode number, size and times. They are weak until the file has been unchanged for [`SETTLED`],
+//! because file times have a limited resolution, and two changes within one tick look the same. File times do
+//! not show writes through a memory map that the kernel has not yet detected.
 //!
-//! Packages that the origin makes of its files lie in another folder ([`PackageFolder`]) and are found there
-//! like files.
+//! Packages that the origin makes of its files lie in a separate folder ([`PackageFolder`]), where they are
+//! looked up like files.
 
 mod cache;
 
@@ -40,7 +40,7 @@ use super::root::{Refused, Root};
 
 pub use super::root::SETTLED;
 
-/// Files of up to this many bytes are kept in memory.
+/// Files of up to this many bytes are cached in memory.
 pub const SMALL: u64 = 64 * 1024;
 
 /// An entry that was checked within this time is served without another check.
@@ -49,9 +49,9 @@ pub const FRESH: Duration = Duration::from_secs(1);
 /// The limits of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes of memory, approximately.
+    /// Maximum memory, in bytes, approximately.
     pub bytes: u64,
-    /// Open descriptors.
+    /// Maximum number of open descriptors.
     pub descriptors: usize,
 }
 
@@ -61,23 +61,23 @@ pub struct FolderStore {
     root: Root,
     bounds: Bounds,
     cache: Mutex<Cache>,
-    /// Packages made of its files.
+    /// Packages made of the folder's files.
     packages: Option<Box<Packages>>,
     reads: AtomicU64,
 }
 
-/// The packages made of the files of a folder. Stores of the same files may share the folder of packages: packages of the
-/// same name have the same bytes.
+/// The packages made of the files of a folder. Stores of the same files may share the folder of packages,
+/// because packages of the same name have the same bytes.
 #[derive(Debug)]
 struct Packages {
     folder: PackageFolder,
-    /// A store of that folder.
+    /// The store that serves the packages from `folder`.
     files: FolderStore,
 }
 
 impl FolderStore {
-    /// Opens the folder that is at this path now. If another one takes its place later, this one is still
-    /// served.
+    /// Opens the folder that is at this path now. If another folder is moved to the path later, the first is
+    /// still served.
     pub fn open(folder: &Path, bounds: Bounds) -> io::Result<FolderStore> {
         Ok(FolderStore {
             root: Root::open(folder)?,
@@ -95,7 +95,7 @@ impl FolderStore {
         self
     }
 
-    /// Also keeps packages of its files, in another folder. They get a quarter of the limits of the cache.
+    /// Also stores packages of the files, in another folder. Packages get a quarter of the limits of the cache.
     pub fn with_packages(mut self, packages: &PackageFolder) -> io::Result<FolderStore> {
         let share = Bounds {
             bytes: self.bounds.bytes / 4,
@@ -111,7 +111,7 @@ impl FolderStore {
         Ok(self)
     }
 
-    /// Reads the state of the file from the disk and updates the entry of the path.
+    /// Looks up the file on disk, and updates the cache entry of the path.
     fn look_up(&self, cache: &mut Cache, path: &[u8], now: Instant) -> Lookup {
         let mut looked = self.root.look(path);
         if matches!(looked, Err(Refused::Overloaded)) && cache.descriptors > 0 {

@@ -1,5 +1,5 @@
-//! Packages made of the files of a folder. They are files in a folder of their own, and their names are derived
-//! from what they were made of.
+//! Packages made of the files of a folder. They are files in a separate folder, and their names are derived
+//! from their sources.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
@@ -11,7 +11,7 @@ use fathometer_http::origin::store::WriteAll;
 
 use fathometer_files::scratch::Scratch;
 
-/// The folder of packages. Clones are the same folder.
+/// The folder of packages. Clones refer to the same folder.
 #[derive(Debug, Clone)]
 pub struct PackageFolder(Arc<Place>);
 
@@ -32,7 +32,7 @@ impl PackageFolder {
         Ok(PackageFolder(Arc::new(Place::Temporary(Scratch::new()?))))
     }
 
-    /// Its path.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         match &*self.0 {
             Place::Given(path) => path,
@@ -58,7 +58,7 @@ impl PackageFolder {
 
     /// Removes a file.
     pub(super) fn forget(&self, name: &str) {
-        // Another store of the same folder may have removed it.
+        // Another store of the same folder may have removed the file already.
         let _ = fs::remove_file(self.path().join(name));
     }
 }
@@ -79,7 +79,7 @@ fn write_file(path: &Path, length: u64, write: &mut WriteAll<'_>) -> io::Result<
     });
     match failure {
         Some(error) => return Err(error),
-        // A file of the package was cut short meanwhile.
+        // A file of the package was truncated meanwhile.
         None if !is_whole || written != length => return Err(io::ErrorKind::UnexpectedEof.into()),
         None => {}
     }

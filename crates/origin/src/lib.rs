@@ -1,12 +1,13 @@
-//! Hosts origin connections on kernel sockets: one thread, one poll loop, any number of connections.
-//! A [`Service`] is several such loops that share nothing but their port.
+//! Serves origin connections on kernel sockets: one thread, one poll loop, any number of connections. A
+//! [`Service`] consists of several such loops, which share only their port.
 //!
-//! A loop adds no policy: the connection machine decides when responses leave, and when and how a connection is
-//! closed. Bodies go from the site's memory, or from a file's pages, to the kernel without an extra copy.
+//! A loop adds no policy: the connection's state machine decides when responses are sent, and when and how the
+//! connection is closed. Bodies pass from the site's memory, or from a file's pages, to the kernel without an
+//! extra copy.
 //!
-//! When the program or the system is out of descriptors, the connections that have waited longest for their
-//! clients are closed, if they have waited long enough. If there are none, a loop stops accepting for a while
-//! and reports that; connections then wait in the kernel's queue.
+//! If the process or the system is out of descriptors, a loop closes the connections that have waited longest
+//! for their clients, if they have waited for at least two seconds. If there are no such connections, the loop
+//! stops accepting for a while and reports this; new connections then wait in the kernel's queue.
 
 pub(crate) mod access_log;
 mod connection;
@@ -58,34 +59,34 @@ use fathometer_sys::stderr::say;
 
 const WAKE: Token = Token(usize::MAX);
 const LISTENER: usize = usize::MAX / 2;
-/// Connections that may wait to be accepted; the kernel may allow fewer.
+/// Maximum number of connections that wait to be accepted; the kernel may allow fewer.
 pub const BACKLOG: u32 = 4096;
-/// Connections accepted before others are served.
+/// Maximum number of connections accepted before other connections are served.
 const ACCEPTED_AT_ONCE: usize = 128;
-/// How long accepting pauses when there are no descriptors, unless a connection ends earlier.
+/// The time for which accepting pauses if there are no descriptors, unless a connection is closed earlier.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long a connection must have waited for its client before it may be closed to free its descriptor.
+/// The time that a connection must have waited for its client before it may be closed to free its descriptor.
 pub(crate) const YIELDS_AFTER: Duration = Duration::from_secs(2);
-/// One of this many waiting connections is closed at a time, so that not every new connection needs a search of
-/// all.
+/// One in this many waiting connections is closed at a time, so that not every new connection needs a search of
+/// all connections.
 pub(crate) const YIELDS_OF: usize = 64;
-/// The shortest time between two messages about a pause.
+/// The minimum time between two messages about a pause.
 const REPEATED_AFTER: Duration = Duration::from_secs(60);
 /// A connection that is idle for this long frees its buffers.
-const REST_AFTER: Duration = Duration::from_secs(5);
+const SHRINK_AFTER: Duration = Duration::from_secs(5);
 
 /// The options of the origin's sockets.
 #[derive(Debug, Clone, Copy)]
 pub struct OriginSockets {
-    /// TCP_NODELAY on accepted connections.
+    /// Whether TCP_NODELAY is set on accepted connections.
     pub nodelay: bool,
     /// TCP_QUICKACK of the listening sockets, which accepted connections inherit; `None`: the kernel's default.
     pub quick_ack: Option<bool>,
-    /// Connections that may wait to be accepted; the kernel may allow fewer. `None`: [`BACKLOG`].
+    /// Maximum number of connections that wait to be accepted; the kernel may allow fewer. `None`: [`BACKLOG`].
     pub backlog: Option<u32>,
 }
 
-/// The loop with its listeners, ready to run.
+/// An event loop and its listeners, ready to run.
 pub struct OriginLoop {
     poll: Poll,
     listeners: Vec<TcpListener>,
@@ -97,11 +98,11 @@ pub struct OriginLoop {
     open: Vec<Option<Box<Open>>>,
     free: Vec<usize>,
     most_open: usize,
-    /// While this many connections are open, new ones are reset.
+    /// New connections are reset while this many connections are open.
     shed_above: usize,
     timers: Timers,
     memory_return: MemoryReturn,
-    /// Connections whose turn is over and that have more to do.
+    /// Connections whose turn has ended before their work.
     again: Vec<usize>,
     /// Whether a listener may have more connections, or until when accepting is paused.
     accepting: Accepting,
@@ -115,15 +116,15 @@ pub struct OriginLoop {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Accepting {
-    /// The poll reports it.
+    /// The poll reports when connections wait.
     WhenReady,
-    /// More connections wait.
+    /// More connections may wait now.
     Now,
     PausedUntil(Instant),
 }
 
 impl OriginLoop {
-    /// Listens on the given addresses, in the calling thread's namespace. Port 0 takes a free one.
+    /// Listens on the given addresses, in the calling thread's network namespace. Port 0 selects a free port.
     pub fn bind(
         addresses: &[SocketAddr],
         origin: Arc<Origin>,
@@ -138,7 +139,7 @@ impl OriginLoop {
         OriginLoop::with_listeners(listeners, origin, protocols.into(), clock)
     }
 
-    /// A loop for listening sockets.
+    /// A loop for sockets that are listening already.
     fn with_listeners(
         listeners: Vec<StdTcpListener>,
         origin: Arc<Origin>,
@@ -177,31 +178,31 @@ impl OriginLoop {
         })
     }
 
-    /// Bounds the connections that are open at a time; others wait in the kernel's queue.
+    /// Limits the number of open connections; more connections wait in the kernel's queue.
     fn with_most_open(mut self, most: usize) -> OriginLoop {
         self.most_open = most.clamp(1, LISTENER);
         self
     }
 
-    /// Resets new connections while this many are open: a server that prefers to serve some clients well over
-    /// all of them badly.
+    /// Resets new connections while this many are open, as a server does that prefers to serve some clients
+    /// well rather than all clients badly.
     fn shedding_above(mut self, most: usize) -> OriginLoop {
         self.shed_above = most;
         self
     }
 
-    /// Keeps an access log.
+    /// Writes an access log.
     fn with_log(mut self, log: Arc<LogFile>) -> OriginLoop {
         self.log = Some(AccessLog::new(log, self.clock));
         self
     }
 
-    /// The addresses that it listens on.
+    /// The addresses on which the loop listens.
     pub fn addresses(&self) -> Result<Vec<SocketAddr>, io::Error> {
         self.listeners.iter().map(TcpListener::local_addr).collect()
     }
 
-    /// A handle to stop it from another thread.
+    /// A handle that stops the loop from another thread.
     pub fn handle(&self) -> OriginHandle {
         OriginHandle {
             shared: Arc::clone(&self.shared),
@@ -239,7 +240,7 @@ impl OriginLoop {
                 if self.open_now() == 0 || now >= by {
                     break;
                 }
-                // A second signal may end the program at any moment.
+                // A second signal may end the process at any moment.
                 if let Some(log) = &mut self.log {
                     log.flush();
                 }
@@ -314,7 +315,7 @@ impl OriginLoop {
         .min()
     }
 
-    /// Accepts waiting connections: some now, and the rest after others had their turn.
+    /// Accepts waiting connections: up to a limit now, and the rest after other connections were served.
     fn accept(&mut self, now: Instant, buffers: &mut Buffers) {
         match self.accepting {
             Accepting::WhenReady => return,
@@ -337,7 +338,7 @@ impl OriginLoop {
                     Ok((stream, _)) if self.open_now() >= self.shed_above => {
                         accepted += 1;
                         self.statistics.shed += 1;
-                        // Closing resets it, whatever data has arrived.
+                        // Closing resets the connection, whatever data has arrived.
                         let _ = socket::set_linger(&stream, Some(Duration::ZERO));
                     }
                     Ok((stream, peer)) => {
@@ -345,7 +346,7 @@ impl OriginLoop {
                         self.add(stream, peer, buffers);
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    // The system is out of descriptors or of memory for them.
+                    // The system is out of descriptors, or of memory for descriptors.
                     Err(error)
                         if socket::classify(&error) == fathometer_model::Failure::LocalLimit =>
                     {
@@ -356,15 +357,15 @@ impl OriginLoop {
                         }
                         return;
                     }
-                    // The connection was closed before it was accepted: accept(2) passes its errors on.
+                    // The connection failed before it was accepted: accept(2) returns such errors.
                     Err(_) => accepted += 1,
                 }
             }
         }
     }
 
-    /// Closes some of the connections that have waited longest for their clients; false if none has waited long
-    /// enough.
+    /// Closes some of the connections that have waited longest for their clients; returns false if none has
+    /// waited long enough.
     fn make_room(&mut self, now: Instant) -> bool {
         let waits = |(place, open): (usize, &Option<Box<Open>>)| {
             let since = open.as_ref()?.waits_since()?;
@@ -376,7 +377,7 @@ impl OriginLoop {
             if let Some(open) = &self.open[place]
                 && open.is_sending()
             {
-                // The kernel would hold unsent data forever if the client does not take it.
+                // If the client does not read, the kernel would hold unsent data forever.
                 let _ = socket::set_linger(&open.stream, Some(Duration::ZERO));
             }
             self.statistics.yielded += 1;
@@ -411,7 +412,7 @@ impl OriginLoop {
             .registry()
             .register(&mut stream, Token(place), interest);
         if registered.is_err() {
-            // The system watches no more descriptors: this connection is closed.
+            // The system cannot poll more descriptors, so this connection is closed.
             self.free.push(place);
             return;
         }
@@ -423,8 +424,8 @@ impl OriginLoop {
         };
         self.statistics.http2 += u64::from(open.is_http2());
         self.open[place] = Some(Box::new(open));
-        // A request has often arrived with the connection. And a connection that is accepted while the loop
-        // drains gets one response.
+        // A request has often arrived with the connection. A connection that is accepted while the loop drains
+        // still gets one response.
         self.serve(place, buffers);
     }
 
@@ -450,12 +451,12 @@ impl OriginLoop {
         }
         open.rested = false;
         open.served_at = now;
-        let at = open.poll_timeout().map(|at| at.min(now + REST_AFTER));
+        let at = open.poll_timeout().map(|at| at.min(now + SHRINK_AFTER));
         self.timers.set(&mut open.alarm, place, at);
     }
 
     fn serve_alarms(&mut self, now: Instant, buffers: &mut Buffers) {
-        while let Some(place) = self.timers.rung(now) {
+        while let Some(place) = self.timers.pop_due(now) {
             let Some(Some(open)) = self.open.get_mut(place) else {
                 continue;
             };
@@ -465,13 +466,13 @@ impl OriginLoop {
                 self.serve(place, buffers);
                 continue;
             }
-            if !open.rested && now.since(open.served_at) >= REST_AFTER {
+            if !open.rested && now.since(open.served_at) >= SHRINK_AFTER {
                 open.rest();
                 open.rested = true;
             }
             let mut at = open.poll_timeout();
             if !open.rested {
-                at = at.map(|at| at.min(open.served_at + REST_AFTER));
+                at = at.map(|at| at.min(open.served_at + SHRINK_AFTER));
             }
             self.timers.set(&mut open.alarm, place, at);
         }
@@ -487,7 +488,7 @@ impl OriginLoop {
         }
         self.free.push(place);
         if let Accepting::PausedUntil(at) = &mut self.accepting {
-            // There is room again.
+            // A descriptor is free again.
             *at = Instant::ZERO;
         }
     }
@@ -521,7 +522,7 @@ impl OriginLoop {
     }
 }
 
-/// The places that have waited longest: one in [`YIELDS_OF`], at least one.
+/// The places of the connections that have waited longest: one in [`YIELDS_OF`], but at least one.
 pub(crate) fn longest(mut waiting: Vec<(Instant, usize)>) -> Vec<usize> {
     let count = (waiting.len() / YIELDS_OF).max(1).min(waiting.len());
     if count > 0 {

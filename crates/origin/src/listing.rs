@@ -8,7 +8,7 @@ use rustix::fs::{self, AtFlags, Dir, FileType};
 use fathometer_files::site_folder::CODINGS;
 
 /// The targets of the regular files in `folder`, whose canonical path is `path`, sorted by name. Hidden files
-/// are left out, and so are precompressed files beside another. `None` if the folder cannot be read, or has
+/// and precompressed representations of other files are left out. `None` if the folder cannot be read, or has
 /// more than `most` files.
 pub(super) fn targets(folder: &OwnedFd, path: &[u8], most: usize) -> Option<Vec<String>> {
     let mut names = Vec::new();
@@ -18,7 +18,7 @@ pub(super) fn targets(folder: &OwnedFd, path: &[u8], most: usize) -> Option<Vec<
         if name.to_bytes().starts_with(b".") {
             continue;
         }
-        // A link may lead out of the folder: that is checked when the file is opened.
+        // A link may lead out of the folder; that is checked when the file is opened.
         let is_file = match entry.file_type() {
             FileType::RegularFile => true,
             FileType::Symlink | FileType::Unknown => fs::statat(folder, name, AtFlags::empty())

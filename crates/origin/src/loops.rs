@@ -1,4 +1,4 @@
-//! The threads of a service, each with one loop.
+//! The threads of a service, each of which runs one loop.
 
 use std::io;
 use std::thread::{self, JoinHandle};
@@ -8,14 +8,14 @@ use fathometer_sys::usage::ThreadClock;
 
 use super::OriginStatistics;
 
-/// Running loops, with the handle of each.
+/// Running loops, with the handle of each loop.
 #[derive(Debug)]
 pub(crate) struct Loops<H> {
     threads: Vec<(H, JoinHandle<io::Result<OriginStatistics>>)>,
 }
 
 impl<H: Clone> Loops<H> {
-    /// Runs each loop on a thread with a numbered name; `pinned`: on one processor each.
+    /// Runs each loop on its own thread, which has a numbered name; if `pinned`, each on one processor.
     pub(crate) fn start<R>(
         loops: impl IntoIterator<Item = (H, R)>,
         name: &str,
@@ -51,12 +51,12 @@ impl<H: Clone> Loops<H> {
         threads.filter_map(ThreadClock::of).collect()
     }
 
-    /// Whether a loop has ended.
+    /// Whether a loop has finished.
     pub(crate) fn has_ended(&self) -> bool {
         self.threads.iter().any(|(_, thread)| thread.is_finished())
     }
 
-    /// Waits for all loops to end, and returns their statistics. If one fails, `stop` stops the others.
+    /// Waits for all loops to finish, and returns their statistics. If a loop fails, `stop` stops the others.
     pub(crate) fn join(self, stop: impl Fn(&H)) -> io::Result<OriginStatistics> {
         let handles: Vec<H> = self.handles().cloned().collect();
         let mut total = OriginStatistics::default();

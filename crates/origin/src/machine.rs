@@ -1,4 +1,4 @@
-//! The protocol machine of a connection, whichever version of HTTP it has.
+//! The protocol state machine of a connection, for HTTP/1 and HTTP/2.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::protocols::Protocols;
 
 pub(super) use fathometer_http::h1::server::Action;
 
-/// Slices handed to the kernel in one call.
+/// Maximum number of slices handed to the kernel in one call.
 pub(super) const SLICES: usize = 64;
 
-/// A protocol machine. The one of HTTP/1 is not boxed, because it is the smaller one and the most frequent.
+/// A protocol state machine. The HTTP/1 machine is not boxed, because it is smaller and more frequent.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Machine {
@@ -23,7 +23,7 @@ pub(super) enum Machine {
     Http2(Box<h2::server::Connection>),
 }
 
-/// What all connections of a loop share.
+/// The state that all connections of a loop share.
 #[derive(Debug)]
 pub(super) struct Common {
     pub origin: Arc<Origin>,
@@ -31,8 +31,7 @@ pub(super) struct Common {
 }
 
 impl Common {
-    /// The machine of a new connection: HTTP/1 where that is enabled, until the connection turns out to be
-    /// HTTP/2.
+    /// The machine of a new connection: HTTP/1 if that is enabled, until the connection turns out to be HTTP/2.
     pub fn machine(&self, now: Instant) -> Machine {
         match &self.protocols.http1 {
             Some(config) => Machine::Http1(h1::server::Connection::new(
@@ -46,7 +45,7 @@ impl Common {
         }
     }
 
-    /// A machine of HTTP/2, where that is enabled.
+    /// An HTTP/2 machine, if HTTP/2 is enabled.
     pub fn http2(&self, now: Instant) -> Option<Machine> {
         let config = self.protocols.http2.as_ref()?;
         let connection =
@@ -54,7 +53,8 @@ impl Common {
         Some(Machine::Http2(Box::new(connection)))
     }
 
-    /// The machine that replaces one of HTTP/1 after an upgrade. The response to the upgrade is already sent.
+    /// The HTTP/2 machine that replaces an HTTP/1 machine after an upgrade. The response to the upgrade is
+    /// already sent.
     pub fn upgraded(&self, upgrade: &Upgrade, now: Instant) -> Option<Machine> {
         let config = self.protocols.http2.as_ref()?;
         let mut connection = h2::server::Connection::from_upgrade(
@@ -68,7 +68,7 @@ impl Common {
     }
 }
 
-/// A response that was handed over, complete unless its stream was reset.
+/// A response that was handed to the kernel, complete unless its stream was reset.
 #[derive(Debug)]
 pub(super) struct Handed {
     pub exchange: Served,
@@ -106,7 +106,7 @@ macro_rules! either {
     };
 }
 
-/// These forward to the machines' methods of the same names.
+/// These methods forward to the machines' methods of the same names.
 impl Machine {
     pub fn is_http2(&self) -> bool {
         matches!(self, Machine::Http2(_))
@@ -163,7 +163,8 @@ impl Machine {
         })
     }
 
-    /// Call it until it returns `None`: several streams may be cut short.
+    /// Returns a response that was cut short. Call it until it returns `None`, because several streams may be
+    /// cut short.
     pub fn cut_short(&mut self, now: Instant) -> Option<(Handed, RequestText<'_>)> {
         either!(self, connection => {
             let (served, text) = connection.cut_short(now)?;

@@ -5,22 +5,22 @@ use std::time::Duration;
 
 use fathometer_model::Instant;
 
-/// With fewer connections than this, memory is not returned.
+/// Memory is returned only if a loop had at least this many connections.
 const LEAST: usize = 128;
-/// The shortest time between two returns of memory, because each takes a moment.
+/// The minimum time between two returns of memory, because each takes a moment.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Watches the number of connections of a loop.
+/// Tracks the number of connections of a loop.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryReturn {
-    /// The most since memory was last returned.
+    /// The maximum number of connections since memory was last returned.
     most: usize,
     given_back: Option<Instant>,
 }
 
 impl MemoryReturn {
-    /// Records the number of connections. True: most of them have closed, and memory should be returned to the
-    /// system.
+    /// Records the number of connections. Returns true if most of them have closed, so that memory should be
+    /// returned to the system.
     pub fn is_due(&mut self, open: usize, now: Instant) -> bool {
         self.most = self.most.max(open);
         let is_late = self.given_back.is_none_or(|at| now.since(at) >= EVERY);
@@ -32,7 +32,7 @@ impl MemoryReturn {
         is_due
     }
 
-    /// Until the next check, even if no event occurs.
+    /// The time until the next check, which is due even if no event occurs.
     pub fn time_left(&self, open: usize, now: Instant) -> Option<Duration> {
         let waits = self.most >= LEAST && open <= self.most / 4;
         let since = self.given_back.filter(|_| waits)?;

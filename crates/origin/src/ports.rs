@@ -8,17 +8,17 @@ const TRIES: usize = 16;
 
 /// No port of an address is free for both TCP and UDP.
 #[derive(Debug, thiserror::Error)]
-#[error("failed to find a port of {address} for TCP and UDP: {error}")]
+#[error("no free port on {address} for both TCP and UDP: {error}")]
 pub struct NoPort {
     address: IpAddr,
     error: io::Error,
 }
 
-/// Replaces each port 0 by a port that is free for TCP and UDP. Another program may take the port before it is
-/// opened for listening; that is reported as an error then.
+/// Replaces each port 0 by a port that is free for TCP and UDP. Another program may take the port before this
+/// program listens on it; listening then fails with an error.
 ///
 /// # Errors
-/// If no port of an address is free.
+/// If an address has no free port.
 pub fn resolved(addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, NoPort> {
     let resolved = addresses.iter().map(|address| match address.port() {
         0 => free(*address).map_err(|error| NoPort {

@@ -15,18 +15,18 @@ use rustix::io::Errno;
 
 use fathometer_files::site_folder::CODINGS;
 
-/// The folder, from which all paths start.
+/// The folder beneath which all paths are resolved.
 #[derive(Debug)]
 pub(super) struct Root {
     folder: OwnedFd,
     path: PathBuf,
-    /// Whether files beside a file in the codings of [`LATER_CODINGS`] belong to it.
+    /// Whether precompressed files in the codings of [`LATER_CODINGS`] are representations of a file.
     pub later_codings: bool,
-    /// Files opened so far.
+    /// The number of files opened so far.
     pub opens: AtomicU64,
 }
 
-/// An opened file, and its identity at that time.
+/// An opened file, and its identity when it was opened.
 pub(super) struct Opened {
     pub file: OwnedFd,
     pub identity: Identity,
@@ -46,11 +46,11 @@ pub(super) enum Refused {
     Overloaded,
 }
 
-/// After a file was unchanged for this long, any further change shows in its times. The times of some file
-/// systems have whole seconds.
+/// If a file was unchanged for this long, any further change shows in its times. Some file systems store times
+/// in whole seconds.
 pub const SETTLED: Duration = Duration::from_secs(2);
 
-/// Codings that came after the sites of the studies, and the endings of their files.
+/// Codings that the sites of the studies do not use, and the extensions of files in them.
 const LATER_CODINGS: [(Coding, &str); 2] = [(Coding::Brotli, "br"), (Coding::Zstd, "zst")];
 
 const READ: OFlags = OFlags::RDONLY
@@ -71,17 +71,18 @@ impl Root {
         })
     }
 
-    /// A number for the state of the file that a canonical path names, found without opening it; another state
-    /// gives another number.
+    /// A number that identifies the state of the file at a canonical path, computed without opening the file;
+    /// another state gives another number.
     pub fn state(&self, path: &[u8]) -> Option<u64> {
         let name = name_of(path)?;
-        // This follows links out of the folder too. A client can learn at most that their target has changed.
+        // This also follows links out of the folder. All that a client can learn is that the target of a link
+        // has changed.
         let stat = fs::statat(&self.folder, OsStr::from_bytes(&name), AtFlags::empty()).ok()?;
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         is_file.then(|| Identity::of(&stat).digest())
     }
 
-    /// Finds the file that a canonical path names.
+    /// Finds the file at a canonical path.
     pub fn look(&self, path: &[u8]) -> Result<Found, Refused> {
         let mut name = name_of(path).ok_or(Refused::Missing)?;
         let plain = match self.open_beneath(&name) {
@@ -137,7 +138,7 @@ impl Root {
         self.open_at(Path::new(OsStr::from_bytes(name)), READ | OFlags::DIRECTORY)
     }
 
-    /// Opens a regular file beneath the folder; `None` when it is a folder.
+    /// Opens a regular file beneath the folder; `None` if it is a folder.
     fn open_beneath(&self, name: &[u8]) -> Result<Option<Opened>, Errno> {
         let file = self.open_at(Path::new(OsStr::from_bytes(name)), READ)?;
         let stat = fs::fstat(&file)?;
@@ -160,7 +161,7 @@ impl Root {
         let mut tries = 0;
         loop {
             match fs::openat2(&self.folder, name, flags, Mode::empty(), beneath) {
-                // A rename happened while the kernel resolved the path.
+                // A file was renamed while the kernel resolved the path.
                 Err(Errno::AGAIN) if tries < 8 => tries += 1,
                 // A link to an absolute path, which may still lead into the folder.
                 Err(Errno::XDEV) if !beneath.contains(ResolveFlags::NO_SYMLINKS) => {
@@ -168,8 +169,8 @@ impl Root {
                     beneath |= ResolveFlags::NO_SYMLINKS;
                     return fs::openat2(&self.folder, &inside, flags, Mode::empty(), beneath);
                 }
-                // A kernel before 5.6, or a sandbox that does not have the call. Anyone who may write in the
-                // folder can then replace a file by a link between the check and the opening.
+                // A kernel before 5.6, or a sandbox without this call. A user with write access to the folder
+                // can then replace a file by a link between the check and the opening.
                 Err(Errno::NOSYS | Errno::PERM) => {
                     let inside = self.inside(name)?;
                     let flags = flags | OFlags::NOFOLLOW;
@@ -180,7 +181,8 @@ impl Root {
         }
     }
 
-    /// Where a path leads when all links are followed, relative to the folder; an error if that is outside.
+    /// The target of a path after all links are followed, relative to the folder; an error if it is outside the
+    /// folder.
     fn inside(&self, name: &Path) -> Result<PathBuf, Errno> {
         let real = self
             .path
@@ -193,8 +195,9 @@ impl Root {
     }
 }
 
-/// The file name of a canonical path, relative to the folder; the index if the path is a folder's. A path with
-/// an empty segment names no file; if its first segment is empty, it would be absolute.
+/// The file name of a canonical path, relative to the folder; for the path of a folder, its index file. A path
+/// with an empty segment is rejected: it refers to no file, and with an empty first segment it would be
+/// absolute.
 fn name_of(path: &[u8]) -> Option<Vec<u8>> {
     let relative = path.strip_prefix(b"/").unwrap_or(path);
     if relative.starts_with(b"/") || relative.windows(2).any(|pair| pair == b"//") {
@@ -272,7 +275,7 @@ impl Identity {
         ]
     }
 
-    /// 64 bits that differ for another state, except with probability 2^-64.
+    /// A 64-bit number that differs for different states, except with probability 2^-64.
     pub fn digest(&self) -> u64 {
         digest_of(&self.words())
     }

@@ -1,9 +1,9 @@
-//! TLS between a socket and a machine.
+//! TLS between a socket and a protocol state machine.
 //!
-//! What a machine sends in one turn is encrypted into as few records as possible, and these leave with as few
-//! calls as possible. Bytes of files pass through memory here, because they must be encrypted. Early data is
-//! handled like any other: no request to this origin changes anything, so a replayed request does no harm (RFC
-//! 8470).
+//! The output of a machine in one turn is encrypted into as few records as possible, which are written with as
+//! few calls as possible. Bytes of files pass through memory here, because they must be encrypted. Early data
+//! is handled like other data: no request to this origin changes any state, so a replayed request does no harm
+//! (RFC 8470).
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -19,12 +19,12 @@ use rustix::io::Errno;
 use super::OriginStatistics;
 use super::machine::{Machine, SLICES};
 
-/// Bytes of files that are read at a time.
+/// Number of bytes of a file that are read at a time.
 const FILE_BYTES: usize = 64 * 1024;
-/// The longest time for a handshake.
+/// The time limit of a handshake.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(20);
-/// The longest time for the last bytes of a connection to leave.
-const LAST_WORDS_WITHIN: Duration = Duration::from_secs(10);
+/// The time limit for sending the last bytes of a connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The TLS of one connection.
 #[derive(Debug)]
@@ -41,26 +41,26 @@ enum Phase {
         until: Instant,
     },
     Open,
-    /// This side closes when all data was sent.
+    /// This side closes after all data is sent.
     Ending,
     /// This side has closed.
     Ended,
-    /// Both sides close when all data was sent, or at `until`.
+    /// Both sides close after all data is sent, or at `until`.
     Closing {
         until: Instant,
     },
-    /// The transport takes no more data: what is left cannot be sent.
+    /// The transport accepts no more data, so remaining data cannot be sent.
     Lost,
 }
 
 /// The result of a call to the transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
-    /// Something moved.
+    /// Bytes were moved.
     Moved,
-    /// Nothing could be moved.
+    /// No bytes could be moved.
     Still,
-    /// The transport is closed, or the peer broke TLS.
+    /// The transport is closed, or the peer violated TLS.
     Failed,
 }
 
@@ -73,12 +73,12 @@ impl Secure {
         }
     }
 
-    /// Whether the handshake is not complete yet: then input goes to [`shake_hands`](Self::shake_hands).
+    /// Whether the handshake is incomplete; input must then be passed to [`shake_hands`](Self::shake_hands).
     pub fn is_shaking_hands(&self) -> bool {
         matches!(self.phase, Phase::Handshake { .. })
     }
 
-    /// Takes input before the handshake is complete; afterwards early data can be [read](Self::read).
+    /// Processes input while the handshake is incomplete; afterwards early data can be [read](Self::read).
     pub fn shake_hands(
         &mut self,
         input: &[u8],
@@ -104,7 +104,7 @@ impl Secure {
         self.session.read(bytes)
     }
 
-    /// Whether HTTP/2 was negotiated, once that is known; `by_default` if the client used no ALPN.
+    /// Whether HTTP/2 was negotiated, once that is decided; `by_default` if the client used no ALPN.
     pub fn agreed_on_http2(&self, by_default: bool) -> Option<bool> {
         match self.session.alpn() {
             Some(protocol) => Some(protocol == b"h2"),
@@ -112,7 +112,7 @@ impl Secure {
         }
     }
 
-    /// What was negotiated, once the handshake is complete.
+    /// The negotiated parameters, once the handshake is complete.
     pub fn handshake(&self) -> Option<&Handshake> {
         self.session.handshake()
     }
@@ -131,15 +131,15 @@ impl Secure {
         self.session.is_closed_by_peer()
     }
 
-    /// TLS has failed: sends its alert, then closes both sides.
+    /// Handles a failure of TLS: sends its alert, then closes both sides.
     pub fn fail(&mut self, now: Instant) {
         if self.phase != Phase::Lost {
-            let until = now + LAST_WORDS_WITHIN;
+            let until = now + CLOSE_TIMEOUT;
             self.phase = Phase::Closing { until };
         }
     }
 
-    /// Closes this side when all data was sent.
+    /// Closes this side after all data is sent.
     pub fn end(&mut self) {
         self.session.close();
         if self.phase != Phase::Lost {
@@ -147,13 +147,13 @@ impl Secure {
         }
     }
 
-    /// Closes both sides when all data was sent, or soon.
+    /// Closes both sides after all data is sent, or after a time limit.
     pub fn close(&mut self, now: Instant) {
         self.session.close();
         self.fail(now);
     }
 
-    /// Whether this side was to close and all data was sent; true only once.
+    /// Whether this side must be closed now because all data is sent; true only once.
     pub fn has_ended(&mut self) -> bool {
         let ended = self.phase == Phase::Ending && !self.session.wants_transmit();
         if ended {
@@ -162,12 +162,13 @@ impl Secure {
         ended
     }
 
-    /// Whether both sides close as soon as all data was sent.
+    /// Whether both sides close as soon as all data is sent.
     pub fn is_closing(&self) -> bool {
         matches!(self.phase, Phase::Closing { .. })
     }
 
-    /// Whether the connection can be closed: all data was sent, none can be, or the time is over.
+    /// Whether the connection can be closed: all data is sent, no data can be sent, or the time limit is
+    /// reached.
     pub fn has_closed(&self, now: Instant) -> bool {
         match self.phase {
             Phase::Closing { until } => !self.session.wants_transmit() || until <= now,
@@ -177,7 +178,8 @@ impl Secure {
         }
     }
 
-    /// When it needs a turn again.
+    /// The time limit of the handshake or of the closing. The connection must be processed at this time even without
+    /// input.
     pub fn deadline(&self) -> Option<Instant> {
         match self.phase {
             Phase::Handshake { until } | Phase::Closing { until } => Some(until),
@@ -190,9 +192,9 @@ impl Secure {
         self.session.free_buffers();
     }
 
-    /// Encrypts what the machine sends, as much as fits into one call, and hands it to the socket. `writable`
-    /// becomes false when the socket takes no more. Bytes of files pass through `files`, and `reads` counts the
-    /// calls that read them.
+    /// Encrypts the output of the machine, as much as fits into one call, and writes it to the socket.
+    /// `writable` becomes false when the socket accepts no more. Bytes of files pass through `files`, and
+    /// `reads` counts the calls that read them.
     pub fn write(
         &mut self,
         stream: &TcpStream,
@@ -227,8 +229,9 @@ impl Secure {
         flow
     }
 
-    /// Whether data of the machine may be sent. It may once the handshake is complete. Before that it may
-    /// answer early data, which would save nothing if the response waited for the client's Finished message.
+    /// Whether data of the machine may be sent. It may be sent once the handshake is complete. Before, it may
+    /// be sent as a response to early data, because early data would save no time if the response waited for
+    /// the client's Finished message.
     fn may_seal(&self) -> bool {
         match self.phase {
             Phase::Open => true,
@@ -237,7 +240,7 @@ impl Secure {
         }
     }
 
-    /// Encrypts what the machine offers, as far as there is space for it.
+    /// Encrypts the output of the machine, as far as there is space.
     fn seal(
         &mut self,
         machine: &mut Machine,
@@ -277,7 +280,7 @@ impl Secure {
     }
 }
 
-/// Reads the beginning of a part of a file, as much as fits; nothing at the end of the file.
+/// Reads the beginning of a part of a file, as much as fits; returns no bytes at the end of the file.
 fn read_part<'b>(part: &FilePart<'_>, room: &'b mut [u8]) -> io::Result<&'b [u8]> {
     let Some(file) = part.file.descriptor::<OwnedFd>() else {
         return Err(io::ErrorKind::InvalidInput.into());

@@ -16,24 +16,24 @@ use super::{
 /// The options of a service.
 #[derive(Debug, Clone)]
 pub struct ServiceOptions {
-    /// The addresses to listen on; port 0 takes a free one.
+    /// The addresses to listen on; port 0 selects a free port.
     pub addresses: Vec<SocketAddr>,
-    /// The options of its sockets.
+    /// The options of the sockets.
     pub sockets: OriginSockets,
     /// Whether each loop is pinned to one processor.
     pub pinned: bool,
-    /// The most connections that may be open at a time, in all loops together.
+    /// The maximum number of open connections, over all loops.
     pub most_open: usize,
-    /// While this many connections are open in all loops together, new ones are reset.
+    /// New connections are reset while this many connections are open, over all loops.
     pub shed_above: Option<usize>,
     /// The access log.
     pub log: Option<Arc<LogFile>>,
 }
 
-/// Why a service does not start, or failed.
+/// Why a service did not start, or why it failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// An address that cannot be listened on.
+    /// The service cannot listen on an address.
     #[error("{address}: {error}")]
     Listen {
         /// The address.
@@ -41,7 +41,7 @@ pub enum ServiceError {
         /// The system's error.
         error: io::Error,
     },
-    /// Anything else.
+    /// Any other error.
     #[error(transparent)]
     System(#[from] io::Error),
 }
@@ -54,8 +54,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts a loop for each of the origins, which may be one and the same. With several loops the kernel
-    /// distributes connections over them (SO_REUSEPORT), in no particular order.
+    /// Starts a loop for each of `origins`, which may all be the same origin. The kernel distributes
+    /// connections over the loops (SO_REUSEPORT) in no particular order.
     pub fn start(
         options: &ServiceOptions,
         origins: Vec<Arc<Origin>>,
@@ -66,8 +66,8 @@ impl Service {
         let count = origins.len().max(1);
         let most_open = options.most_open / count;
         let mut addresses = Vec::new();
-        // The first loop's listeners are bound without SO_REUSEPORT: with it the port might be shared with another
-        // program. They stay open, so that no program takes the port before the other loops listen.
+        // The listeners of the first loop are bound without SO_REUSEPORT, which might share the port with
+        // another program. They stay open, so that no program takes the port before the other loops listen.
         let mut first = Vec::new();
         for &address in &options.addresses {
             let failed = |error| ServiceError::Listen { address, error };
@@ -101,7 +101,7 @@ impl Service {
             }
             loops.push(one);
         }
-        // The loops start after all of them listen: a failure above leaves no thread running.
+        // The loops start only after all of them listen, so that a failure above leaves no thread running.
         let loops = loops
             .into_iter()
             .map(|one| (one.handle(), move || one.run()));
@@ -109,25 +109,25 @@ impl Service {
         Ok(Service { addresses, loops })
     }
 
-    /// The addresses that it listens on.
+    /// The addresses on which the service listens.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Accepts no more connections, answers requests in flight, and resets connections that are open after
-    /// `within`.
+    /// Accepts no more connections, responds to requests in flight, and resets connections that are still open
+    /// after `within`.
     pub fn drain(&self, within: Duration) {
         for handle in self.loops.handles() {
             handle.drain(within);
         }
     }
 
-    /// Whether a loop has ended.
+    /// Whether a loop has finished.
     pub fn has_ended(&self) -> bool {
         self.loops.has_ended()
     }
 
-    /// Waits for all loops to end, and returns their statistics. If one fails, the others are stopped.
+    /// Waits for all loops to finish, and returns their statistics. If a loop fails, the others are stopped.
     pub fn join(self) -> Result<OriginStatistics, ServiceError> {
         Ok(self.loops.join(OriginHandle::stop)?)
     }

@@ -1,4 +1,4 @@
-//! What an origin did, counted by each loop and summed over them.
+//! Statistics of an origin, counted by each loop and summed over the loops.
 
 use fathometer_http::origin::Origin;
 use fathometer_sys::udp::Batches;
@@ -10,11 +10,11 @@ use crate::machine::Handed;
 pub struct OriginStatistics {
     /// Connections accepted.
     pub connections: u64,
-    /// Responses that were handed to the kernel completely.
+    /// Responses that were completely handed to the kernel.
     pub responses: u64,
-    /// Bytes of the content of these.
+    /// Content bytes of these responses.
     pub content: u64,
-    /// Responses among these that were pushed.
+    /// Pushed responses among these.
     pub pushed: u64,
     /// Packages and archives that were sent as responses.
     pub packages: u64,
@@ -24,7 +24,7 @@ pub struct OriginStatistics {
     pub disk_reads: u64,
     /// Connections that were, or became, HTTP/2.
     pub http2: u64,
-    /// Handshakes of TLS that were completed.
+    /// Completed TLS handshakes.
     pub handshakes: u64,
     /// Handshakes that resumed an earlier session.
     pub resumed: u64,
@@ -32,19 +32,19 @@ pub struct OriginStatistics {
     pub early: u64,
     /// Handshakes that failed.
     pub handshakes_failed: u64,
-    /// Connections that were reset when the loop ended.
+    /// Connections that were reset when the loop finished.
     pub reset_at_end: u64,
     /// Connections that were reset because too many were open.
     pub shed: u64,
     /// Connections that had waited longest for their clients and were closed to make room for others.
     pub yielded: u64,
-    /// Connections of HTTP/3 that were closed because their clients acknowledged too little.
+    /// HTTP/3 connections that were closed because their clients acknowledged too little.
     pub stalled: u64,
-    /// Times that accepting paused because there were no descriptors.
+    /// Number of times that accepting paused because there were no descriptors.
     pub pauses: u64,
-    /// Lines of the access log that could not be written.
+    /// Access-log lines that could not be written.
     pub log_lines_lost: u64,
-    /// Longest time from the return of a poll to the next one, in nanoseconds.
+    /// The longest time from the return of a poll to the next poll, in nanoseconds.
     pub busy_max_ns: u64,
     /// The number of system calls and buffers that carried QUIC datagrams.
     pub datagrams: Batches,
@@ -59,7 +59,7 @@ impl OriginStatistics {
         }
     }
 
-    /// Adds the counts of an origin that were not taken before: several loops may share one origin.
+    /// Adds the counts of an origin that were not added before, because several loops may share one origin.
     pub(crate) fn take_from(&mut self, origin: &Origin) {
         let work = origin.take_work();
         self.packages += origin.take_packages();
@@ -67,7 +67,7 @@ impl OriginStatistics {
         self.disk_reads += work.reads;
     }
 
-    /// The sum of both.
+    /// The sum of the two.
     #[must_use]
     pub fn and(self, other: OriginStatistics) -> OriginStatistics {
         OriginStatistics {

@@ -1,15 +1,15 @@
 //! Timers of the connections of a loop.
 //!
-//! The deadline of a connection moves with every exchange, nearly always to a later time. A connection has one
-//! alarm, which is moved only when it must ring earlier. One that rings too early is set again. So an exchange
-//! changes no timer, and a quiet connection costs one alarm per timeout.
+//! The deadline of a connection moves with every exchange, nearly always to a later time. So a connection has
+//! one alarm, which is moved only if it must go off earlier. If the alarm goes off too early, it is set again.
+//! An exchange therefore changes no timer, and an idle connection costs one alarm per timeout.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fathometer_model::Instant;
 
-/// The alarm of one connection; kept with the connection and used by its timers.
+/// The alarm of one connection, stored with the connection and passed to [`Timers`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Alarm(Option<Instant>);
 
@@ -20,7 +20,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Makes sure that the alarm of the connection at `place` rings no later than `at`.
+    /// Ensures that the alarm of the connection at `place` goes off no later than `at`.
     pub fn set(&mut self, alarm: &mut Alarm, place: usize, at: Option<Instant>) {
         let Some(at) = at else {
             return;
@@ -43,8 +43,8 @@ impl Timers {
         }
     }
 
-    /// A connection whose alarm has rung. The caller must reset its [`Alarm`].
-    pub fn rung(&mut self, now: Instant) -> Option<usize> {
+    /// Returns a connection whose alarm has gone off. The caller must reset its [`Alarm`].
+    pub fn pop_due(&mut self, now: Instant) -> Option<usize> {
         let &(at, place) = self.set.first()?;
         (at <= now).then(|| {
             self.set.pop_first();
@@ -77,9 +77,9 @@ mod tests {
         timers.set(&mut first, 1, Some(at(20)));
         timers.set(&mut first, 1, None);
         assert_eq!(timers.next(at(10)), Some(Duration::from_secs(10)));
-        assert_eq!(timers.rung(at(19)), None);
-        assert_eq!(timers.rung(at(20)), Some(1));
-        assert_eq!(timers.rung(at(20)), None);
+        assert_eq!(timers.pop_due(at(19)), None);
+        assert_eq!(timers.pop_due(at(20)), Some(1));
+        assert_eq!(timers.pop_due(at(20)), None);
         timers.clear(second, 2);
         assert_eq!(timers.next(at(0)), None);
     }

@@ -1,7 +1,7 @@
 //! The wall clock, which may be stepped while a server runs.
 //!
-//! Machines count time from an origin on a clock that is never stepped. `Date`, `Expires` and the access log
-//! use the wall clock. A loop compares the two clocks from time to time.
+//! State machines count time from an origin, on a clock that is never stepped. `Date`, `Expires` and the access
+//! log use the wall clock. A loop compares the two clocks from time to time.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use fathometer_sys::Clock;
 
 use super::access_log::AccessLog;
 
-/// How often an active loop compares the clocks.
+/// The time between two comparisons of the clocks by an active loop.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// A smaller difference is no step: the two clocks are not read at the same moment.
+/// A smaller difference is not a step, because the two clocks are not read at the same moment.
 const STEP: Duration = Duration::from_millis(10);
 
 /// The wall clock at the last comparison.
@@ -22,7 +22,7 @@ const STEP: Duration = Duration::from_millis(10);
 pub(crate) struct WallClock {
     clock: Clock,
     next: Instant,
-    /// Since the Unix epoch, at the origin of the clock.
+    /// Time since the Unix epoch at the origin of the monotonic clock.
     at_zero: Duration,
 }
 
@@ -35,7 +35,7 @@ impl WallClock {
         }
     }
 
-    /// Makes the dates and log entries of a loop follow the wall clock. Call it before the loop handles its
+    /// Adjusts the dates and log entries of a loop to the wall clock. Call it before the loop handles its
     /// events.
     pub fn follow(&mut self, now: Instant, origin: &Origin, log: Option<&mut AccessLog>) {
         if now >= self.next {

@@ -1,13 +1,13 @@
-//! Writes files below a folder, and nowhere else. Each file appears under its name only when it is complete.
+//! Extracts files below a folder, and nowhere else. Each file appears under its name only when it is complete.
 //!
-//! Folders are opened one by one, starting at the target, and a symbolic link among them is an error. Nothing
-//! is therefore written outside, whatever the target contains and even if it changes meanwhile. A file is
+//! Folders are opened one by one, starting at the target, and a symbolic link among them is an error. Therefore
+//! nothing is written outside the target, whatever it contains and even if it changes meanwhile. A file is
 //! written under a temporary name next to its destination, and renamed when its content is complete and
 //! verified.
 //!
 //! Two files of one package may have the same destination: their names may differ only in percent-encoding, or
-//! a coded file may get the name of another one. Then the first one stays, whether or not existing files are
-//! overwritten.
+//! the name of a coded file may become that of another file. Then the first file is kept, whether or not
+//! existing files are overwritten.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -33,26 +33,27 @@ use super::rename::rename;
 use super::{PackageError, name};
 use fathometer_files::site_folder::CODINGS;
 
-/// Number of coded bytes to decode at once. Their decoded form, at most about a thousand times as long, is in
-/// memory until it is written.
+/// The number of coded bytes to decode in one step. Their decoded form, at most about a thousand times as long,
+/// is in memory until it is written.
 const DECODED_AT_ONCE: usize = 4 * 1024;
 
-/// For files larger than this, the destination is checked before writing starts, in bytes.
+/// For files larger than this number of bytes, the destination is checked before writing starts.
 const LOOK_BEFORE: u64 = 64 * 1024;
 
-/// Bytes that may be written regardless of the ratio: a small file may compress extremely well.
+/// The number of bytes that may be written regardless of the ratio, because a small file may compress extremely
+/// well.
 const ALWAYS: u64 = 16 << 20;
 
-/// How files are extracted.
+/// The options of an extraction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// Whether existing files are overwritten, except those of the same package.
     pub overwrite: bool,
-    /// Whether content codings are decoded; file names then have no ending for the coding.
+    /// Whether content codings are decoded. File names then do not have the suffix of the coding.
     pub decode: bool,
-    /// Most bytes of all files.
+    /// The most bytes of all files.
     pub total: u64,
-    /// Maximum ratio of written bytes to content bytes in the package.
+    /// The highest ratio of written bytes to content bytes in the package.
     pub ratio: u64,
 }
 
@@ -89,7 +90,7 @@ impl Budget {
     }
 }
 
-/// A folder to extract files to.
+/// A folder into which files are extracted.
 #[derive(Debug)]
 pub struct Target {
     root: Rc<OwnedFd>,
@@ -97,10 +98,10 @@ pub struct Target {
     options: Options,
     /// The open folder of the last file, by relative path: the next file is usually in the same folder.
     last: Option<(PathBuf, Rc<OwnedFd>)>,
-    /// Number of files started so far.
+    /// The number of files started so far.
     begun: u64,
-    /// Hashes of the relative paths of all files so far. Used with overwriting: these files must not be
-    /// overwritten.
+    /// The hashes of the relative paths of all files so far, which must not be overwritten. Used only if
+    /// existing files are overwritten.
     written: HashSet<u64>,
     hashing: RandomState,
     budget: Rc<Budget>,
@@ -131,9 +132,9 @@ enum Decoder {
 }
 
 impl Target {
-    /// Opens the folder at this path; creates it if needed.
+    /// Opens the folder at this path, and creates it if needed.
     pub fn open(path: &Path, options: Options) -> Result<Target, PackageError> {
-        std::fs::create_dir_all(path).map_err(PackageError::system("make the folder", path))?;
+        std::fs::create_dir_all(path).map_err(PackageError::system("create the folder", path))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|error| PackageError::system("open the folder", path)(error.into()))?;
@@ -158,7 +159,7 @@ impl Target {
         let mut relative = name::to_path(&entry.name).ok_or_else(|| PackageError::Climbs {
             name: entry.name.clone(),
         })?;
-        // A coded file is stored beside the plain one with the coding's ending, as in a site's folder.
+        // A coded file is stored beside the plain one with the suffix of its coding, as in a site's folder.
         if let Some(coding) = entry.coding.filter(|_| !self.options.decode)
             && let Some((_, ending)) = CODINGS.iter().find(|(known, _)| *known == coding)
         {
@@ -204,7 +205,7 @@ impl Target {
         })
     }
 
-    /// Gives a complete file its name.
+    /// Renames a complete file to its final name.
     pub fn finish(&mut self, mut file: Growing) -> Result<(), PackageError> {
         file.end_of_coding()?;
         if let Some(second) = file.last_modified {
@@ -275,7 +276,7 @@ impl Target {
             self.begun += 1;
             match openat(folder, &name, flags, mode) {
                 Ok(file) => return Ok((file, name)),
-                // Left by another program with the same process ID.
+                // The file is left from another program with the same process ID.
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -283,7 +284,7 @@ impl Target {
     }
 }
 
-/// Opens a folder within a folder, or creates it; never follows a link.
+/// Opens a folder within a folder, or creates it. Never follows a link.
 fn step(folder: &OwnedFd, segment: &OsStr, path: &Path) -> Result<OwnedFd, PackageError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = || openat(folder, segment, flags, Mode::empty());
@@ -292,7 +293,9 @@ fn step(folder: &OwnedFd, segment: &OsStr, path: &Path) -> Result<OwnedFd, Packa
             // Another program may have created it meanwhile.
             Ok(()) | Err(Errno::EXIST) => open(),
             Err(error) => {
-                return Err(PackageError::system("make the folder", path)(error.into()));
+                return Err(PackageError::system("create the folder", path)(
+                    error.into(),
+                ));
             }
         },
         opened => opened,
@@ -301,7 +304,7 @@ fn step(folder: &OwnedFd, segment: &OsStr, path: &Path) -> Result<OwnedFd, Packa
         Errno::NOTDIR | Errno::LOOP => {
             let data = statat(folder, segment, AtFlags::SYMLINK_NOFOLLOW);
             let kind = data.map(|data| FileType::from_raw_mode(data.st_mode));
-            PackageError::InTheWay {
+            PackageError::NotAFolder {
                 path: path.to_owned(),
                 what: match kind {
                     Ok(FileType::Symlink) => "a symbolic link",
@@ -323,7 +326,7 @@ impl Growing {
 
     /// Decodes bytes if needed, and writes them.
     fn put(&mut self, bytes: &[u8]) -> Result<(), PackageError> {
-        // Small parts, so that their decoded form stays small.
+        // Decodes small parts, so that their decoded form is small.
         for part in bytes.chunks(DECODED_AT_ONCE) {
             let decoded = match &mut self.coding {
                 Decoder::None => {

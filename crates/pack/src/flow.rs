@@ -1,4 +1,4 @@
-//! Reading and writing descriptors. A wait for a pipe ends when the user interrupts the program.
+//! Reads and writes descriptors. A wait for a pipe ends when the user interrupts the program.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::PackageError;
 
-/// Number of bytes to read or write at once.
+/// The number of bytes to read or write in one step.
 pub const CHUNK: usize = 256 * 1024;
 
 /// A file or a stream to read from or write to.
@@ -19,7 +19,7 @@ pub const CHUNK: usize = 256 * 1024;
 pub struct Flow {
     file: File,
     path: PathBuf,
-    /// Whether reads or writes may block: true for a pipe, a socket, a terminal.
+    /// Whether reads or writes may block: true for a pipe, a socket or a terminal.
     waits: bool,
     interrupt: Interrupt,
 }
@@ -53,7 +53,7 @@ impl Flow {
     pub fn new(file: File, path: &Path, interrupt: Interrupt) -> Result<Flow, PackageError> {
         let data = file
             .metadata()
-            .map_err(PackageError::system("look at", path))?;
+            .map_err(PackageError::system("examine", path))?;
         if data.is_dir() {
             let error = Errno::ISDIR.into();
             return Err(PackageError::system("read", path)(error));
@@ -66,7 +66,7 @@ impl Flow {
         })
     }
 
-    /// Its path for messages.
+    /// The path for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -76,7 +76,7 @@ impl Flow {
         rustix::termios::isatty(&self.file)
     }
 
-    /// Reads once, up to the length of `buffer`; returns 0 at the end.
+    /// Reads once, up to the length of `buffer`. Returns 0 at the end.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, PackageError> {
         loop {
             self.wait_until(PollFlags::IN)?;
@@ -96,7 +96,7 @@ impl Flow {
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) if is_passing(&error) => {}
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    return Err(PackageError::ReaderGone(self.path.clone()));
+                    return Err(PackageError::ReaderClosed(self.path.clone()));
                 }
                 Err(error) => return Err(PackageError::system("write", &self.path)(error)),
             }

@@ -16,12 +16,12 @@ pub struct Folder {
     path: PathBuf,
 }
 
-/// What is in a folder.
+/// The files in a folder.
 #[derive(Debug, Default)]
 pub struct Files {
-    /// The name in the package and the path from the folder of each file, in ascending order of the names.
+    /// For each file, its name in the package and its path from the folder, in ascending order of the names.
     pub files: Vec<(String, PathBuf)>,
-    /// What is left out, with the reason.
+    /// The entries that are left out, with the reason.
     pub left_out: Vec<String>,
 }
 
@@ -42,7 +42,8 @@ impl Folder {
         self.path.join(path)
     }
 
-    /// Opens one of its regular files, without blocking if it has become a pipe. Returns its metadata too.
+    /// Opens one of its regular files, without blocking if the file has become a pipe. Also returns the
+    /// metadata.
     pub fn file(&self, path: &Path) -> Result<(File, Metadata), PackageError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         let open = || {
@@ -50,14 +51,14 @@ impl Folder {
             let data = file.metadata()?;
             match data.is_file() {
                 true => Ok((file, data)),
-                false => Err(io::Error::other("it is no regular file")),
+                false => Err(io::Error::other("it is not a regular file")),
             }
         };
         open().map_err(PackageError::system("open", &self.shown(path)))
     }
 
-    /// Every regular file below it, and those that symbolic links refer to within it; links to folders are not
-    /// followed.
+    /// All regular files below the folder, and files within it to which symbolic links refer. Links to folders
+    /// are not followed.
     pub fn files(&self) -> Result<Files, PackageError> {
         let mut found = Files::default();
         let root = self
@@ -73,7 +74,7 @@ impl Folder {
                 let path = folder.join(entry.file_name());
                 let kind = entry
                     .file_type()
-                    .map_err(PackageError::system("look at", &self.shown(&path)))?;
+                    .map_err(PackageError::system("examine", &self.shown(&path)))?;
                 if kind.is_dir() {
                     folders.push(path);
                 } else if kind.is_file()
@@ -84,7 +85,7 @@ impl Folder {
                         .extend(name::of_path(&path).map(|name| (name, path)));
                 } else {
                     let why = match kind.is_symlink() {
-                        true => "a symbolic link to a folder, out of this one, or to nothing",
+                        true => "a symbolic link to a folder, to a file outside, or to nothing",
                         false => "neither a file nor a folder",
                     };
                     let path = self.shown(&path);

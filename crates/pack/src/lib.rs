@@ -1,12 +1,12 @@
 //! Object packages on this host: building them from folders, and extracting them to folders.
 //! [`fathometer_package`] defines the format; this crate handles files, pipes and signals.
 //!
-//! Packages are streamed. Memory holds a buffer of file contents and the names of a folder's files. Output
-//! appears under its name only when it is complete: packages as well as extracted files.
+//! Packages are streamed. Memory holds a buffer of file contents, and the names of a folder's files. Packages
+//! and extracted files appear under their names only when they are complete.
 //!
-//! Names within a package are those of request targets without the leading slash: the percent-encoded path of a
-//! file within its folder ([`name`]). A package built here therefore names files as the origin does, and any
-//! folder can be packed and extracted without changing a byte.
+//! Names within a package are request targets without the leading slash: the percent-encoded path of a file
+//! within its folder ([`name`]). A package built here therefore names files as the origin does, and any folder
+//! can be packed and extracted without changing a byte.
 
 pub mod extract;
 mod flow;
@@ -25,8 +25,8 @@ use fathometer_package::{DecodeError, EncodeError};
 
 pub use flow::Flow;
 
-/// Why a package was not built, or not extracted completely. Each message says what to do, if something can be
-/// done.
+/// The reason why a package was not built, or not extracted completely. If the user can do something, the
+/// message says what.
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {
     /// A system call failed.
@@ -44,7 +44,7 @@ pub enum PackageError {
     Broken {
         /// The package, or the stream that contains it.
         package: String,
-        /// The position, as ` behind byte n`, or empty.
+        /// The position, as ` after byte n`, or empty.
         place: String,
         /// What is wrong with it.
         error: DecodeError,
@@ -81,9 +81,9 @@ pub enum PackageError {
         /// The destination.
         path: PathBuf,
     },
-    /// Something other than a folder is where a folder is needed; links are not followed.
+    /// There is no folder at a place where one is needed. Links are not followed.
     #[error("{path} is in the way: it is {what}, where a folder is needed", path = .path.display())]
-    InTheWay {
+    NotAFolder {
         /// Its path.
         path: PathBuf,
         /// `a symbolic link`, ….
@@ -108,7 +108,7 @@ pub enum PackageError {
     Interrupted,
     /// The reader of the package closed the pipe.
     #[error("the reader of {} closed it before the package was complete", .0.display())]
-    ReaderGone(PathBuf),
+    ReaderClosed(PathBuf),
 }
 
 impl PackageError {
@@ -122,7 +122,7 @@ impl PackageError {
     }
 }
 
-/// Advice about a broken package.
+/// The advice for a broken package.
 fn advice(error: &DecodeError) -> &'static str {
     use fathometer_package::Class;
     match error.class() {

@@ -1,4 +1,4 @@
-//! The list of a package's files, printed while it is read.
+//! Lists the files of a package while it is read.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use super::PackageError;
 use super::flow::Flow;
 use super::unpack::{self, Held};
 
-/// Writes the list of a package's files to `out`, as text or as JSON. All checksums are compared. An incomplete package is
-/// listed up to its fault.
+/// Writes the list of a package's files to `out`, as text or as JSON. All checksums are verified. A broken
+/// package is listed up to the error.
 ///
 /// # Errors
-/// If the package is broken, or the list cannot be written; [`PackageError::ReaderGone`] if the reader of the list has
-/// closed it.
+/// If the package is broken, or the list cannot be written; [`PackageError::ReaderClosed`] if the reader of the
+/// list has closed the pipe.
 pub fn list(package: &mut Flow, json: bool, out: impl Write) -> Result<(), PackageError> {
     let mut listing = Listing {
         out,
@@ -34,7 +34,7 @@ pub fn list(package: &mut Flow, json: bool, out: impl Write) -> Result<(), Packa
         .map_err(written)
     });
     match result {
-        Err(PackageError::ReaderGone(path)) => Err(PackageError::ReaderGone(path)),
+        Err(PackageError::ReaderClosed(path)) => Err(PackageError::ReaderClosed(path)),
         result => {
             listing
                 .finish(held, result.as_ref().err())
@@ -153,7 +153,7 @@ impl<W: Write> Listing<W> {
 fn written(error: io::Error) -> PackageError {
     let stdout = Path::new("stdout");
     match error.kind() {
-        io::ErrorKind::BrokenPipe => PackageError::ReaderGone(stdout.to_owned()),
+        io::ErrorKind::BrokenPipe => PackageError::ReaderClosed(stdout.to_owned()),
         _ => PackageError::System {
             doing: "write to",
             path: stdout.to_owned(),

@@ -1,8 +1,8 @@
 //! Converts file paths to names in a package, and back.
 //!
-//! A path is percent-encoded as in a request target (RFC 3986 section 3.3), including a colon in the first
-//! segment, which could be mistaken for a scheme. A path may thus consist of any bytes. A name is decoded
-//! segment by segment, and each decoded segment is checked again, because it may now contain a slash.
+//! A path is percent-encoded as in a request target (RFC 3986 section 3.3). A colon in the first segment, which
+//! could be mistaken for a scheme, is also encoded. A path may thus consist of any bytes. A name is decoded
+//! segment by segment, and each decoded segment is checked again, because it may contain a slash.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -37,7 +37,8 @@ pub fn of_path(path: &Path) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// The path below a folder for a name. `None` if a segment is empty, `.` or `..`, or contains a slash or NUL.
+/// The path below a folder for a name. `None` if a segment is empty, is `.` or `..`, or contains a slash or
+/// NUL.
 pub fn to_path(name: &str) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for segment in name.split('/') {

@@ -12,11 +12,11 @@ use super::PackageError;
 use super::flow::{CHUNK, Flow};
 use super::rename::rename;
 
-/// A package being written. It is removed if dropped before it is [finished](Output::finish).
+/// A package that is being written. It is removed if it is dropped before it is [finished](Output::finish).
 #[derive(Debug)]
 pub struct Output {
     flow: Flow,
-    /// Device and inode of the file being written and of the one that it replaces.
+    /// Device and inode of the file that is being written, and of the file that it replaces.
     identities: Vec<(u64, u64)>,
     buffer: Vec<u8>,
     written: u64,
@@ -91,17 +91,17 @@ impl Output {
         }
     }
 
-    /// Its path for messages.
+    /// The path for messages.
     pub fn path(&self) -> &Path {
         self.flow.path()
     }
 
-    /// Whether this is the output file, or the file that it will replace.
+    /// Whether this is the output file, or the file that the output will replace.
     pub fn is(&self, other: &Metadata) -> bool {
         self.identities.contains(&(other.dev(), other.ino()))
     }
 
-    /// Number of bytes so far.
+    /// The number of bytes so far.
     pub fn bytes(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
@@ -129,7 +129,8 @@ impl Output {
         Ok(())
     }
 
-    /// Writes the remaining bytes, and gives the file its name. Returns the number of bytes of the package.
+    /// Writes the remaining bytes, and renames the file to its final name. Returns the number of bytes of the
+    /// package.
     pub fn finish(mut self) -> Result<u64, PackageError> {
         self.flush()?;
         if let Some(file) = &mut self.file {

@@ -1,4 +1,4 @@
-//! Builds a package: file contents pass through a buffer from the folder to the output.
+//! Builds a package. File contents pass through a buffer from the folder to the output.
 
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read as _};
@@ -20,18 +20,19 @@ use super::output::Output;
 /// A summary of the package.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Packed {
-    /// Number of files.
+    /// The number of files.
     pub files: u64,
-    /// Bytes of their contents.
+    /// The bytes of their contents.
     pub content: u64,
-    /// Bytes of the package.
+    /// The bytes of the package.
     pub bytes: u64,
 }
 
-/// Packs files of a folder, given by ascending names and their paths, and finishes the output.
+/// Packs files of a folder, and finishes the output. The files are given by name and path, in ascending order
+/// of the names.
 ///
-/// Version 1 starts with the sizes, so all files are examined before the first is read. In version 2 each file
-/// is examined when its turn comes, and a small one gets an entity tag.
+/// Version 1 starts with the sizes, so all files are examined before the first one is read. In version 2 each
+/// file is examined when its turn comes, and small files get an entity tag.
 pub fn pack(
     folder: &Folder,
     files: &[(String, PathBuf)],
@@ -54,7 +55,7 @@ pub fn pack(
             for file in files {
                 stop_if(interrupt)?;
                 let Opened { path, entry, .. } = packer.open(file, &output)?;
-                // Alone, a file that version 1 cannot have is named in the message.
+                // Checked alone, so that the message names the file that version 1 cannot contain.
                 Encoder::new(version, vec![entry.clone()], &limits).map_err(unfit(&path))?;
                 sizes.push(entry.size);
                 entries.push(entry);
@@ -114,7 +115,7 @@ struct Packer<'f> {
 struct Opened {
     path: PathBuf,
     file: File,
-    /// Its metadata when it was opened.
+    /// The metadata of the file when it was opened.
     before: Metadata,
     entry: Entry,
     /// Whether its whole content is in the buffer.
@@ -148,7 +149,7 @@ impl Packer<'_> {
         Ok(opened)
     }
 
-    /// Reads a small file completely, to compute its entity tag; our origin uses the same tag for the same
+    /// Reads a small file completely, to compute its entity tag. Our origin uses the same tag for the same
     /// bytes.
     fn read(&mut self, opened: &mut Opened) -> Result<(), PackageError> {
         let length = opened.before.len() as usize;
@@ -163,7 +164,7 @@ impl Packer<'_> {
         Ok(())
     }
 
-    /// Writes the next part of a file's content, of which `left` bytes remain.
+    /// Writes the next part of a file's content. `left` is the number of bytes that remain.
     fn pass(
         &mut self,
         opened: &mut Opened,
@@ -189,7 +190,7 @@ impl Packer<'_> {
 }
 
 impl Opened {
-    /// Reads its next bytes, at least one.
+    /// Reads the next bytes of the file, at least one.
     fn read(&mut self, room: &mut [u8]) -> Result<usize, PackageError> {
         loop {
             match self.file.read(room) {
@@ -201,13 +202,14 @@ impl Opened {
         }
     }
 
-    /// Fails if it has changed since it was opened: its content may be a mixture of two states.
+    /// Fails if the file has changed since it was opened, because its content may then be a mixture of two
+    /// states.
     fn check_unchanged(&self) -> Result<(), PackageError> {
         let state = |data: &Metadata| (data.size(), data.mtime(), data.mtime_nsec());
         let after = self
             .file
             .metadata()
-            .map_err(PackageError::system("look at", &self.path))?;
+            .map_err(PackageError::system("examine", &self.path))?;
         match state(&after) == state(&self.before) {
             true => Ok(()),
             false => Err(PackageError::Changed(self.path.clone())),

@@ -1,4 +1,4 @@
-//! Gives a complete file its name.
+//! Renames a complete file to its final name.
 
 use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
@@ -6,10 +6,10 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat};
 use rustix::io::{Errno, Result};
 
-/// Renames a file within a folder, and replaces what has the new name if `overwrite` is set.
+/// Renames a file within a folder. If `overwrite` is set, an existing file with the new name is replaced.
 ///
-/// Without it, fails with [`Errno::EXIST`] if the new name exists, also if it appeared at the last moment: the
-/// file system itself checks it.
+/// Otherwise fails with [`Errno::EXIST`] if the new name exists. The file system itself checks this, so there
+/// is no race.
 pub(crate) fn rename(
     folder: BorrowedFd<'_>,
     from: &OsStr,
@@ -26,10 +26,10 @@ pub(crate) fn rename(
     }
 }
 
-/// Gives a file a second name, which must not exist, and removes the first.
+/// Creates a second name for a file, which must not exist, and removes the first name.
 fn link(folder: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> Result<()> {
     linkat(folder, from, folder, to, AtFlags::empty())?;
-    // The file is complete under its name; a temporary name that stays marks itself as such.
+    // The file is complete under its new name. If the temporary name remains, it shows that it is temporary.
     let _ = unlinkat(folder, from, AtFlags::empty());
     Ok(())
 }

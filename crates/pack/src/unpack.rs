@@ -6,23 +6,23 @@ use super::PackageError;
 use super::extract::{Growing, Target};
 use super::flow::{CHUNK, Flow};
 
-/// A summary of the package, as far as it was read.
+/// A summary of the package, as far as the package was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Held {
-    /// The version of the format, once known.
+    /// The version of the format, if it is known.
     pub version: Option<Version>,
-    /// Number of complete files.
+    /// The number of complete files.
     pub files: u64,
-    /// Number of these that have no content.
+    /// The number of these files that have no content.
     pub kept: u64,
-    /// Bytes of the files.
+    /// The bytes of the files.
     pub content: u64,
-    /// Bytes of the package.
+    /// The bytes of the package.
     pub bytes: u64,
 }
 
-/// Reads a package to its end and passes its events to `take`, with the decoder that describes them. After an
-/// error, the summary counts the files that were complete before it.
+/// Reads a package to its end, and passes its events to `take`, with the decoder that describes them. After an
+/// error, the summary counts the files that were complete before the error.
 pub fn read(
     package: &mut Flow,
     take: &mut dyn FnMut(&Decoder, Event<'_>) -> Result<(), PackageError>,
@@ -45,7 +45,7 @@ fn read_all(
             package: package.path().display().to_string(),
             place: match bytes {
                 0 => String::new(),
-                bytes => format!(" behind byte {bytes}"),
+                bytes => format!(" after byte {bytes}"),
             },
             error,
         };
@@ -75,7 +75,7 @@ fn read_all(
     }
 }
 
-/// Extracts the files of a package; an incomplete one is removed.
+/// Extracts the files of a package. An incomplete file is removed.
 pub fn extract(package: &mut Flow, mut target: Target) -> (Held, Result<(), PackageError>) {
     let mut growing: Option<Growing> = None;
     read(package, &mut |decoder, event| match event {

@@ -1,6 +1,7 @@
 //! Checks of media types, entity tags and dates.
 //!
-//! The receiver turns them into fields of a message again, so they must not contain anything that ends a field.
+//! The receiver turns them into fields of a message again, so they must not contain a character that ends a
+//! field.
 
 use super::Entry;
 
@@ -24,7 +25,7 @@ fn is_media_type(text: &[u8]) -> bool {
     text.iter().all(|byte| matches!(byte, b' '..=b'~')) && edge(text.first()) && edge(text.last())
 }
 
-/// Checks for an entity tag of RFC 9110 section 8.8.3, ASCII only.
+/// Checks for an entity tag (RFC 9110 section 8.8.3) in ASCII only.
 fn is_entity_tag(text: &[u8]) -> bool {
     let opaque = text.strip_prefix(b"W/").unwrap_or(text);
     match opaque {

@@ -1,13 +1,13 @@
-//! Writes a package: everything except the contents of its files.
+//! Writes a package, except the contents of its files.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
 
 use super::layout::{self, END_LENGTH, HEADER_ONE, HEADER_TWO};
-use super::roll::Roll;
+use super::roll::SeenNames;
 use super::{Checksum, EncodeError, Entry, Limits, Version, checks, name};
 
-/// Once this many bytes of heads are collected, the next head waits for the next piece.
+/// When this many bytes of heads are collected, the next head waits for the next piece.
 const BATCH: usize = 16 * 1024;
 
 /// Writes a package piece by piece.
@@ -43,15 +43,15 @@ const BATCH: usize = 16 * 1024;
 pub struct Encoder {
     version: Version,
     limits: Limits,
-    roll: Roll,
+    roll: SeenNames,
     ascending: bool,
     /// Version 2: the number of files, if it is known in advance.
     counted: Option<u32>,
     /// Files that have not been written.
     waiting: VecDeque<Entry>,
-    /// Whether more files may come.
+    /// Whether more files may be added.
     open: bool,
-    /// The number of files that were begun.
+    /// The number of files that were started.
     begun: usize,
     state: State,
     content: Content,
@@ -70,7 +70,7 @@ enum State {
 /// The content that is being written.
 #[derive(Debug, Clone, Default)]
 struct Content {
-    /// The bytes still to come; `None` if the size is unknown.
+    /// The bytes that must still follow; `None` if the size is unknown.
     left: Option<u64>,
     /// The bytes that were written.
     written: u64,
@@ -89,12 +89,12 @@ pub enum Piece<'e> {
     Content {
         /// The file's index in the package, from 0.
         entry: usize,
-        /// The bytes still to come; `None`: any number until [`Encoder::end_of_content`].
+        /// The bytes that must still follow; `None`: any number until [`Encoder::end_of_content`].
         bytes: Option<u64>,
     },
 }
 
-/// Bytes in front of a part of a content: none, or the length of a chunk.
+/// The bytes before a part of the content: empty, or the length of a chunk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Framing {
     bytes: [u8; 4],
@@ -110,11 +110,11 @@ impl Deref for Framing {
 }
 
 impl Encoder {
-    /// An encoder of a package of `entries`, in this order; critical files must come first. `limits` are those
-    /// of the readers. Names, sizes and metadata are checked before anything is written.
+    /// An encoder of a package of `entries`, in this order; critical files must come first. `limits` are the
+    /// limits of the readers. Names, sizes and metadata are checked before anything is written.
     ///
-    /// Version 1 omits metadata that it cannot express, except what is needed to interpret a content: it
-    /// refuses files of unknown size, content codings and kept files.
+    /// Version 1 omits metadata that it cannot express. It refuses files whose content could not be interpreted
+    /// without such metadata: files of unknown size, content codings and kept files.
     pub fn new(
         version: Version,
         entries: Vec<Entry>,
@@ -146,7 +146,7 @@ impl Encoder {
     }
 
     /// Like [`open`](Encoder::open), for files whose names ascend byte by byte, except the critical ones. A
-    /// reader does not have to remember these names, so that the package may have far more files.
+    /// reader does not store these names, so the package may have far more files.
     pub fn open_ascending(limits: &Limits) -> Encoder {
         Encoder::with(Version::Two, true, None, limits)
     }
@@ -155,7 +155,7 @@ impl Encoder {
         Encoder {
             version,
             limits: *limits,
-            roll: Roll::new(ascending),
+            roll: SeenNames::new(ascending),
             ascending,
             counted,
             waiting: VecDeque::new(),
@@ -168,7 +168,7 @@ impl Encoder {
         }
     }
 
-    /// Adds a file at the end. If it is refused, the package continues without it.
+    /// Adds a file at the end. If the file is refused, the package continues without it.
     pub fn push(&mut self, entry: Entry) -> Result<(), EncodeError> {
         if !self.open {
             return Err(EncodeError::Finished);
@@ -193,12 +193,13 @@ impl Encoder {
         self.version
     }
 
-    /// Whether every piece has been returned.
+    /// Whether all pieces have been returned.
     pub fn is_complete(&self) -> bool {
         self.state == State::Complete
     }
 
-    /// The next piece to write. Bytes are returned once; a content is returned until it is complete.
+    /// The next piece to write. Each piece of bytes is returned once; a content is returned until it is
+    /// complete.
     ///
     /// `None`: the package is complete, or the next file is not known yet while the list of files is
     /// [open](Encoder::open).
@@ -229,7 +230,7 @@ impl Encoder {
         (!self.buffer.is_empty()).then_some(Piece::Bytes(&self.buffer))
     }
 
-    /// Passes content that is about to be written. Returns the framing to write in front of it.
+    /// Passes content that is about to be written. Returns the framing that must be written before it.
     pub fn content(&mut self, bytes: &[u8]) -> Result<Framing, EncodeError> {
         let framing = self.count(bytes.len() as u64)?;
         if self.version == Version::Two && self.content.given.is_none() {
@@ -238,8 +239,8 @@ impl Encoder {
         Ok(framing)
     }
 
-    /// Like [`content`](Encoder::content), for a number of bytes that the encoder does not see. Version 2 then
-    /// requires a checksum that was given with the file.
+    /// Like [`content`](Encoder::content), for content that the caller writes without passing it to the encoder;
+    /// `bytes` is its length. In version 2, the file's checksum must then be given in advance.
     pub fn content_passed(&mut self, bytes: u64) -> Result<Framing, EncodeError> {
         if self.version == Version::Two && self.content.given.is_none() {
             return Err(EncodeError::ChecksumUnknown);
@@ -247,7 +248,7 @@ impl Encoder {
         self.count(bytes)
     }
 
-    /// Whether the next content must be [passed](Encoder::content) to the encoder, because its checksum was not
+    /// Whether the next content must be [passed](Encoder::content) to the encoder, because the checksum was not
     /// given with the file.
     pub fn needs_content(&self) -> bool {
         self.version == Version::Two && self.state == State::Content && self.content.given.is_none()
@@ -304,7 +305,7 @@ impl Encoder {
         Ok(self.roll.admit(&entry.name, critical, &self.limits)?)
     }
 
-    /// Writes everything that precedes the first file.
+    /// Writes the bytes before the first file.
     fn begin(&mut self) {
         match self.version {
             Version::One => layout::write_table(self.waiting.iter(), &mut self.buffer),
@@ -313,7 +314,7 @@ impl Encoder {
         self.state = State::Between;
     }
 
-    /// Begins the next file, or ends the package; returns whether it did either.
+    /// Starts the next file, or ends the package. Returns whether it did one of these.
     fn next_file(&mut self) -> bool {
         let Some(entry) = self.waiting.pop_front() else {
             if self.open {
@@ -340,7 +341,7 @@ impl Encoder {
         true
     }
 
-    /// Writes what follows a content.
+    /// Writes the bytes that follow a content.
     fn end_file(&mut self) {
         if self.version == Version::Two {
             if self.content.left.is_none() {

@@ -7,13 +7,14 @@ use fathometer_model::ContentCoding;
 /// A file of a package, without its content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// Its name: see [`name::check`](super::name::check).
+    /// The name of the file: see [`name::check`](super::name::check).
     pub name: String,
-    /// The size of its content in the package, in bytes. `None` if it is unknown until the content ends, which
-    /// requires version 2; a decoder sets it then. A kept file has 0.
+    /// The size of its content in the package, in bytes. `None` if the size is unknown until the content ends,
+    /// which requires version 2; a decoder sets the size then. The size of a kept file is 0.
     pub size: Option<u64>,
-    /// The checksum of its content. For an encoder: the known checksum, or `None` to have it computed. From a
-    /// decoder: `None` until the file's end, and always in version 1, which has no checksums of files.
+    /// The checksum of its content. For an encoder: the known checksum, or `None` if the encoder must compute
+    /// it. From a decoder: `None` until the file's end, and always in version 1, which has no checksums of
+    /// files.
     pub checksum: Option<Checksum>,
     /// The value of `Content-Type`. Version 2.
     pub media_type: Option<String>,

@@ -3,8 +3,8 @@
 use super::name::NameError;
 use super::roll::Refusal;
 
-/// Why a package could not be read, or not completely. Files that ended before the error are complete; a file
-/// that started and did not end is incomplete.
+/// The reason why a package could not be read completely. Files that ended before the error are complete;
+/// a file that started and did not end is incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum DecodeError {
     /// The input ended before the package did.
@@ -52,8 +52,8 @@ pub enum DecodeError {
     /// Two files of the same name.
     #[error("two files have the same name")]
     DuplicateName,
-    /// The names do not ascend although the header says so.
-    #[error("the names are not sorted, although the header says so")]
+    /// The names do not ascend, although the header states that they do.
+    #[error("the names are not sorted, although the header states that they are")]
     OutOfOrder,
     /// A critical file after one that is not critical.
     #[error("a critical file follows others")]
@@ -84,15 +84,15 @@ pub enum DecodeError {
 /// The class of a [`DecodeError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// It is not a package, or this reader does not support it.
+    /// The input is not a package, or this reader does not support its version or a coding.
     Unknown,
     /// The end is missing: a retry may help.
     Truncated,
-    /// It was changed in transit: a retry may help.
+    /// The package was changed in transit: a retry may help.
     Damaged,
-    /// It was written in violation of the format, by mistake or on purpose: a retry does not help.
+    /// The package violates the format, by mistake or on purpose: a retry does not help.
     Malformed,
-    /// It exceeds this reader's limits.
+    /// The package exceeds this reader's limits.
     TooLarge,
 }
 
@@ -138,7 +138,7 @@ impl From<Refusal> for DecodeError {
     }
 }
 
-/// Why files cannot be packed, or not in this version.
+/// The reason why files cannot be packed, or not in this version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum EncodeError {
     /// Metadata that version 1 cannot express.
@@ -151,7 +151,7 @@ pub enum EncodeError {
     #[error("two files have the same name")]
     DuplicateName,
     /// The names do not ascend, in a package whose names must ascend.
-    #[error("the names are not sorted, although the header says so")]
+    #[error("the names are not sorted, although the header states that they are")]
     OutOfOrder,
     /// A critical file after one that is not critical.
     #[error("a critical file follows others")]
@@ -190,7 +190,7 @@ pub enum EncodeError {
         left: u64,
     },
     /// Content was not passed to the encoder, and its checksum was not given in advance.
-    #[error("the checksum of content that is not shown is not known")]
+    #[error("the checksum of content that is not passed to the encoder is unknown")]
     ChecksumUnknown,
 }
 

@@ -1,7 +1,7 @@
 //! `Package-Have`: the files that a client has, which a package can then omit.
 //!
 //! The field is a byte sequence (RFC 9651 section 3.3.5) of keys of eight bytes each, in ascending order. A key
-//! identifies a file in one state: it is the start of SHA-256 over the name, a NUL and the entity tag.
+//! identifies a file in one state: it is the start of the SHA-256 of the name, a NUL and the entity tag.
 
 use std::fmt;
 
@@ -12,14 +12,14 @@ use ring::digest;
 
 /// The length of a key in bytes.
 const LENGTH: usize = 8;
-/// Most keys of a field: more than fit into any accepted head of a request.
+/// The most keys in a field: more than fit into any request head that is accepted.
 const MOST_KEYS: usize = 16_384;
 
 /// The key of a file in one state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub [u8; LENGTH]);
 
-/// The key of the file `name` with the entity tag `etag`, quotation marks included.
+/// The key of the file `name` with the entity tag `etag`, including its quotation marks.
 pub fn key(name: &str, etag: &str) -> Key {
     let mut context = digest::Context::new(&digest::SHA256);
     for part in [name.as_bytes(), b"\0", etag.as_bytes()] {
@@ -30,14 +30,14 @@ pub fn key(name: &str, etag: &str) -> Key {
     Key(key)
 }
 
-/// Why a field's value is invalid.
+/// The reason why a field's value is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum HaveError {
     /// Not a byte sequence between colons.
-    #[error("the field is no byte sequence")]
+    #[error("the field is not a byte sequence")]
     NotBytes,
-    /// Not a multiple of the length of a key.
-    #[error("the field has part of a key")]
+    /// The length is not a multiple of the length of a key.
+    #[error("the field ends within a key")]
     PartOfKey,
     /// Keys that do not ascend.
     #[error("the keys do not ascend")]
@@ -50,7 +50,7 @@ pub enum HaveError {
 /// The files that a client has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Keys {
-    /// Ascending, without duplicates.
+    /// In ascending order, without duplicates.
     keys: Vec<Key>,
 }
 
@@ -87,7 +87,7 @@ impl Keys {
         !self.keys.is_empty() && self.keys.binary_search(&key(name, etag)).is_ok()
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
@@ -97,7 +97,7 @@ impl Keys {
         self.keys.is_empty()
     }
 
-    /// The keys, ascending.
+    /// The keys in ascending order.
     pub fn as_slice(&self) -> &[Key] {
         &self.keys
     }
@@ -112,7 +112,7 @@ impl FromIterator<Key> for Keys {
     }
 }
 
-/// The field's value.
+/// The value of the field.
 impl fmt::Display for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes: Vec<u8> = self.keys.iter().flat_map(|key| key.0).collect();
@@ -120,8 +120,8 @@ impl fmt::Display for Keys {
     }
 }
 
-/// Base64 (RFC 4648 section 4). It is written with padding. As RFC 9651 section 4.2.7 requires of parsers, padding may
-/// be missing and the bits after the last byte may have any value.
+/// Base64 (RFC 4648 section 4), written with padding. As RFC 9651 section 4.2.7 requires of parsers, padding
+/// may be missing, and the bits after the last byte may have any value.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()

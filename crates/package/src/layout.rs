@@ -6,15 +6,15 @@ use super::{Entry, Version};
 
 /// The first bytes of every package.
 pub(super) const MAGIC: [u8; 4] = *b"OBJP";
-/// Length of the identification: the magic bytes and the version.
+/// The length of the identification: the magic bytes and the version.
 pub(super) const IDENTIFICATION: usize = 5;
 
-/// Version 1: length of the header in bytes.
+/// Version 1: the length of the header in bytes.
 pub(super) const HEADER_ONE: usize = 28;
-/// Version 1: the least bytes of the table for one file, with a name of one byte.
+/// Version 1: the smallest row of the table, for a file with a name of one byte.
 pub(super) const LEAST_ROW: u64 = 2 + 4 + 1;
 
-/// Version 2: length of the header in bytes.
+/// Version 2: the length of the header in bytes.
 pub(super) const HEADER_TWO: usize = 16;
 /// Version 2, header: the names of non-critical files ascend.
 pub(super) const ASCENDING: u8 = 1;
@@ -136,7 +136,7 @@ pub(super) fn write_end(files: u32, out: &mut Vec<u8>) {
     seal(start, out);
 }
 
-/// Appends the checksum of what was written since `start`.
+/// Appends the checksum of the bytes written since `start`.
 fn seal(start: usize, out: &mut Vec<u8>) {
     let checksum = crc32fast::hash(&out[start..]);
     out.extend_from_slice(&checksum.to_be_bytes());
@@ -149,7 +149,7 @@ pub(super) fn is_sealed(bytes: &[u8]) -> bool {
         .is_some_and(|(before, stated)| agree(u32::from_be_bytes(*stated), crc32fast::hash(before)))
 }
 
-/// Whether a stated checksum is accepted; for a fuzzer, every one is.
+/// Whether a stated checksum is accepted. In fuzzing, all checksums are accepted.
 pub(super) fn agree(stated: u32, computed: u32) -> bool {
     stated == computed || cfg!(feature = "fuzzing")
 }

@@ -1,13 +1,14 @@
-//! Many files in one: object packages (fujinoki03; the format is specified in `docs/object-package.md`), and tar
-//! and zip as a comparison ([`archive`]). In an object package, each file is usable as soon as it has arrived.
+//! Many files in one: object packages (fujinoki03; the format is specified in `docs/object-package.md`), and
+//! tar and zip archives for comparison ([`archive`]). In an object package, each file is usable as soon as it
+//! has arrived.
 //!
-//! An [`Encoder`] produces everything except the contents of the files, and sees only the content that is
-//! passed to it. A [`Decoder`] reads a package in pieces of any length and reports the start, the data and the
+//! An [`Encoder`] produces a package except the contents of the files, and reads only the content that is
+//! passed to it. A [`Decoder`] reads a package in pieces of any length, and reports the start, the data and the
 //! end of each file as early as possible. Neither stores contents. Version 1 is the layout of the paper, with a
-//! table in front of all contents. In version 2 the metadata of a file travels with it.
+//! table before all contents. In version 2, each file comes with its own metadata.
 //!
 //! This crate does not decide which files a package contains, where they are stored and who may receive them.
-//! It does not apply or remove content codings.
+//! It neither applies nor removes content codings.
 
 pub mod archive;
 mod checks;
@@ -41,7 +42,7 @@ pub const HAVE_FIELD: &str = "Package-Have";
 pub enum Version {
     /// The layout of the paper: names, sizes and attributes of all files, then their contents.
     One,
-    /// The metadata of each file travels with it.
+    /// Each file comes with its own metadata.
     #[default]
     Two,
 }

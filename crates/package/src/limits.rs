@@ -1,21 +1,21 @@
 //! Limits of readers and writers.
 
-/// Bounds on a package. With the defaults, a decoder's memory stays below 1 MB for any package.
+/// Limits on a package. With the defaults, a decoder uses less than 1 MB of memory for any package.
 ///
 /// Writers and readers check the same limits: a package written within some limits can be read within them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Most files of a package.
+    /// The most files of a package.
     pub files: u32,
-    /// Most files whose names must be remembered. In version 1 and in version 2 with unordered names, these are
-    /// all files; in version 2 with ascending names, only the critical ones. Each takes about 20 bytes, in
+    /// The most files whose names are stored. In version 1, and in version 2 with unordered names, these are
+    /// all files; in version 2 with ascending names, only the critical files. Each takes about 20 bytes, in
     /// version 1 about 30.
     pub remembered_files: usize,
-    /// Longest name, in bytes.
+    /// The longest name, in bytes.
     pub name_bytes: usize,
-    /// Most bytes of all names of a package of version 1, each with its terminator.
+    /// The most bytes of all names in a package of version 1, each with its terminator.
     pub table_bytes: usize,
-    /// Largest content of a file, in bytes.
+    /// The largest content of a file, in bytes.
     pub file_bytes: u64,
 }
 

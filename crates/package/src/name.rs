@@ -1,10 +1,10 @@
 //! The names of files in packages.
 //!
-//! A name is the path of a file within a site or a folder, without a leading slash. It never leads out of
-//! either. Names are compared byte by byte, without decoding or normalisation. Code that removes
+//! A name is the path of a file within a site or a folder, without a leading slash. It never leads out of the
+//! site or folder. Names are compared byte by byte, without decoding or normalisation. Code that removes
 //! percent-encoding before it creates a file must check the result.
 
-/// Why a name is invalid. The message continues "a name …".
+/// The reason why a name is invalid. The message continues "a name …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum NameError {
     /// It is empty.
@@ -22,7 +22,7 @@ pub enum NameError {
     /// A leading slash: an absolute path.
     #[error("begins with a slash")]
     Absolute,
-    /// A slash at the end, or two in a row.
+    /// A slash at the end, or two consecutive slashes.
     #[error("has an empty segment")]
     EmptySegment,
     /// A segment `.` or `..`, percent-encoded or not.
@@ -58,7 +58,7 @@ pub fn check(name: &[u8]) -> Result<&str, NameError> {
     if text.contains('\\') {
         return Err(NameError::Backslash);
     }
-    // C0, DEL and C1, which UTF-8 encodes in two bytes.
+    // C0, DEL, and C1, which takes two bytes in UTF-8.
     if text.chars().any(char::is_control) {
         return Err(NameError::Control);
     }

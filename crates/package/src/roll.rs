@@ -6,7 +6,7 @@ use fathometer_model::Seed;
 
 use super::Limits;
 
-/// Why a name is refused.
+/// The reason why a name is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     TooMany,
@@ -17,12 +17,12 @@ pub(super) enum Refusal {
 
 /// The files of a package so far.
 ///
-/// If names ascend, only the last one is stored. Otherwise 64 bits of each name are stored. Among 16 384
-/// different names, two collide in about one of 10^11 packages. The collision is deterministic, and the same
-/// for the writer and the reader. The names are in a tree and not in a hash table, because an attacker could
-/// choose names that collide in a hash table.
+/// If names ascend, only the last name is stored. Otherwise 64 bits of each name are stored. With 16 384
+/// different names, two names collide in about one of 10^11 packages. The collision is deterministic: it is the
+/// same for the writer and the reader. The names are in a tree and not in a hash table, because an attacker
+/// could choose names that collide in a hash table.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Roll {
+pub(super) struct SeenNames {
     seen: BTreeSet<u64>,
     ascending: bool,
     last: String,
@@ -30,16 +30,17 @@ pub(super) struct Roll {
     files: u32,
 }
 
-impl Roll {
-    /// A roll on which the names of non-critical files ascend, or are in no order.
-    pub(super) fn new(ascending: bool) -> Roll {
-        Roll {
+impl SeenNames {
+    /// An empty list. The names of non-critical files must ascend if `ascending` is set; otherwise they are in
+    /// any order.
+    pub(super) fn new(ascending: bool) -> SeenNames {
+        SeenNames {
             ascending,
-            ..Roll::default()
+            ..SeenNames::default()
         }
     }
 
-    /// The number of files on it.
+    /// The number of files in the list.
     pub(super) fn files(&self) -> u32 {
         self.files
     }
@@ -83,7 +84,7 @@ impl Roll {
         Ok(())
     }
 
-    /// Drops the names: no further file comes.
+    /// Drops the names. No further file is added.
     pub(super) fn close(&mut self) {
         self.seen = BTreeSet::new();
     }
@@ -100,7 +101,7 @@ mod tests {
             remembered_files: 3,
             ..Limits::default()
         };
-        let mut roll = Roll::new(false);
+        let mut roll = SeenNames::new(false);
         assert_eq!(roll.admit("b", true, &limits), Ok(()));
         assert_eq!(roll.admit("b", true, &limits), Err(Refusal::Duplicate));
         assert_eq!(roll.admit("a", false, &limits), Ok(()));
@@ -110,7 +111,7 @@ mod tests {
         assert_eq!(roll.admit("d", false, &limits), Err(Refusal::TooMany));
         assert_eq!(roll.files(), 3);
 
-        let mut roll = Roll::new(true);
+        let mut roll = SeenNames::new(true);
         for name in ["y", "x", "z"] {
             assert_eq!(roll.admit(name, true, &limits), Ok(()));
         }

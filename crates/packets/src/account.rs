@@ -7,28 +7,29 @@ use fathometer_model::{Bytes, Instant};
 use super::Options;
 use super::capture::{CaptureError, Format, Integrity, Interface, LinkType, Record};
 use super::class::{Class, ClassCounts};
-use super::connection::{Connection, Novelty};
+use super::connection::{Connection, SegmentRelation};
 use super::connection_summary::{Direction, DirectionSummary};
 use super::flow::{FlowKey, FlowMap};
-use super::link::{self, Hidden, Opaque};
+use super::link::{self, NoIpReason, Opaque};
 use super::list::ConnectionList;
 use super::parse::{Endpoint, IcmpKind, IpPacket, Parsed, Segment, Transport};
 use super::quantiles::Quantiles;
 use super::sent::{self, CauseId, Causes, Tally};
 use super::store::Store;
 use super::summary::{
-    Accounting, Happening, IdleGap, InterfaceSummary, OtherCounts, Repetition, RunSummary,
+    Accounting, IdleGap, InterfaceSummary, OtherCounts, PacketSummary, Repetition, RunSummary,
     SentSummary,
 };
 use super::tap::{PathComment, TapRole};
 use super::time_sequence::{Recorder, TimeSequence, Transmission};
 
-/// Limit for each list in the result whose length depends on the errors in the capture.
+/// Maximum length of each list in the result whose length depends on errors in the capture.
 const LIST_LIMIT: usize = 10_000;
-/// Largest number of host pairs whose client is stored. For other pairs, packets without ports take the lower
-/// address as the client.
+/// Maximum number of host pairs whose client is stored. For other pairs, the host with the lower address counts
+/// as the client of packets without ports.
 const HOST_LIMIT: usize = 65_536;
-/// Nanoseconds that time stamps may go backwards without a note: several writers of one file interleave.
+/// Time stamps that go backwards by up to this many nanoseconds cause no note, because several writers of one
+/// file interleave.
 const BACKWARDS_LIMIT: u64 = 1_000_000;
 
 /// Counts packets one at a time.
@@ -48,14 +49,14 @@ pub(super) struct Accountant<'a> {
     plain: [DirectionSummary; 2],
     undirected: u64,
     flows: FlowMap<u32>,
-    /// The flow of the last packet, as a cache: packets come in trains.
+    /// The flow of the last packet, as a cache, because packets come in trains.
     recent: Option<(FlowKey, u32)>,
     connections: Store,
     /// For each UDP flow, whether the first end in its key is the client.
     datagrams: FlowMap<bool>,
-    /// Frames that may carry IP in a form that is not decoded, by that form.
+    /// Frames that may carry IP in a form that is not decoded: their number by form.
     opaque: BTreeMap<Opaque, u64>,
-    /// Packets from a host to itself whose direction is unknown.
+    /// Number of packets from a host to itself whose direction is unknown.
     one_host: u64,
     /// The client of each pair of hosts, for packets without ports.
     hosts: HashMap<(Endpoint, Endpoint), Endpoint>,
@@ -70,7 +71,7 @@ pub(super) struct Accountant<'a> {
     repetitions: Vec<Repetition>,
     recorder: Option<Recorder>,
     without_time: u64,
-    /// The longest time that a stamp lies before the stamp of an earlier packet.
+    /// The longest time by which a packet's time stamp precedes the stamp of an earlier packet.
     backwards: u64,
 }
 
@@ -84,7 +85,7 @@ struct Tap {
     drops: HashMap<CauseId, u64>,
 }
 
-/// The facts about a packet before its connection is found.
+/// The properties of a packet that are determined before its connection is found.
 struct Arrival<'a> {
     time: u64,
     role: Option<TapRole>,
@@ -136,8 +137,8 @@ impl<'a> Accountant<'a> {
     #[inline]
     pub(super) fn observe(&mut self, record: &Record<'_>) {
         let mut comment = PathComment::default();
-        // Most packets of our own captures have a comment, but few of them were dropped. So search before
-        // parsing.
+        // Most packets of this program's captures have a comment, but few of them were dropped, so the comment
+        // is searched before it is parsed.
         if record.mentions(b"drop=") {
             for text in record.comments() {
                 comment.read(text);
@@ -151,7 +152,7 @@ impl<'a> Accountant<'a> {
         }
         let (role, link) = (tap.role, tap.link);
         let sends = role.is_some_and(TapRole::is_sender);
-        // At the taps where packets leave the path, a packet with a drop comment never arrived.
+        // At taps where packets leave the path, a packet with a drop comment never arrived.
         let vanished = dropped.is_some() && role.is_some_and(|role| !role.is_sender());
         let counted = tap.counted && !vanished;
 
@@ -173,7 +174,7 @@ impl<'a> Accountant<'a> {
                 Parsed::parse(packet, record.original_length.saturating_sub(before as u32))
             }
             Err(hidden) => {
-                if let (true, Hidden::Opaque(what)) = (counted, hidden) {
+                if let (true, NoIpReason::Opaque(what)) = (counted, hidden) {
                     *self.opaque.entry(what).or_default() += 1;
                 }
                 Parsed::NotIp
@@ -220,8 +221,8 @@ impl<'a> Accountant<'a> {
             self.tap(index, interface);
         }
         self.runs.add(self.run.1);
-        // Connections that only uncounted taps saw have no figures and are left out, so the others get new
-        // indices.
+        // Connections that only uncounted taps saw have no figures and are left out, so the other connections
+        // get new indices.
         let mut places = Vec::with_capacity(self.connections.len());
         let mut connections = ConnectionList::default();
         let [mut up, mut down] = std::mem::take(&mut self.plain);
@@ -280,7 +281,7 @@ impl<'a> Accountant<'a> {
         (accounting, sequences)
     }
 
-    /// Fails when the accounting needs more memory than its limit.
+    /// Fails if the accounting needs more memory than its limit.
     pub(super) fn check_memory(&self) -> Result<(), CaptureError> {
         let recorder = self.recorder.as_ref().map_or(0, Recorder::memory);
         let flows = self.flows.memory() + self.datagrams.memory();
@@ -369,7 +370,7 @@ impl<'a> Accountant<'a> {
     /// The direction of a packet other than TCP, at a tap that does not determine it.
     ///
     /// A UDP datagram belongs to a flow, whose client is determined at its first datagram. Other packets have
-    /// only their addresses. If both addresses are the same (loopback), only the content of the packet decides.
+    /// only addresses. If both addresses are the same (loopback), only the content of the packet decides.
     fn direction_of(&mut self, ip: &IpPacket) -> Direction {
         let (source, destination) = (ip.source, ip.destination);
         let hosts = [source.without_port(), destination.without_port()];
@@ -403,7 +404,7 @@ impl<'a> Accountant<'a> {
         }
     }
 
-    /// The client of two hosts: the first one that was taken as such.
+    /// The client of two hosts: the host that was first stored as the client.
     fn client_of(&mut self, one: Endpoint, other: Endpoint, client: Endpoint) -> Endpoint {
         let pair = (one.min(other), one.max(other));
         if self.hosts.len() >= HOST_LIMIT && !self.hosts.contains_key(&pair) {
@@ -412,7 +413,7 @@ impl<'a> Accountant<'a> {
         *self.hosts.entry(pair).or_insert(client)
     }
 
-    /// The connection of a segment; creates it when there is none.
+    /// The connection of a segment; it is created if it does not exist.
     #[inline]
     fn connection(&mut self, arrival: &Arrival<'_>) -> u32 {
         let key = FlowKey::of(arrival.ip);
@@ -456,7 +457,7 @@ impl<'a> Accountant<'a> {
         index
     }
 
-    /// Tracks what a sender puts into the path.
+    /// Records a packet that a sender put into the path.
     fn transmit(&mut self, arrival: &Arrival<'_>, index: u32, vanished: bool) {
         let tracked = self.connections.just_used(index);
         let direction = tracked.connection.direction(arrival.ip.source);
@@ -495,7 +496,7 @@ impl<'a> Accountant<'a> {
         }
     }
 
-    /// Tracks a connection at the counted tap.
+    /// Records a packet of a connection at the counted tap.
     #[inline]
     fn follow(&mut self, arrival: &Arrival<'_>, index: u32) {
         let Arrival {
@@ -520,10 +521,10 @@ impl<'a> Accountant<'a> {
                         start: Instant::from_nanos(time - gap),
                         duration_ns: gap,
                         after,
-                        ended_by: Happening {
+                        ended_by: PacketSummary {
                             direction,
                             class,
-                            retransmission: observed.novelty == Novelty::Repeated,
+                            retransmission: observed.novelty == SegmentRelation::Repeated,
                         },
                     });
                 } else {
@@ -649,7 +650,7 @@ impl<'a> Accountant<'a> {
     }
 }
 
-/// Records a drop or a retransmission, where time sequences are recorded.
+/// Records a drop or a retransmission, if time sequences are recorded.
 #[inline]
 fn record(recorder: &mut Option<Recorder>, sent: &Transmission) {
     if let Some(recorder) = recorder
@@ -660,7 +661,7 @@ fn record(recorder: &mut Option<Recorder>, sent: &Transmission) {
 }
 
 /// Whether the sender of a flow's first captured datagram is the flow's client. It is not if it sends from a
-/// system port (RFC 6335) to another port: then it is a server whose request came before the capture.
+/// system port (RFC 6335) to another port: it is then a server, and the request preceded the capture.
 fn opens_flow(source: Endpoint, destination: Endpoint) -> bool {
     const SYSTEM_PORTS: u16 = 1024;
     source.port() >= SYSTEM_PORTS || destination.port() < SYSTEM_PORTS

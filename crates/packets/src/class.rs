@@ -10,17 +10,17 @@ use super::parse::{Flags, Parsed, Transport};
 ///
 /// | class | a whole TCP segment with … |
 /// |---|---|
-/// | RST | RST, whatever else |
-/// | SYN | SYN without ACK, with payload or without |
+/// | RST | RST, whatever other flags are set |
+/// | SYN | SYN without ACK, with or without payload |
 /// | SYN-ACK | SYN and ACK |
 /// | data+FIN | FIN and payload |
 /// | bare FIN | FIN without payload (with ACK, as every FIN should) |
 /// | data | payload |
-/// | pure ACK | ACK alone: also window updates and keep-alives without payload |
-/// | other | none of these: no TCP, a fragment, a header cut before its window field |
+/// | pure ACK | ACK only: includes window updates, and keep-alives without payload |
+/// | other | none of these: not TCP, a fragment, or a header truncated before its window field |
 ///
 /// Each row excludes the rows above it. Keep-alives, zero-window probes and duplicate acknowledgements are
-/// counted within their class; their own counts are not part of the partition.
+/// counted in their class; their separate counts are not part of the partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
@@ -28,7 +28,7 @@ pub enum Class {
     Syn,
     /// Answers a SYN.
     SynAck,
-    /// Only acknowledges.
+    /// Acknowledges, and nothing else.
     PureAck,
     /// Carries payload.
     Data,
@@ -104,8 +104,8 @@ impl Class {
 
     /// The Wireshark display filter that selects the class.
     ///
-    /// `tshark -r FILE -Y FILTER` gives exactly the packets that are counted here. For captures with fragments,
-    /// add `-o ip.defragment:FALSE -o ipv6.defragment:FALSE`.
+    /// `tshark -r FILE -Y FILTER` selects exactly the packets that are counted here. For captures with
+    /// fragments, add `-o ip.defragment:FALSE -o ipv6.defragment:FALSE`.
     pub fn display_filter(self) -> &'static str {
         match self {
             Class::Rst => segments!("tcp.flags.reset == 1"),
@@ -153,7 +153,7 @@ impl Class {
         }
     }
 
-    /// The class's part of the names of metrics, after `packets_`.
+    /// The class's part of metric names, after `packets_`.
     pub fn metric(self) -> &'static str {
         match self {
             Class::Syn => "syn",
@@ -168,7 +168,7 @@ impl Class {
     }
 }
 
-/// The class as tables print it.
+/// The name of the class as tables print it.
 impl fmt::Display for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -184,7 +184,7 @@ impl fmt::Display for Class {
     }
 }
 
-/// Packets of each class.
+/// The number of packets of each class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ClassCounts {
@@ -199,7 +199,7 @@ pub struct ClassCounts {
 }
 
 impl ClassCounts {
-    /// Packets of one class.
+    /// The number of packets of one class.
     pub fn of(&self, class: Class) -> u64 {
         match class {
             Class::Syn => self.syn,
@@ -219,7 +219,7 @@ impl ClassCounts {
         *self.slot(class) += 1;
     }
 
-    /// Packets of all classes.
+    /// The number of packets of all classes.
     pub fn total(&self) -> u64 {
         Class::ALL.iter().map(|class| self.of(*class)).sum()
     }

@@ -1,6 +1,6 @@
 //! The state of one connection while a capture is read.
 //!
-//! Both directions are tracked as an observer at the tap must: only packets that the tap saw count as sent.
+//! Both directions are tracked from the point of view of the tap: only packets that the tap saw count as sent.
 //! Sequence numbers are unwrapped to 64 bits. The work per packet does not grow with the connection. Memory
 //! grows only with the packets in flight and with the holes in the observed sequence.
 
@@ -14,44 +14,44 @@ use super::connection_summary::{ConnectionSummary, Direction, DirectionSummary, 
 use super::parse::{Endpoint, Flags, IpPacket, Segment};
 use super::quantiles::Quantiles;
 use super::sequence::{SequenceSet, first_reference, unwrap};
-use super::summary::Happening;
+use super::summary::PacketSummary;
 
-/// Largest number of segments that await an acknowledgement. No window holds more. Beyond it, the oldest
-/// segment gives no round-trip time.
+/// Maximum number of segments that wait for an acknowledgement; no window holds more. Beyond the maximum, the
+/// oldest segment gives no round-trip time.
 const FLIGHT_LIMIT: usize = 65_536;
 
-/// How a segment relates to what was seen before.
+/// How a segment relates to the segments seen before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Novelty {
-    /// It occupies no sequence numbers.
+pub(super) enum SegmentRelation {
+    /// The segment occupies no sequence numbers.
     Nothing,
-    /// All of it is beyond what was seen.
+    /// All of the segment is beyond what was seen.
     New,
-    /// It is new, but has lower sequence numbers than the highest seen.
+    /// The segment is new, but has lower sequence numbers than the highest seen.
     OutOfOrder,
-    /// Some of it was seen before.
+    /// Some of the segment was seen before.
     Repeated,
-    /// A keep-alive or a window probe.
+    /// The segment is a keep-alive or a window probe.
     Probe,
 }
 
 /// The effect of one packet on its connection, in unwrapped sequence numbers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Observed {
-    pub(super) novelty: Novelty,
+    pub(super) novelty: SegmentRelation,
     /// The first sequence number.
     pub(super) start: u64,
-    /// The sequence number after its last one, SYN and FIN counted.
+    /// The sequence number after the last; SYN and FIN count.
     pub(super) end: u64,
     /// The acknowledgement number, in the peer's space.
     pub(super) acknowledged: Option<u64>,
     /// The announced window, scaled.
     pub(super) window: Option<u64>,
-    /// Whether it is a duplicate acknowledgement.
+    /// Whether the packet is a duplicate acknowledgement.
     pub(super) duplicate: bool,
     /// Time since the connection's previous packet, and a description of that packet.
-    pub(super) gap: Option<(u64, Happening)>,
-    /// A round-trip time of the other direction that this packet completes.
+    pub(super) gap: Option<(u64, PacketSummary)>,
+    /// A round-trip time of the other direction that ends with this packet.
     pub(super) rtt: Option<u64>,
 }
 
@@ -63,13 +63,13 @@ pub(super) struct Connection {
     opening_seen: bool,
     first: u64,
     last: u64,
-    last_packet: Option<Happening>,
+    last_packet: Option<PacketSummary>,
     idle_max: u64,
     reset_by: Option<Direction>,
     sides: [Side; 2],
-    /// Packets of the current train.
+    /// Number of packets of the current train.
     pub(super) train: u64,
-    /// Trains before it.
+    /// Number of trains before the current train.
     pub(super) trains: u64,
 }
 
@@ -77,19 +77,19 @@ pub(super) struct Connection {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Side {
     figures: DirectionSummary,
-    /// A recent number of this end's sequence space, the reference for unwrapping.
+    /// A recent number of this end's sequence space; the reference for unwrapping.
     reference: Option<u64>,
     initial: Option<u32>,
     seen: SequenceSet,
     lowest: u64,
-    /// The number after the highest one seen.
+    /// The number after the highest number seen.
     highest: Option<u64>,
     /// The highest acknowledgement number that this end sent, in the peer's space.
     acknowledged: Option<u64>,
     window: Option<u16>,
     offered_scale: Option<u8>,
     fin: bool,
-    /// Segments that are not acknowledged: end and time.
+    /// Segments that are not acknowledged: the number after the last, and the time.
     flight: VecDeque<(u64, u64)>,
     /// An acknowledgement gives no round-trip time until all numbers up to this one are acknowledged.
     ambiguous_until: u64,
@@ -184,14 +184,14 @@ impl Connection {
             if !closed_before {
                 self.reset_by.get_or_insert(direction);
             }
-            self.last_packet = Some(Happening {
+            self.last_packet = Some(PacketSummary {
                 direction,
                 class,
                 retransmission: false,
             });
             let at = own.unwrapped(segment.sequence);
             return Observed {
-                novelty: Novelty::Nothing,
+                novelty: SegmentRelation::Nothing,
                 start: at,
                 end: at,
                 acknowledged: None,
@@ -208,10 +208,10 @@ impl Connection {
             own.acknowledge(peer, time, segment, class, &mut observed);
         }
         own.window = Some(segment.window);
-        self.last_packet = Some(Happening {
+        self.last_packet = Some(PacketSummary {
             direction,
             class,
-            retransmission: observed.novelty == Novelty::Repeated,
+            retransmission: observed.novelty == SegmentRelation::Repeated,
         });
         observed
     }
@@ -235,7 +235,7 @@ impl Connection {
         self.sides.iter().map(side).sum()
     }
 
-    /// The figures, at the end of the capture.
+    /// The figures at the end of the capture.
     pub(super) fn summary(mut self) -> ConnectionSummary {
         let ending = self.ending();
         let trains = self.trains + u64::from(self.train > 0);
@@ -303,7 +303,7 @@ impl Side {
         let start = self.unwrapped(segment.sequence);
         let end = start + payload + u64::from(syn) + u64::from(fin);
         let mut observed = Observed {
-            novelty: Novelty::Nothing,
+            novelty: SegmentRelation::Nothing,
             start,
             end,
             acknowledged: None,
@@ -313,7 +313,7 @@ impl Side {
             rtt: None,
         };
         if !syn && !fin && payload <= 1 && self.is_probe(peer, start, payload, class) {
-            observed.novelty = Novelty::Probe;
+            observed.novelty = SegmentRelation::Probe;
             return observed;
         }
         if start == end {
@@ -326,15 +326,15 @@ impl Side {
                 let anything = self.seen.covered(start, end) > 0;
                 self.figures.retransmitted_bytes += Bytes(seen);
                 self.figures.unique_payload_bytes += Bytes(payload - seen);
-                // Karn: an acknowledgement from here on may answer either transmission.
+                // Karn's rule: from here on, an acknowledgement may be for either transmission.
                 self.ambiguous_until = highest.max(end);
                 self.flight.clear();
                 if anything {
                     self.figures.retransmitted_packets += 1;
-                    Novelty::Repeated
+                    SegmentRelation::Repeated
                 } else {
                     self.figures.out_of_order_packets += 1;
-                    Novelty::OutOfOrder
+                    SegmentRelation::OutOfOrder
                 }
             }
             _ => {
@@ -343,7 +343,7 @@ impl Side {
                     self.flight.pop_front();
                 }
                 self.flight.push_back((end, time));
-                Novelty::New
+                SegmentRelation::New
             }
         };
         self.seen.insert(start, end);
@@ -372,7 +372,7 @@ impl Side {
             self.figures.zero_window_probes += 1;
             return true;
         }
-        // Where everything was acknowledged, an ACK would not carry the number one lower.
+        // If everything was acknowledged, a pure ACK would not carry a sequence number that is one lower.
         if repeats && matches!(class, Class::PureAck | Class::Data) {
             self.figures.keep_alives += 1;
             return true;
@@ -393,7 +393,7 @@ impl Side {
     #[inline]
     fn announce(&mut self, segment: &Segment, class: Class, scaled: bool) -> Option<u64> {
         if matches!(class, Class::Syn | Class::SynAck) {
-            // The window of a SYN is never scaled, and a later one soon replaces it.
+            // The window of a SYN is never scaled, and a later announcement soon replaces it.
             return Some(u64::from(segment.window));
         }
         let shift = match scaled {
@@ -411,7 +411,7 @@ impl Side {
         Some(window)
     }
 
-    /// Processes what the segment acknowledges of its peer's data.
+    /// Processes the acknowledgement of the peer's data in the segment.
     #[inline]
     fn acknowledge(
         &mut self,
@@ -429,7 +429,7 @@ impl Side {
                 let outstanding = peer.highest.is_some_and(|highest| highest > number);
                 let unchanged = self.window == Some(segment.window);
                 if class == Class::PureAck
-                    && observed.novelty != Novelty::Probe
+                    && observed.novelty != SegmentRelation::Probe
                     && outstanding
                     && (unchanged || segment.options.sack_blocks > 0)
                 {

@@ -1,4 +1,4 @@
-//! What is counted of one connection and of its directions.
+//! The figures of a connection and of its two directions.
 
 use std::net::SocketAddr;
 
@@ -12,19 +12,19 @@ use super::quantiles::RttSummary;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// From the side that sent the first SYN. If the capture has no SYN of a connection: from the client by the
-    /// tap's name, otherwise towards the lower port. For UDP: from the end that sent the flow's first datagram.
-    /// If that datagram came from a system port and went to another port, up is the opposite direction.
+    /// The direction from the side that sent the first SYN. If the capture has no SYN of a connection: from the
+    /// client according to the tap's name, otherwise towards the lower port. For UDP: from the end that sent the
+    /// flow's first datagram; if that datagram went from a system port to another port, the opposite direction.
     Up,
     /// The opposite direction.
     Down,
 }
 
 impl Direction {
-    /// Both directions.
+    /// Both directions: up, then down.
     pub const BOTH: [Direction; 2] = [Direction::Up, Direction::Down];
 
-    /// The opposite direction.
+    /// The opposite of this direction.
     pub fn opposite(self) -> Direction {
         match self {
             Direction::Up => Direction::Down,
@@ -42,7 +42,7 @@ impl std::fmt::Display for Direction {
     }
 }
 
-/// One direction of a connection, or of all connections together with the packets other than TCP.
+/// One direction of a connection, or of all connections and of packets other than TCP.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DirectionSummary {
     /// Packets by class.
@@ -51,25 +51,25 @@ pub struct DirectionSummary {
     pub ip_bytes: Bytes,
     /// Bytes of IP and TCP headers of TCP segments.
     pub header_bytes: Bytes,
-    /// Bytes of TCP payload, repetitions included.
+    /// Bytes of TCP payload, including retransmissions.
     pub payload_bytes: Bytes,
     /// Bytes of TCP payload, each position in the stream counted once.
     pub unique_payload_bytes: Bytes,
-    /// Packets that repeat something seen before: payload, a SYN or a FIN.
+    /// Packets that repeat anything seen before: payload, a SYN or a FIN.
     pub retransmitted_packets: u64,
-    /// Bytes of payload that were seen before. `payload_bytes` is the sum of this, of `unique_payload_bytes`
-    /// and of the payload of probes and resets.
+    /// Bytes of payload that were seen before. `payload_bytes` is the sum of this number,
+    /// `unique_payload_bytes`, and the payload of probes and resets.
     pub retransmitted_bytes: Bytes,
-    /// Packets that are new but lie before what was seen: reordered, or repetitions of packets that were lost
-    /// before this tap.
+    /// Packets that are new but lie before what was seen: reordered, or retransmissions of packets that were
+    /// lost before this tap.
     pub out_of_order_packets: u64,
     /// Pure ACKs that acknowledge nothing new while data are outstanding, with an unchanged window or with
     /// selective acknowledgements (RFC 5681, RFC 6675).
     pub duplicate_acks: u64,
-    /// Keep-alives: packets with the number before the next expected one and with at most one byte, which is
-    /// already acknowledged.
+    /// Keep-alives: packets whose sequence number is one below the next expected number, with at most one byte,
+    /// which is already acknowledged.
     pub keep_alives: u64,
-    /// As keep-alives, or with one new byte, while the peer's window is closed.
+    /// Zero-window probes: packets like keep-alives, or with one new byte, while the peer's window is closed.
     pub zero_window_probes: u64,
     /// Packets, other than SYN, FIN and RST, that announce a window of zero.
     pub zero_windows: u64,
@@ -87,23 +87,23 @@ pub struct DirectionSummary {
     pub timestamps: bool,
     /// The largest number of bytes of sequence space that were sent but not acknowledged, as seen at this tap.
     pub outstanding_max: Bytes,
-    /// The time from a packet of this direction to the acknowledgement of exactly this packet, by Karn's rule:
-    /// never across a repetition. At the sender's end this is the path's round trip plus the receiver's delay
-    /// of the acknowledgement; at the receiver's end it is that delay alone.
+    /// The time from a packet of this direction to the acknowledgement of exactly this packet. By Karn's rule,
+    /// retransmitted data gives no sample. At the sender's end this is the path's round trip plus the delay of
+    /// the acknowledgement at the receiver; at the receiver's end it is that delay alone.
     pub rtt: Option<RttSummary>,
-    /// The first packet.
+    /// The time of the first packet.
     pub first: Option<Instant>,
-    /// The last packet.
+    /// The time of the last packet.
     pub last: Option<Instant>,
 }
 
 impl DirectionSummary {
-    /// Packets of all classes.
+    /// The number of packets of all classes.
     pub fn packets(&self) -> u64 {
         self.classes.total()
     }
 
-    /// Adds the figures of another direction, except the round-trip times, which cannot be added.
+    /// Adds the figures of another direction, except for round-trip times, which cannot be added.
     pub(super) fn absorb(&mut self, other: &DirectionSummary) {
         self.classes += other.classes;
         self.ip_bytes += other.ip_bytes;
@@ -129,7 +129,7 @@ impl DirectionSummary {
     }
 }
 
-/// The smaller of the values that are present.
+/// The smaller of two values; if only one is present, that value.
 fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
@@ -140,21 +140,21 @@ fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
 /// One connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionSummary {
-    /// The end that opened it.
+    /// The end that opened the connection.
     pub client: SocketAddr,
-    /// The end that accepted it.
+    /// The end that accepted the connection.
     pub server: SocketAddr,
     /// Whether the capture holds the SYN.
     pub opening_seen: bool,
-    /// Its first packet.
+    /// The time of the first packet.
     pub first: Instant,
-    /// Its last packet.
+    /// The time of the last packet.
     pub last: Instant,
-    /// How it ended.
+    /// How the connection ended.
     pub ending: Ending,
-    /// The longest time between two of its packets, in nanoseconds.
+    /// The longest time between two packets of the connection, in nanoseconds.
     pub idle_max_ns: u64,
-    /// Number of its packet trains.
+    /// Number of packet trains of the connection.
     pub trains: u64,
     /// The direction from the client.
     pub up: DirectionSummary,
@@ -163,12 +163,12 @@ pub struct ConnectionSummary {
 }
 
 impl ConnectionSummary {
-    /// Number of packets, both directions.
+    /// Number of packets in both directions.
     pub fn packets(&self) -> u64 {
         self.up.packets() + self.down.packets()
     }
 
-    /// One direction.
+    /// The figures of one direction.
     pub fn direction(&self, direction: Direction) -> &DirectionSummary {
         match direction {
             Direction::Up => &self.up,
@@ -183,7 +183,7 @@ impl ConnectionSummary {
 pub enum Ending {
     /// Both sides sent FIN. A RST after both FINs loses no data and does not change this.
     Closed,
-    /// One side sent FIN, the other did not; the direction is that of the FIN.
+    /// One side sent FIN and the other did not; the direction is the direction of the FIN.
     HalfClosed(Direction),
     /// Aborted by a RST before both sides had sent FIN.
     Reset(Direction),

@@ -1,10 +1,10 @@
 //! Writes the packets of some taps of a capture into a separate capture, as one host saw them.
 //!
-//! Our own captures hold each packet twice: where it enters the path and where it leaves it. Wireshark follows
-//! a connection through a whole file, and takes the second copy of a packet for a retransmission. So a file for
-//! Wireshark must hold one tap only. Names, link types, comments and lengths are kept. Times are in
+//! This program's captures hold each packet twice: where it enters and where it leaves the path. Wireshark
+//! follows a connection through a whole file, and takes the second copy of a packet for a retransmission. So a
+//! file for Wireshark must hold one tap only. Names, link types, comments and lengths are kept. Times are in
 //! nanoseconds. Packets are sorted by time within a window of `REORDERED` packets, because two threads write
-//! the taps of a path, not in the order of time.
+//! the taps of a path, so packets are not in the order of time.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -32,8 +32,8 @@ const NANOSECONDS: u8 = 9;
 pub struct TapWriter<W> {
     out: W,
     taps: TapChoice,
-    /// By index of the interface in the input file: its number in the output, once it has a packet. `None` for
-    /// interfaces that are not counted.
+    /// For each interface of the input file, by index: its number in the output file, once it has a packet;
+    /// `None` if the interface is not counted.
     numbers: Vec<Option<Option<u32>>>,
     interfaces: u32,
     waiting: BinaryHeap<Reverse<Waiting>>,
@@ -41,7 +41,7 @@ pub struct TapWriter<W> {
     last: u64,
 }
 
-/// An encoded packet.
+/// An encoded packet that is held back.
 #[derive(Debug, PartialEq, Eq)]
 struct Waiting {
     time: u64,
@@ -65,7 +65,7 @@ impl<W: Write> TapWriter<W> {
     /// Writes the file's header.
     ///
     /// # Errors
-    /// When writing to `out` fails.
+    /// If writing to `out` fails.
     pub fn new(mut out: W, taps: TapChoice) -> io::Result<TapWriter<W>> {
         let mut body = Vec::new();
         body.extend(0x1a2b_3c4d_u32.to_le_bytes());
@@ -87,7 +87,7 @@ impl<W: Write> TapWriter<W> {
     /// Adds a packet of the input capture.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn packet(&mut self, record: &Record<'_>) -> io::Result<()> {
         let Some(interface) = self.number(record.interface_index, record.interface)? else {
             return Ok(());
@@ -123,7 +123,7 @@ impl<W: Write> TapWriter<W> {
     /// Writes the packets that were held back, and returns the total number of packets.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub fn finish(mut self) -> io::Result<u64> {
         while !self.waiting.is_empty() {
             self.write_first()?;
@@ -139,7 +139,7 @@ impl<W: Write> TapWriter<W> {
         }
     }
 
-    /// The number of an interface in the output; the interface is announced at its first packet.
+    /// The number of an interface in the output file; the interface is announced at its first packet.
     fn number(&mut self, index: usize, interface: &Interface) -> io::Result<Option<u32>> {
         if let Some(Some(known)) = self.numbers.get(index) {
             return Ok(*known);
@@ -175,7 +175,7 @@ fn block(kind: u32, body: &[u8]) -> Vec<u8> {
 }
 
 fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
-    // The length field has 16 bits. Our comments have some tens of bytes.
+    // The length field has 16 bits. This program's comments have some tens of bytes.
     let value = &value[..value.len().min(usize::from(u16::MAX))];
     body.extend(code.to_le_bytes());
     body.extend((value.len() as u16).to_le_bytes());

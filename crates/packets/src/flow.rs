@@ -1,10 +1,10 @@
-//! Keys for flows of TCP and UDP: their two ends.
+//! Keys of TCP and UDP flows: their two ends.
 
 use std::collections::HashMap;
 
 use super::parse::{Endpoint, IpPacket};
 
-/// The ends of a connection, in an order that does not depend on the packet's direction.
+/// The ends of a flow, in an order that does not depend on the packet's direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct FlowKey {
     low: Endpoint,
@@ -12,7 +12,7 @@ pub(super) struct FlowKey {
 }
 
 impl FlowKey {
-    /// The key of a packet's connection.
+    /// The key of a packet's flow.
     #[inline]
     pub(super) fn of(ip: &IpPacket) -> FlowKey {
         let (one, other) = (ip.source, ip.destination);
@@ -42,8 +42,8 @@ impl FlowKey {
     }
 }
 
-/// A map from flows to values, in as little memory as the addresses allow: hashing and lookup are a good part
-/// of the work.
+/// A map from flows to values that takes as little memory as the addresses allow, because hashing and lookup
+/// are a large part of the work.
 #[derive(Debug, Default)]
 pub(super) struct FlowMap<V> {
     /// Flows between IPv4 addresses: both ports and both addresses.

@@ -1,10 +1,10 @@
-//! Packet accounting: what a recorded exchange cost on the wire, and what delayed it.
+//! Packet accounting: the cost of a recorded exchange on the wire, and the causes of its delays.
 //!
-//! [`account`] reads a capture, ours or any other, once. It reports the number of packets of each exclusive
-//! [`Class`], the bytes of headers and of payload, the connections and how they ended, and the repetitions. The
-//! classes are defined so that another program can reproduce the counts ([`Class::display_filter`]). The
-//! figures are those of tcptrace and of the papers (`packets`, `overhead = 40·P / (payload + 40·P)`), at the
-//! tap that the papers used: the client.
+//! [`account`] reads a capture of this or any other program in one pass. It reports the number of packets of
+//! each exclusive [`Class`], the bytes of headers and of payload, the connections and how they ended, and the
+//! retransmissions. The classes are defined so that another program can reproduce the counts
+//! ([`Class::display_filter`]). The figures are the figures of tcptrace and of the papers (`packets`,
+//! `overhead = 40·P / (payload + 40·P)`), at the tap that the papers used: the client.
 //!
 //! ```text
 //! bytes ──> capture::Capture ──> link, parse ──> class
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The accounting does not reassemble streams or fragments, does not decode tunnels or protocols above TCP, and
-//! does not verify checksums. It is a function of the captured bytes alone.
+//! does not verify checksums. Its result depends only on the captured bytes and the options.
 
 pub mod capture;
 pub mod class;
@@ -68,18 +68,18 @@ const PACKETS_PER_LOOK: u64 = 1 << 17;
 pub struct Options {
     /// The counted interfaces.
     pub taps: TapChoice,
-    /// Gaps in a connection longer than this are listed. The default, 39 ms, is just below the shortest delay
-    /// of an acknowledgement on common systems.
+    /// Gaps in a connection that are longer than this are listed. The default, 39 ms, is just below the
+    /// shortest delay of an acknowledgement on common systems.
     pub idle_threshold: Duration,
-    /// A longer gap between two packets of a connection starts a new train. The default, 500 ms, is the largest
-    /// gap between cars that Jain and Routhier (1986) chose.
+    /// A gap between two packets of a connection that is longer than this starts a new train. The default, 500
+    /// ms, is the largest gap between cars that Jain and Routhier (1986) chose.
     pub train_gap: Duration,
-    /// Number of connections, from the first on, whose time sequences are recorded.
+    /// Number of connections whose time sequences are recorded, from the first connection on.
     pub time_sequences: usize,
-    /// Largest number of points in each list of a time sequence. Beyond it, points of one time bin are merged, and
-    /// the sequence has the length of a bin. The default is 200 000.
+    /// Maximum number of points in each list of a time sequence; the default is 200 000. Beyond it, the points
+    /// of each time bin are merged, and the sequence states the length of a bin.
     pub time_sequence_points: usize,
-    /// Approximate limit of the accounting's memory. Connections take most of it: about 250 bytes each.
+    /// Approximate memory limit of the accounting. Connections take most of the memory: about 250 bytes each.
     pub memory: Bytes,
 }
 
@@ -99,9 +99,9 @@ impl Default for Options {
 /// Counts the packets of a capture.
 ///
 /// # Errors
-/// When no packet can be read because this is not a capture, when the system fails to read, or when the capture
-/// needs more than [`Options::memory`]. A file that is truncated or damaged later is not an error:
-/// [`Accounting::integrity`] reports it.
+/// If the input is not a capture, if the system fails to read, or if the capture needs more than
+/// [`Options::memory`]. A file that is truncated or damaged later is not an error: [`Accounting::integrity`]
+/// reports it.
 pub fn account(reader: impl Read, options: &Options) -> Result<Accounting, CaptureError> {
     account_with_sequences(reader, options).map(|(accounting, _)| accounting)
 }
@@ -118,7 +118,7 @@ pub fn account_with_sequences(
     account_each(reader, options, |_| {})
 }
 
-/// Counts the packets of a capture, and also passes each packet to `each`, counted or not.
+/// Counts the packets of a capture, and also passes every packet to `each`, whether counted or not.
 ///
 /// # Errors
 /// As [`account`].
@@ -130,7 +130,7 @@ pub fn account_each(
     observe(&mut reader, options, &mut each)
 }
 
-// Not generic: its loop is compiled once, and with the optimisation of this crate.
+// This function is not generic, so that its loop is compiled once, with the optimisation of this crate.
 fn observe(
     reader: &mut dyn Read,
     options: &Options,

@@ -12,16 +12,16 @@ const PPP_IPV4: u16 = 0x0021;
 const PPP_IPV6: u16 = 0x0057;
 const PPP_MPLS: [u16; 2] = [0x0281, 0x0283];
 
-/// The reason why a frame gave no IP packet.
+/// Why no IP packet was found in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hidden {
-    /// It carries another protocol, or is cut before the packet begins.
+pub enum NoIpReason {
+    /// The frame carries another protocol, or is truncated before the packet begins.
     NotIp,
-    /// It may carry IP, in a form that is not decoded.
+    /// The frame may carry IP, in a form that is not decoded.
     Opaque(Opaque),
 }
 
-/// A form in which a frame may carry IP that is not decoded. The type is small, because it is returned for
+/// A form in which a frame may carry IP, and that is not decoded. The type is small, because it is returned for
 /// every packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Opaque {
@@ -58,26 +58,26 @@ impl std::fmt::Display for Opaque {
     }
 }
 
-type Found<'a> = Result<&'a [u8], Hidden>;
+type Found<'a> = Result<&'a [u8], NoIpReason>;
 
-/// The bytes of the IP packet in a frame, whatever its version. `None` when the frame carries another protocol,
-/// is cut before the packet begins, or has an unsupported link type.
+/// The bytes of the IP packet (of any version) in a frame. `None` if the frame carries another protocol, is
+/// truncated before the packet begins, or has an unsupported link type.
 #[inline]
 pub fn ip_packet(link: LinkType, frame: &[u8]) -> Option<&[u8]> {
     find(link, frame).ok()
 }
 
-/// As [`ip_packet`], but with the reason when there is none.
+/// As [`ip_packet`], but with the reason if no packet is found.
 ///
 /// Supported: Ethernet, FDDI, Token Ring, IEEE 802.11 (alone and after the headers of radiotap, PPI, AVS and
 /// Prism), ATM by RFC 2684, IP over IEEE 1394, PPP, Cisco HDLC, MPLS, raw IP, BSD loopback and both of Linux's
-/// cooked formats. In these: VLAN tags, LLC and SNAP, PPPoE sessions, stacks of MPLS labels, and MACsec without
-/// encryption.
+/// cooked formats. Within these: VLAN tags, LLC and SNAP, PPPoE sessions, stacks of MPLS labels, and MACsec
+/// without encryption.
 #[inline]
 pub fn find(link: LinkType, frame: &[u8]) -> Found<'_> {
     match link.0 {
         // Raw IP: the registered number, the numbers that two systems use in their own files, and the numbers
-        // by IP version.
+        // per IP version.
         101 | 12 | 14 | 228 | 229 => Ok(frame),
         1 => ethernet(frame),
         _ => find_elsewhere(link, frame),
@@ -87,13 +87,13 @@ pub fn find(link: LinkType, frame: &[u8]) -> Found<'_> {
 fn find_elsewhere(link: LinkType, frame: &[u8]) -> Found<'_> {
     match link.0 {
         9 | 50 => ppp(frame),
-        // With a direction byte in front.
+        // These link types have a direction byte in front.
         166 | 204 => ppp(from(frame, 1)?),
         51 => ppp(from(frame, 6)?),
         0 => {
-            let family: [u8; 4] = *frame.first_chunk().ok_or(Hidden::NotIp)?;
+            let family: [u8; 4] = *frame.first_chunk().ok_or(NoIpReason::NotIp)?;
             let little = u32::from_le_bytes(family);
-            // The byte order is that of the capturing host; a family is a small number.
+            // The byte order is the byte order of the capturing host; a family is a small number.
             let family = if little > 0xffff {
                 little.swap_bytes()
             } else {
@@ -102,7 +102,7 @@ fn find_elsewhere(link: LinkType, frame: &[u8]) -> Found<'_> {
             loopback(family, frame)
         }
         108 => {
-            let family = frame.first_chunk().ok_or(Hidden::NotIp)?;
+            let family = frame.first_chunk().ok_or(NoIpReason::NotIp)?;
             loopback(u32::from_be_bytes(*family), frame)
         }
         113 => typed(u16_at(frame, 14)?, from(frame, 16)?),
@@ -118,7 +118,7 @@ fn find_elsewhere(link: LinkType, frame: &[u8]) -> Found<'_> {
         127 => radiotap(frame),
         163 => wireless(from(frame, u32_at(frame, 4)? as usize)?, false),
         192 => ppi(frame),
-        _ => Err(Hidden::NotIp),
+        _ => Err(NoIpReason::NotIp),
     }
 }
 
@@ -184,7 +184,7 @@ fn ethernet(frame: &[u8]) -> Found<'_> {
     if kind >= 0x0600 {
         return typed(kind, &frame[14..]);
     }
-    // A length instead of an EtherType.
+    // The field contains a length instead of an EtherType.
     llc(&frame[14..])
 }
 
@@ -203,26 +203,26 @@ fn typed(mut kind: u16, mut payload: &[u8]) -> Found<'_> {
         ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => Ok(payload),
         ETHERTYPE_PPPOE => ppp(from(payload, 6)?),
         _ if ETHERTYPE_MPLS.contains(&kind) => mpls(payload),
-        // A tag before a length.
+        // A tag may be followed by a length.
         ..0x0600 => llc(payload),
-        _ => Err(Hidden::NotIp),
+        _ => Err(NoIpReason::NotIp),
     }
 }
 
-/// IEEE 802.2, with SNAP or with the number of IP.
+/// IEEE 802.2, with SNAP or with the SAP number of IP.
 fn llc(payload: &[u8]) -> Found<'_> {
     match payload {
         // SNAP (RFC 1042), and the bridge-tunnel encapsulation of IEEE 802.1H.
         [0xaa, 0xaa, 0x03, 0, 0, 0 | 0xf8, rest @ ..] => typed(u16_at(rest, 0)?, from(rest, 2)?),
         [0x06, 0x06, 0x03, packet @ ..] => Ok(packet),
-        _ => Err(Hidden::NotIp),
+        _ => Err(NoIpReason::NotIp),
     }
 }
 
-/// A stack of labels (RFC 3032). The first half byte after it determines the content (RFC 4928).
+/// A stack of labels (RFC 3032). The first half byte after the stack determines the content (RFC 4928).
 fn mpls(mut payload: &[u8]) -> Found<'_> {
     loop {
-        let label: &[u8; 4] = payload.first_chunk().ok_or(Hidden::NotIp)?;
+        let label: &[u8; 4] = payload.first_chunk().ok_or(NoIpReason::NotIp)?;
         let is_last = label[2] & 1 == 1;
         payload = &payload[4..];
         if is_last {
@@ -231,18 +231,18 @@ fn mpls(mut payload: &[u8]) -> Found<'_> {
     }
     match payload.first().map(|first| first >> 4) {
         Some(4 | 6) => Ok(payload),
-        Some(0) => Err(Hidden::Opaque(Opaque::Pseudowire)),
-        _ => Err(Hidden::NotIp),
+        Some(0) => Err(NoIpReason::Opaque(Opaque::Pseudowire)),
+        _ => Err(NoIpReason::NotIp),
     }
 }
 
-/// IEEE 802.1AE: the content after the tag when it is only authenticated.
-fn macsec(payload: &[u8]) -> Result<(u16, &[u8]), Hidden> {
+/// IEEE 802.1AE: the content after the tag, if it is authenticated but not encrypted.
+fn macsec(payload: &[u8]) -> Result<(u16, &[u8]), NoIpReason> {
     const CHANNEL: u8 = 0x20;
     const ENCRYPTED_OR_CHANGED: u8 = 0x0c;
-    let control = *payload.first().ok_or(Hidden::NotIp)?;
+    let control = *payload.first().ok_or(NoIpReason::NotIp)?;
     if control & ENCRYPTED_OR_CHANGED != 0 {
-        return Err(Hidden::Opaque(Opaque::Macsec));
+        return Err(NoIpReason::Opaque(Opaque::Macsec));
     }
     let length = if control & CHANNEL != 0 { 14 } else { 6 };
     Ok((u16_at(payload, length)?, from(payload, length + 2)?))
@@ -250,7 +250,7 @@ fn macsec(payload: &[u8]) -> Result<(u16, &[u8]), Hidden> {
 
 fn ppp(frame: &[u8]) -> Found<'_> {
     let frame = match frame {
-        // Address and control of HDLC framing; links may negotiate to omit them.
+        // Address and control bytes of HDLC framing; links may negotiate to omit them.
         [0xff, 0x03, rest @ ..] => rest,
         _ => frame,
     };
@@ -258,18 +258,18 @@ fn ppp(frame: &[u8]) -> Found<'_> {
     let (protocol, payload) = match frame {
         [first, rest @ ..] if first & 1 == 1 => (u16::from(*first), rest),
         [first, second, rest @ ..] => (u16::from_be_bytes([*first, *second]), rest),
-        _ => return Err(Hidden::NotIp),
+        _ => return Err(NoIpReason::NotIp),
     };
     match protocol {
         PPP_IPV4 | PPP_IPV6 => Ok(payload),
         _ if PPP_MPLS.contains(&protocol) => mpls(payload),
         // Compressed headers (RFC 1144 and RFC 2507 to 3095); compressed packets (RFC 1962).
         0x002d | 0x002f | 0x0003 | 0x0005 | 0x0061 => {
-            Err(Hidden::Opaque(Opaque::CompressedHeaders))
+            Err(NoIpReason::Opaque(Opaque::CompressedHeaders))
         }
-        0x00fd => Err(Hidden::Opaque(Opaque::CompressedPpp)),
-        0x0053 => Err(Hidden::Opaque(Opaque::EncryptedPpp)),
-        _ => Err(Hidden::NotIp),
+        0x00fd => Err(NoIpReason::Opaque(Opaque::CompressedPpp)),
+        0x0053 => Err(NoIpReason::Opaque(Opaque::EncryptedPpp)),
+        _ => Err(NoIpReason::NotIp),
     }
 }
 
@@ -277,7 +277,7 @@ fn ppp(frame: &[u8]) -> Found<'_> {
 fn fddi(frame: &[u8]) -> Found<'_> {
     match frame.first().map(|control| control & 0xf0) {
         Some(0x50 | 0xd0) => llc(from(frame, 13)?),
-        _ => Err(Hidden::NotIp),
+        _ => Err(NoIpReason::NotIp),
     }
 }
 
@@ -286,7 +286,7 @@ fn fddi(frame: &[u8]) -> Found<'_> {
 fn token_ring(frame: &[u8]) -> Found<'_> {
     let (control, source) = (at(frame, 1)?, at(frame, 8)?);
     if control & 0xc0 != 0x40 {
-        return Err(Hidden::NotIp);
+        return Err(NoIpReason::NotIp);
     }
     let route = match source & 0x80 {
         0 => 0,
@@ -295,21 +295,21 @@ fn token_ring(frame: &[u8]) -> Found<'_> {
     llc(from(frame, 14 + route)?)
 }
 
-/// A frame of IEEE 802.11, section 9.2. Some receivers pad its header to a multiple of four.
+/// A frame of IEEE 802.11, section 9.2. Some receivers pad its header to a multiple of four bytes.
 fn wireless(frame: &[u8], padded: bool) -> Found<'_> {
     const DATA: u8 = 2;
     let (control, flags) = (at(frame, 0)?, at(frame, 1)?);
     let (kind, subtype) = (control >> 2 & 3, control >> 4);
     let carries_data = subtype & 0x4 == 0;
     if kind != DATA || !carries_data {
-        return Err(Hidden::NotIp);
+        return Err(NoIpReason::NotIp);
     }
     if flags & 0x40 != 0 {
-        return Err(Hidden::Opaque(Opaque::EncryptedWireless));
+        return Err(NoIpReason::Opaque(Opaque::EncryptedWireless));
     }
     let is_fragment = flags & 0x04 != 0 || at(frame, 22)? & 0x0f != 0;
     if is_fragment {
-        return Err(Hidden::Opaque(Opaque::WirelessFragment));
+        return Err(NoIpReason::Opaque(Opaque::WirelessFragment));
     }
     let mut length = 24;
     if flags & 0x03 == 0x03 {
@@ -318,7 +318,7 @@ fn wireless(frame: &[u8], padded: bool) -> Found<'_> {
     let is_quality = subtype & 0x8 != 0;
     if is_quality {
         if at(frame, length)? & 0x80 != 0 {
-            return Err(Hidden::Opaque(Opaque::Aggregate));
+            return Err(NoIpReason::Opaque(Opaque::Aggregate));
         }
         length += 2;
         if flags & 0x80 != 0 {
@@ -331,19 +331,19 @@ fn wireless(frame: &[u8], padded: bool) -> Found<'_> {
     llc(from(frame, length)?)
 }
 
-/// The header of radiotap. Its length is known; the only field that is read is whether the frame's own header
-/// is padded.
+/// The radiotap header. It states its own length; the only field read is the flag that says whether the header
+/// of the frame is padded.
 fn radiotap(frame: &[u8]) -> Found<'_> {
     let little = |at: usize| {
         let word = frame.get(at..at + 4)?.first_chunk()?;
         Some(u32::from_le_bytes(*word))
     };
     let length = usize::from(u16_at(frame, 2)?.swap_bytes());
-    let first = little(4).ok_or(Hidden::NotIp)?;
+    let first = little(4).ok_or(NoIpReason::NotIp)?;
     let (has_time, has_flags, has_more) = (first & 1 != 0, first & 2 != 0, first >> 31 == 1);
     let mut place = 8;
     if has_more {
-        while little(place).ok_or(Hidden::NotIp)? >> 31 == 1 {
+        while little(place).ok_or(NoIpReason::NotIp)? >> 31 == 1 {
             place += 4;
         }
         place += 4;
@@ -355,22 +355,22 @@ fn radiotap(frame: &[u8]) -> Found<'_> {
     wireless(from(frame, length)?, padded)
 }
 
-/// Per-Packet Information: a header with its own length and the link type of what follows.
+/// Per-Packet Information: a header that states its own length and the link type of the content.
 fn ppi(frame: &[u8]) -> Found<'_> {
     let length = usize::from(u16_at(frame, 2)?.swap_bytes());
     let link = u16_at(frame, 4)?.swap_bytes();
     match link {
-        192 => Err(Hidden::NotIp),
+        192 => Err(NoIpReason::NotIp),
         link => find(LinkType(link), from(frame, length)?),
     }
 }
 
-/// The header of Prism, or the header of AVS under the same number.
+/// The header of Prism, or the header of AVS, which has the same link type number.
 fn prism(frame: &[u8]) -> Found<'_> {
     let length = match u32_at(frame, 0)? {
         0x8021_1001 | 0x8021_1002 => u32_at(frame, 4)?,
         _ => {
-            // The byte order is that of the capturing host; a length is a small number.
+            // The byte order is the byte order of the capturing host; a length is a small number.
             let length = u32_at(frame, 4)?;
             length.min(length.swap_bytes())
         }
@@ -379,29 +379,29 @@ fn prism(frame: &[u8]) -> Found<'_> {
 }
 
 fn loopback(family: u32, frame: &[u8]) -> Found<'_> {
-    // IPv4 is 2 everywhere; each BSD chose its own number for IPv6.
+    // IPv4 is 2 everywhere; each BSD has its own number for IPv6.
     match family {
         2 | 10 | 24 | 28 | 30 => Ok(&frame[4..]),
-        _ => Err(Hidden::NotIp),
+        _ => Err(NoIpReason::NotIp),
     }
 }
 
 fn from(bytes: &[u8], start: usize) -> Found<'_> {
-    bytes.get(start..).ok_or(Hidden::NotIp)
+    bytes.get(start..).ok_or(NoIpReason::NotIp)
 }
 
-fn at(bytes: &[u8], place: usize) -> Result<u8, Hidden> {
-    bytes.get(place).copied().ok_or(Hidden::NotIp)
+fn at(bytes: &[u8], place: usize) -> Result<u8, NoIpReason> {
+    bytes.get(place).copied().ok_or(NoIpReason::NotIp)
 }
 
 #[inline]
-fn u16_at(bytes: &[u8], place: usize) -> Result<u16, Hidden> {
-    let pair = bytes.get(place..place + 2).ok_or(Hidden::NotIp)?;
+fn u16_at(bytes: &[u8], place: usize) -> Result<u16, NoIpReason> {
+    let pair = bytes.get(place..place + 2).ok_or(NoIpReason::NotIp)?;
     Ok(u16::from_be_bytes([pair[0], pair[1]]))
 }
 
-fn u32_at(bytes: &[u8], place: usize) -> Result<u32, Hidden> {
-    let word = bytes.get(place..place + 4).ok_or(Hidden::NotIp)?;
+fn u32_at(bytes: &[u8], place: usize) -> Result<u32, NoIpReason> {
+    let word = bytes.get(place..place + 4).ok_or(NoIpReason::NotIp)?;
     Ok(u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
 }
 
@@ -533,7 +533,7 @@ mod tests {
     #[test]
     fn what_may_hide_ip_is_named() {
         let opaque = |link, frame: &[u8]| match find(LinkType(link), frame) {
-            Err(Hidden::Opaque(what)) => what.to_string(),
+            Err(NoIpReason::Opaque(what)) => what.to_string(),
             found => panic!("{found:?}"),
         };
         let tagged = [&[0u8; 12][..], &[0x88, 0xe5, 0x0c, 0, 0, 0, 0, 1, 9, 9]].concat();
@@ -541,7 +541,7 @@ mod tests {
         let protected = wireless_header([0x08, 0x41], &[]);
         assert_eq!(opaque(105, &protected), "IEEE 802.11, encrypted");
         let beacon = wireless_header([0x80, 0], &[]);
-        assert_eq!(find(LinkType(105), &beacon), Err(Hidden::NotIp));
+        assert_eq!(find(LinkType(105), &beacon), Err(NoIpReason::NotIp));
         let wire = [&[0u8; 12][..], &[0x88, 0x47, 0, 0, 1, 9, 0, 0, 0, 0]].concat();
         assert_eq!(opaque(1, &wire), "a pseudowire in MPLS");
     }

@@ -1,4 +1,4 @@
-//! The connections of an accounting in packed form: there may be millions.
+//! The connections of an accounting in packed form, because there may be millions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,28 +11,29 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::connection_summary::{ConnectionSummary, Direction, DirectionSummary, Ending};
 use super::packed::{packed, unpacked};
 
-/// Summaries of connections in a fifth of the memory of a `Vec`. They are unpacked one at a time, as values.
+/// Summaries of connections, in a fifth of the memory of a `Vec`. They are unpacked one at a time and returned
+/// as values.
 #[derive(Clone, Default, PartialEq)]
 pub struct ConnectionList {
     items: Vec<Box<[u8]>>,
     totals: Totals,
 }
 
-/// Totals over all connections, which are available without unpacking.
+/// Totals over all connections, which can be read without unpacking.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Totals {
-    /// Connections by ending.
+    /// Number of connections by ending.
     pub(super) endings: BTreeMap<Ending, u64>,
-    /// Bytes of IP packets, both directions.
+    /// Bytes of IP packets in both directions.
     pub(super) ip_bytes: Bytes,
     /// The longest time between two packets of one connection, in nanoseconds.
     pub(super) idle_max_ns: Option<u64>,
-    /// Number of packets of each connection, both directions.
+    /// Number of packets of each connection in both directions.
     pub(super) packets: Vec<u64>,
 }
 
-/// The packed form of a summary: the serialised form of `Ending` is made for JSON, and the packed encoding
-/// cannot hold it.
+/// The packed form of a summary. A separate type is needed because the serialised form of `Ending` is made for
+/// JSON, and the packed encoding cannot represent it.
 #[derive(Serialize, Deserialize)]
 struct Item {
     client: SocketAddr,
@@ -67,7 +68,7 @@ impl ConnectionList {
         self.items.is_empty()
     }
 
-    /// A connection by its index.
+    /// A connection, by its index.
     pub fn get(&self, index: usize) -> Option<ConnectionSummary> {
         self.items.get(index).map(|item| summary(item))
     }
@@ -137,7 +138,7 @@ impl FromIterator<ConnectionSummary> for ConnectionList {
     }
 }
 
-/// A sequence of [`ConnectionSummary`].
+/// Serialises the list as a sequence of [`ConnectionSummary`].
 impl Serialize for ConnectionList {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.iter())

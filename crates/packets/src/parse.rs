@@ -1,11 +1,11 @@
 //! Parses the headers of an IP packet.
 //!
 //! Lengths come from the headers, not from the number of captured bytes. So a capture that kept only the first
-//! 96 bytes of each packet gives the same figures as a complete one. The parser supports IPv4 (RFC 791) with
-//! options, IPv6 (RFC 8200) with extension headers, and TCP (RFC 9293) with the options that explain its
+//! 96 bytes of each packet gives the same figures as a complete capture. The parser supports IPv4 (RFC 791)
+//! with options, IPv6 (RFC 8200) with extension headers, and TCP (RFC 9293) with the options that explain its
 //! behaviour. It does not verify checksums, because captures on a host hold packets whose checksum the
 //! interface has not computed yet. It does not reassemble fragments, and it does not decode packets inside
-//! packets (tunnels, the quotation in an ICMP error).
+//! packets (tunnels, the packet quoted in an ICMP error).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -19,7 +19,7 @@ const PROTOCOL_ICMPV6: u8 = 58;
 /// An address and a port. IPv4 addresses are stored as IPv4-mapped IPv6 addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Endpoint {
-    /// The upper and the lower half; the alignment of a `u128` would double the size.
+    /// The upper and the lower half; a `u128` would double the size because of its alignment.
     address: [u64; 2],
     port: u16,
 }
@@ -30,14 +30,14 @@ impl Endpoint {
         self.port
     }
 
-    /// The address as IPv4, if it is one.
+    /// The address as IPv4, if it is an IPv4 address.
     #[inline]
     pub(super) fn ipv4(self) -> Option<u32> {
         let [upper, lower] = self.address;
         (upper == 0 && lower >> 32 == 0xffff).then_some(lower as u32)
     }
 
-    /// The address without its port: port 0.
+    /// The address with port 0.
     pub(super) fn without_port(self) -> Endpoint {
         Endpoint { port: 0, ..self }
     }
@@ -59,9 +59,9 @@ impl From<Endpoint> for SocketAddr {
 pub enum Parsed {
     /// An IP packet with a valid header.
     Ip(IpPacket),
-    /// Not IP.
+    /// The frame carries no IP packet.
     NotIp,
-    /// It claims to be IP, but its header is incomplete or invalid.
+    /// The frame claims to be IP, but its header is incomplete or invalid.
     Malformed,
 }
 
@@ -72,9 +72,9 @@ pub struct IpPacket {
     pub source: Endpoint,
     /// The receiver's address; the port is 0 unless the packet is TCP or UDP.
     pub destination: Endpoint,
-    /// Length of the packet with its header, in bytes.
+    /// Length of the packet including its header, in bytes.
     pub length: u32,
-    /// Length of the IP header with options or extension headers, in bytes.
+    /// Length of the IP header including options or extension headers, in bytes.
     pub header_length: u32,
     /// The transport protocol.
     pub transport: Transport,
@@ -89,8 +89,8 @@ pub enum Transport {
     Udp,
     /// ICMP or ICMPv6.
     Icmp(IcmpKind),
-    /// A fragment, including the first one: its transport header, if present, describes more than the fragment
-    /// holds.
+    /// A fragment. This includes the first fragment, because its transport header describes more than the
+    /// fragment holds.
     Fragment,
     /// A TCP segment whose header is incomplete or invalid.
     MalformedTcp,
@@ -98,14 +98,14 @@ pub enum Transport {
     Other,
 }
 
-/// The role of an ICMP message in an exchange of two messages.
+/// The role of an ICMP message in a request-reply pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IcmpKind {
-    /// A request: for an echo, a time stamp, an address mask.
+    /// A request for an echo, a time stamp or an address mask.
     Request,
     /// A reply to a request.
     Reply,
-    /// An error, a message of neighbour discovery, or one whose type was not captured.
+    /// An error, a neighbour-discovery message, or a message whose type was not captured.
     Other,
 }
 
@@ -120,7 +120,7 @@ pub struct Segment {
     pub flags: Flags,
     /// The window field, not scaled.
     pub window: u16,
-    /// Length of the TCP header with options, in bytes.
+    /// Length of the TCP header including options, in bytes.
     pub header_length: u32,
     /// Length of the payload in bytes.
     pub payload_length: u32,
@@ -165,17 +165,17 @@ pub struct TcpOptions {
     pub maximum_segment_size: Option<u16>,
     /// Window scale (a shift), on a SYN.
     pub window_scale: Option<u8>,
-    /// Selective acknowledgements offered, on a SYN.
+    /// Whether selective acknowledgements are offered, on a SYN.
     pub sack_permitted: bool,
-    /// Selective acknowledgement blocks.
+    /// Number of selective acknowledgement blocks.
     pub sack_blocks: u8,
-    /// Time stamps.
+    /// Whether time stamps are present.
     pub timestamps: bool,
 }
 
 impl Parsed {
-    /// Parses an IP packet. `original_length` is its length on the link; it is used only where the IP header
-    /// does not state the length.
+    /// Parses an IP packet. `original_length` is its length on the link; it is used only if the IP header does
+    /// not state the length.
     #[inline]
     pub fn parse(packet: &[u8], original_length: u32) -> Parsed {
         let parsed = match packet.first().map(|first| first >> 4) {
@@ -246,7 +246,7 @@ fn ipv6(packet: &[u8], original_length: u32) -> Option<IpPacket> {
     let mut protocol = fixed[6];
     let mut at = 40;
     loop {
-        // The length of the extension header that `protocol` announces.
+        // Computes the length of the extension header that `protocol` announces.
         let units = |unit: usize, extra: usize| {
             packet
                 .get(at + 1)
@@ -262,7 +262,7 @@ fn ipv6(packet: &[u8], original_length: u32) -> Option<IpPacket> {
                     ip.transport = Transport::Fragment;
                     return Some(ip);
                 };
-                // An offset of 0 without more to come is a whole packet (RFC 6946).
+                // An offset of 0 without more fragments to come is a whole packet (RFC 6946).
                 if u16::from_be_bytes([header[2], header[3]]) & 0xfff9 != 0 {
                     ip.transport = Transport::Fragment;
                     return Some(ip);
@@ -325,7 +325,7 @@ fn transport(ip: &mut IpPacket, protocol: u8, payload: &[u8]) {
 }
 
 /// Parses a TCP header at the beginning of `bytes`; `length` is the true length of header and payload. The
-/// header must be captured up to the window field. The fields after it are optional.
+/// header must be captured up to the window field; later fields are optional.
 #[inline]
 fn segment(bytes: &[u8], length: u32) -> Option<Segment> {
     let fixed: &[u8; 16] = bytes.first_chunk()?;
@@ -364,7 +364,7 @@ fn tcp_options(mut bytes: &[u8]) -> TcpOptions {
                     (2, [high, low]) => {
                         options.maximum_segment_size = Some(u16::from_be_bytes([*high, *low]));
                     }
-                    // RFC 7323: a shift above 14 is taken as 14.
+                    // RFC 7323: a shift above 14 is treated as 14.
                     (3, [shift]) => options.window_scale = Some((*shift).min(14)),
                     (4, []) => options.sack_permitted = true,
                     (5, blocks) => options.sack_blocks = (blocks.len() / 8) as u8,

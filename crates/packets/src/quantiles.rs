@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Number of samples that are stored exactly; more samples are counted in buckets.
+/// Maximum number of samples that are stored exactly; beyond it, samples are counted in buckets.
 const EXACT_LIMIT: usize = 4_096;
-/// Initial capacity: most connections are short.
+/// Initial capacity; it is small because most connections are short.
 const FIRST_SAMPLES: usize = 16;
-/// Buckets per power of two: a bucketed median is off by at most 1/512 of its value.
+/// Number of buckets per power of two: a bucketed median deviates by at most 1/512 of its value.
 const BUCKETS: usize = 256;
 const BUCKET_BITS: u32 = BUCKETS.trailing_zeros();
 
@@ -15,13 +15,13 @@ const BUCKET_BITS: u32 = BUCKETS.trailing_zeros();
 pub struct RttSummary {
     /// Number of samples.
     pub samples: u64,
-    /// The shortest.
+    /// The shortest round-trip time.
     pub min_ns: u64,
-    /// The mean.
+    /// The mean round-trip time.
     pub mean_ns: f64,
-    /// The median: exact up to 4096 samples, then within 0.2 %.
+    /// The median round-trip time: exact up to 4096 samples, otherwise within 0.2 %.
     pub median_ns: f64,
-    /// The longest.
+    /// The longest round-trip time.
     pub max_ns: u64,
 }
 
@@ -69,7 +69,7 @@ impl Quantiles {
             as u64
     }
 
-    /// The summary; `None` without samples.
+    /// The summary; `None` if there are no samples.
     pub(super) fn summary(&self) -> Option<RttSummary> {
         (self.count > 0).then(|| RttSummary {
             samples: self.count,

@@ -1,8 +1,8 @@
-//! The senders' repetitions, joined with the path's drops.
+//! The retransmissions of senders, matched with the drops of the path.
 //!
-//! At the taps where packets enter the path, every transmission is seen; the dropped ones have a comment with
-//! the path's reason. A repetition of data whose last transmission was dropped is necessary; any other
-//! repetition is spurious.
+//! At the taps where packets enter the path, every transmission is seen; dropped packets have a comment with
+//! the path's reason. A retransmission of data whose last transmission was dropped is necessary; any other
+//! retransmission is spurious.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use serde::{Deserialize, Serialize};
 use super::parse::{Flags, Segment};
 use super::sequence::{SequenceSet, first_reference, unwrap};
 
-/// Largest number of distinct causes; further causes are counted under the last name.
+/// Maximum number of distinct causes; further causes are counted under the last name.
 const CAUSE_LIMIT: usize = 64;
-/// Largest number of dropped ranges that are stored until they are repeated.
+/// Maximum number of dropped ranges that are stored until they are retransmitted.
 const LOST_LIMIT: usize = 65_536;
 
-/// One end's transmissions.
+/// The transmissions of one end.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Transmissions {
     reference: Option<u64>,
     highest: u64,
     sent: SequenceSet,
-    /// Dropped ranges that were not yet repeated: start, end and cause.
+    /// Dropped ranges that are not yet retransmitted: start, end and cause.
     lost: Vec<(u64, u64, CauseId)>,
 }
 
@@ -31,13 +31,13 @@ pub(super) struct Transmissions {
 pub(super) struct CauseId(u16);
 
 impl CauseId {
-    /// The index of its name in [`Causes::names`].
+    /// The index of the cause's name in [`Causes::names`].
     pub(super) fn index(self) -> u16 {
         self.0
     }
 }
 
-/// The causes in a capture.
+/// The names of all causes in a capture.
 #[derive(Debug, Default)]
 pub(super) struct Causes(Vec<String>);
 
@@ -62,7 +62,7 @@ impl Causes {
     }
 }
 
-/// A repetition: with the cause of the drop, or spurious.
+/// A retransmission: with the cause of the drop, or `None` if it is spurious.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Repeated(pub(super) Option<CauseId>);
 
@@ -95,7 +95,7 @@ impl Transmissions {
         repeated
     }
 
-    /// Records that an earlier transmission was dropped, where the capture reports it only afterwards.
+    /// Records that an earlier transmission was dropped, for captures that report a drop only afterwards.
     pub(super) fn drop_later(&mut self, segment: &Segment, cause: CauseId) {
         if let Some((start, end)) = self.range(segment) {
             self.lose(start, end, cause);
@@ -114,7 +114,7 @@ impl Transmissions {
         }
     }
 
-    /// The range of sequence numbers that a segment occupies; `None` when it is empty.
+    /// The range of sequence numbers that a segment occupies; `None` if it is empty.
     fn range(&mut self, segment: &Segment) -> Option<(u64, u64)> {
         if segment.flags.contains(Flags::RST) {
             return None;
@@ -128,7 +128,7 @@ impl Transmissions {
     }
 }
 
-/// Number of sequence numbers that a segment occupies.
+/// The number of sequence numbers that a segment occupies.
 pub(super) fn occupied(segment: &Segment) -> u64 {
     if segment.flags.contains(Flags::RST) {
         return 0;
@@ -142,7 +142,7 @@ fn overlap(lost: &(u64, u64, CauseId), start: u64, end: u64) -> bool {
     lost.0 < end && start < lost.1
 }
 
-/// Counts repetitions by cause.
+/// Counts retransmissions by cause.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     lost: BTreeMap<u16, u64>,

@@ -11,8 +11,8 @@ pub(super) fn unwrap(reference: u64, sequence: u32) -> u64 {
     reference.wrapping_add_signed(i64::from(distance))
 }
 
-/// The first reference of a sequence space. It is so high that no number within half of the 32-bit space before
-/// it falls below zero.
+/// The first reference of a sequence space. It is high enough that no number within half of the 32-bit space
+/// before it falls below zero.
 #[inline]
 pub(super) fn first_reference(sequence: u32) -> u64 {
     1 << 32 | u64::from(sequence)
@@ -20,17 +20,17 @@ pub(super) fn first_reference(sequence: u32) -> u64 {
 
 /// A set of sequence numbers, as ranges that neither overlap nor touch.
 ///
-/// It is exact: memory grows with the number of holes, which [`SequenceSet::holes`] returns.
+/// The set is exact: its memory grows with the number of holes, which [`SequenceSet::holes`] returns.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct SequenceSet {
     /// The highest range; empty while the set is empty. Most segments only extend it.
     top: (u64, u64),
-    /// All ranges below it: start and end.
+    /// All ranges below `top`: start and end.
     lower: BTreeMap<u64, u64>,
 }
 
 impl SequenceSet {
-    /// Number of members from `start` to before `end`.
+    /// The number of members from `start` to before `end`.
     pub(super) fn covered(&self, start: u64, end: u64) -> u64 {
         if start >= end {
             return 0;
@@ -47,7 +47,7 @@ impl SequenceSet {
         if start >= end {
             return;
         }
-        // The segment is in order: by far the most common case.
+        // The segment is in order, which is by far the most common case.
         if self.top.1 == start && self.top.0 < start {
             self.top.1 = end;
             return;

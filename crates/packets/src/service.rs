@@ -2,8 +2,8 @@
 //!
 //! Fujinoki et al. (2003) measure a server's response time from the arrival of the first request to the
 //! transmission of the last packet of the last file. This module finds the same period at the taps `server.rx`
-//! and `server.tx` of our own captures; a capture without these taps has no such time. Requests and responses
-//! are packets with payload: TCP segments that carry bytes, and all UDP datagrams.
+//! and `server.tx` of this program's captures; it cannot be found in a capture without these taps. Requests and
+//! responses are packets with payload: TCP segments that carry bytes, and all UDP datagrams.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,12 +15,12 @@ use super::link;
 use super::parse::{Parsed, Transport};
 use super::tap::TapRole;
 
-/// The period in which a server was at work, in nanoseconds since the Unix epoch.
+/// The period in which a server was working, in nanoseconds since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServicePeriod {
-    /// The first request arrived.
+    /// The arrival of the first request.
     pub first_arrival: u64,
-    /// The last packet with payload left, whether or not the path dropped it.
+    /// The transmission of the last packet with payload, whether or not the path dropped it.
     pub last_departure: u64,
 }
 
@@ -31,11 +31,11 @@ impl ServicePeriod {
     }
 }
 
-/// Finds the period in a capture, from the packets of `times` in nanoseconds since the Unix epoch. That should be
-/// the time from the established connection to the client's last byte: packets with payload that come before are
-/// of a TLS handshake, and those that leave after it are no part of a response that the client needed (TCP repeats
-/// the last segment when its acknowledgement is late, and HTTP/2 and HTTP/3 close connections with frames of
-/// their own). `None` when no request arrived, or when no payload left after it.
+/// Finds the period in a capture, from the packets within `times`, in nanoseconds since the Unix epoch. `times`
+/// should begin when the connection is established and end with the client's last byte. Earlier packets with
+/// payload belong to a TLS handshake. Later packets are not part of a response that the client needed: TCP
+/// repeats the last segment if its acknowledgement is late, and HTTP/2 and HTTP/3 close connections with
+/// frames. Returns `None` if no request arrived, or if no payload was sent after it.
 ///
 /// # Errors
 /// As [`account`](super::account).
@@ -63,8 +63,8 @@ pub fn service_period(
         }
         match role {
             TapRole::ServerReceives => first_arrival = Some(time),
-            // Both directions are written into one file in their order of arrival, so a stamp may lie before
-            // that of an earlier record.
+            // Both directions are written into one file in order of arrival, so a record's time stamp may
+            // precede the stamp of an earlier record.
             _ => last_departure = last_departure.max(Some(time)),
         }
     }
@@ -80,7 +80,7 @@ pub fn service_period(
 /// As [`service_period`], for a file.
 ///
 /// # Errors
-/// As [`service_period`], and when the file cannot be opened.
+/// As [`service_period`], and if the file cannot be opened.
 pub fn service_period_of_file(
     path: &Path,
     times: RangeInclusive<u64>,

@@ -1,8 +1,8 @@
-//! The connections of a capture in memory: recent ones unpacked, all others packed.
+//! The connections of a capture in memory: recently used connections unpacked, all others packed.
 //!
 //! The state of a connection takes at least 1.5 kB. A capture may hold millions of connections, and any packet
-//! may belong to any of them, even the oldest. So the connections that have had no packet for the longest time
-//! are packed into their encoded form, of about 200 bytes, and unpacked at their next packet.
+//! may belong to any of them, even the oldest. So the connections without a packet for the longest time are
+//! packed into an encoded form of about 200 bytes, and are unpacked at their next packet.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use super::connection::Connection;
 use super::packed::{packed, unpacked};
 use super::sent::Transmissions;
 
-/// Largest number of unpacked connections. When it is reached, the half with the oldest packets is packed.
+/// Maximum number of unpacked connections. When it is reached, the least recently used half is packed.
 const UNPACKED_LIMIT: usize = 16_384;
 
 /// Approximate overhead of an allocation, in bytes.
@@ -41,7 +41,7 @@ pub(super) struct Store {
     slots: Vec<Slot>,
     /// Indices of the unpacked connections.
     unpacked: Vec<u32>,
-    /// Bytes of the packed connections.
+    /// Total bytes of the packed connections.
     packed: u64,
     clock: u64,
 }
@@ -72,7 +72,7 @@ impl Store {
         index
     }
 
-    /// The connection of an index that [`Store::add`] gave.
+    /// The connection with an index that [`Store::add`] returned.
     #[inline]
     pub(super) fn at(&mut self, index: u32) -> &mut Tracked {
         if let Slot::Packed(_) = self.slots[index as usize] {

@@ -1,4 +1,4 @@
-//! The result of the accounting of a capture.
+//! The result of accounting a capture.
 
 use std::collections::BTreeMap;
 
@@ -11,35 +11,35 @@ use super::connection_summary::{Direction, DirectionSummary};
 use super::list::ConnectionList;
 use super::tap::TapChoice;
 
-/// The accounting of a capture. It is a function of the file and the options alone.
+/// The accounting of a capture. It depends only on the file and the options.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Accounting {
     /// The file's format.
     pub format: Format,
     /// Whether the file could be read to its end.
     pub integrity: Integrity,
-    /// Notes for a reader of the figures, one sentence each.
+    /// Notes for the reader of the figures, one sentence each.
     pub notes: Vec<String>,
     /// The counted interfaces.
     pub taps: TapChoice,
     /// The interfaces of the file.
     pub interfaces: Vec<InterfaceSummary>,
-    /// The zero of every instant here: the time of the first packet of the file, counted or not, in nanoseconds
-    /// since the Unix epoch.
+    /// The origin of all instants in this structure: the time of the first packet of the file (counted or not),
+    /// in nanoseconds since the Unix epoch.
     pub origin_unix_ns: u64,
-    /// The first counted packet.
+    /// The time of the first counted packet.
     pub first: Option<Instant>,
-    /// The last counted packet.
+    /// The time of the last counted packet.
     pub last: Option<Instant>,
     /// Counted packets by class; the classes add up to all counted packets.
     pub classes: ClassCounts,
     /// The packets in the class `other`, by kind.
     pub other: OtherCounts,
-    /// Totals of the direction up, TCP or not.
+    /// Totals of the direction up, including packets other than TCP.
     pub up: DirectionSummary,
-    /// Totals of the direction down.
+    /// Totals of the direction down, including packets other than TCP.
     pub down: DirectionSummary,
-    /// Packets without a direction, because they are not IP or are invalid.
+    /// Number of packets without a direction, because they are not IP or are invalid.
     pub undirected: u64,
     /// Packet trains within connections: runs of packets of one connection, in either direction, with no gap
     /// longer than [`Options::train_gap`](super::Options::train_gap).
@@ -50,10 +50,10 @@ pub struct Accounting {
     pub idle_gaps: Vec<IdleGap>,
     /// Number of gaps above the threshold that are not listed, because the list was full.
     pub idle_gaps_unlisted: u64,
-    /// The senders' repetitions and their causes. `None` unless the capture was taken where packets enter the
-    /// path and reports the path's drops.
+    /// The retransmissions of both senders and their causes. `None` unless the capture was taken where packets
+    /// enter the path and reports the path's drops.
     pub sent: Option<SentSummary>,
-    /// Every connection, in the order of the first packets.
+    /// All connections, in the order of their first packets.
     pub connections: ConnectionList,
 }
 
@@ -63,7 +63,7 @@ impl Accounting {
         self.classes.total()
     }
 
-    /// One direction's totals.
+    /// The totals of one direction.
     pub fn direction(&self, direction: Direction) -> &DirectionSummary {
         match direction {
             Direction::Up => &self.up,
@@ -76,33 +76,33 @@ impl Accounting {
         self.connections.totals().packets.iter().sum()
     }
 
-    /// Bytes of IP packets.
+    /// Bytes of all IP packets.
     pub fn ip_bytes(&self) -> Bytes {
         self.up.ip_bytes + self.down.ip_bytes
     }
 
-    /// Bytes of TCP payload, repetitions included.
+    /// Bytes of TCP payload, including retransmissions.
     pub fn payload_bytes(&self) -> Bytes {
         self.up.payload_bytes + self.down.payload_bytes
     }
 
-    /// The share of TCP/IP headers by the rule of the papers, from 0 to 1: each packet of a connection has 40
-    /// bytes of headers, whatever its options. `None` without packets.
+    /// The share of TCP/IP headers by the rule of the papers, from 0 to 1: each packet of a connection counts
+    /// as 40 bytes of headers, whatever its options. `None` if there are no packets.
     pub fn overhead_by_rule(&self) -> Option<f64> {
         let headers = 40.0 * self.connection_packets() as f64;
         let all = headers + self.payload_bytes().as_f64();
         (all > 0.0).then(|| headers / all)
     }
 
-    /// The share of the actual headers, IP and TCP with options, from 0 to 1.
+    /// The share of the actual IP and TCP headers, including options, from 0 to 1.
     pub fn overhead(&self) -> Option<f64> {
         let headers = (self.up.header_bytes + self.down.header_bytes).as_f64();
         let all = headers + self.payload_bytes().as_f64();
         (all > 0.0).then(|| headers / all)
     }
 
-    /// The direction whose round-trip times cross the path: up when packets are captured at the client, down
-    /// when they are captured at the server.
+    /// The direction whose round-trip times cross the path: up if packets are captured at the client, down if
+    /// they are captured at the server.
     pub fn rtt_direction(&self) -> Direction {
         match self.taps {
             TapChoice::Server => Direction::Down,
@@ -116,20 +116,21 @@ impl Accounting {
     }
 }
 
-/// An interface and its part of the capture.
+/// An interface and its share of the capture.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceSummary {
-    /// Its name, if the file has one.
+    /// The name of the interface, if the file contains it.
     pub name: Option<String>,
-    /// Its link type.
+    /// The link type of the interface.
     pub link: LinkType,
-    /// Packets captured there.
+    /// Number of packets captured at the interface.
     pub packets: u64,
-    /// Whether its packets are counted.
+    /// Whether the packets of the interface are counted.
     pub counted: bool,
-    /// Packets that the capture itself lost there, if the file reports them.
+    /// Number of packets that the capture itself lost at the interface, if the file reports it.
     pub lost: u64,
-    /// Packets that the path dropped there, by the comments in the capture: number by cause.
+    /// Packets that the path dropped at the interface, according to the comments in the capture: number by
+    /// cause.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub drops: BTreeMap<String, u64>,
 }
@@ -155,7 +156,7 @@ pub struct OtherCounts {
 }
 
 impl OtherCounts {
-    /// The sum: the number of packets in [`Class::Other`].
+    /// The number of packets in [`Class::Other`].
     pub fn total(&self) -> u64 {
         self.udp
             + self.icmp
@@ -179,7 +180,7 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
-    /// Mean number of packets per run; `None` without runs.
+    /// Mean number of packets per run; `None` if there are no runs.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.packets as f64 / self.count as f64)
     }
@@ -193,49 +194,49 @@ impl RunSummary {
     }
 }
 
-/// A time without packets on a connection.
+/// A period without packets on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdleGap {
     /// Index into [`Accounting::connections`].
     pub connection: u32,
-    /// The time of the packet before.
+    /// The time of the packet before the gap.
     pub start: Instant,
-    /// The length in nanoseconds.
+    /// The length of the gap, in nanoseconds.
     pub duration_ns: u64,
-    /// The packet before.
-    pub after: Happening,
-    /// The packet that ended it.
-    pub ended_by: Happening,
+    /// The packet before the gap.
+    pub after: PacketSummary,
+    /// The packet that ended the gap.
+    pub ended_by: PacketSummary,
 }
 
 /// A short description of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Happening {
-    /// Its direction.
+pub struct PacketSummary {
+    /// The direction of the packet.
     pub direction: Direction,
-    /// Its class.
+    /// The class of the packet.
     pub class: Class,
-    /// Whether it repeats an earlier packet.
+    /// Whether the packet repeats an earlier packet.
     pub retransmission: bool,
 }
 
-/// `data down`, `data up again`.
-impl std::fmt::Display for Happening {
+/// Prints, for example, `data down` and `data up again`.
+impl std::fmt::Display for PacketSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let again = if self.retransmission { " again" } else { "" };
         write!(f, "{} {}{again}", self.class, self.direction)
     }
 }
 
-/// The senders' repetitions, seen where packets enter the path. Each is joined with what the path did to the
-/// packet that it repeats.
+/// The retransmissions of both senders, seen where packets enter the path. Each is matched with the drop of the
+/// packet that it repeats, if there was one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentSummary {
-    /// Repetitions by the client.
+    /// Retransmissions by the client.
     pub up: Repetitions,
-    /// Repetitions by the server.
+    /// Retransmissions by the server.
     pub down: Repetitions,
-    /// Every repetition, in the order of the capture, up to a limit.
+    /// Every retransmission, in the order of the capture, up to a limit.
     pub repetitions: Vec<Repetition>,
 }
 
@@ -251,37 +252,37 @@ impl SentSummary {
     }
 }
 
-/// How many packets a sender repeated, and why.
+/// The number of a sender's retransmissions, by cause.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repetitions {
-    /// Repetitions of packets that the path dropped, by the path's cause.
+    /// Retransmissions of packets that the path dropped, by the path's cause.
     pub lost: BTreeMap<String, u64>,
-    /// Repetitions of packets that the path did not drop: the acknowledgement was lost or late, or the sender
-    /// repeated too early.
+    /// Retransmissions of packets that the path did not drop: the acknowledgement was lost or late, or the
+    /// sender retransmitted too early.
     pub spurious: u64,
 }
 
 impl Repetitions {
-    /// Number of repetitions of packets that the path dropped.
+    /// Number of retransmissions of packets that the path dropped.
     pub fn lost_total(&self) -> u64 {
         self.lost.values().sum()
     }
 
-    /// Number of all repetitions.
+    /// Number of all retransmissions.
     pub fn total(&self) -> u64 {
         self.lost_total() + self.spurious
     }
 }
 
-/// One packet that repeats another.
+/// A retransmission.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repetition {
     /// Index into [`Accounting::connections`].
     pub connection: u32,
-    /// The direction of the repetition.
+    /// The direction of the retransmission.
     pub direction: Direction,
-    /// The time of the repetition.
+    /// The time of the retransmission.
     pub at: Instant,
-    /// The cause of the drop; `None` when the path had not dropped the repeated packet.
+    /// The cause of the drop; `None` if the path had not dropped the repeated packet.
     pub cause: Option<String>,
 }

@@ -1,6 +1,6 @@
 //! Writes captures of synthetic packets, for tests and benchmarks that need a known correct result.
 //!
-//! Not for recording: the payload of packets is zeros, and IP and TCP checksums are zero.
+//! These captures are not recordings: the payload of packets is zeros, and IP and TCP checksums are zero.
 
 use std::net::SocketAddr;
 
@@ -22,7 +22,7 @@ enum Kind {
 }
 
 impl CaptureWriter {
-    /// A pcapng capture with nanosecond stamps and the given interfaces: name and link type.
+    /// A pcapng capture with nanosecond time stamps and the given interfaces (name and link type).
     pub fn pcapng(interfaces: &[(&str, u16)]) -> CaptureWriter {
         CaptureWriter::pcapng_in_order(interfaces, false)
     }
@@ -41,7 +41,7 @@ impl CaptureWriter {
         writer
     }
 
-    /// A classic capture with nanosecond or microsecond stamps, in the given byte order.
+    /// A classic pcap capture with nanosecond or microsecond time stamps, in the given byte order.
     pub fn pcap(link: u16, nanoseconds: bool, big_endian: bool) -> CaptureWriter {
         let mut writer = CaptureWriter {
             bytes: Vec::new(),
@@ -65,7 +65,7 @@ impl CaptureWriter {
         writer
     }
 
-    /// Starts another section of a pcapng capture.
+    /// Starts a new section of a pcapng capture.
     pub fn section(&mut self) {
         let mut body = Vec::new();
         put_u32(&mut body, 0x1a2b_3c4d, self.big_endian);
@@ -75,8 +75,8 @@ impl CaptureWriter {
         self.block(0x0a0d_0d0a, &body);
     }
 
-    /// Announces an interface. Its stamps count units of `10^-exponent` seconds (powers of two, with the top
-    /// bit set) since `offset` seconds after the epoch.
+    /// Announces an interface. Its time stamps count units of `10^-exponent` seconds (`2^-exponent` if the top
+    /// bit of `exponent` is set) since `offset` seconds after the epoch.
     pub fn interface(&mut self, name: &str, link: u16, exponent: u8, offset: i64) {
         let mut body = Vec::new();
         put_u16(&mut body, link, self.big_endian);
@@ -93,7 +93,7 @@ impl CaptureWriter {
         self.block(1, &body);
     }
 
-    /// Writes a packet. `time` counts ticks of the interface in pcapng and nanoseconds in pcap.
+    /// Writes a packet. `time` is in ticks of the interface for pcapng, and in nanoseconds for pcap.
     pub fn packet(&mut self, interface: u32, time: u64, frame: &[u8], comment: Option<&str>) {
         self.cut_packet(interface, time, frame, frame.len(), comment);
     }
@@ -135,7 +135,7 @@ impl CaptureWriter {
         self.block(6, &body);
     }
 
-    /// Writes any block of a pcapng capture; the body is padded.
+    /// Writes a block of any type of a pcapng capture; the body is padded.
     pub fn block(&mut self, kind: u32, body: &[u8]) {
         let padded = body.len().next_multiple_of(4);
         let length = (padded + 12) as u32;
@@ -146,12 +146,12 @@ impl CaptureWriter {
         self.u32(length);
     }
 
-    /// The capture so far.
+    /// The bytes of the capture so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The capture.
+    /// The bytes of the capture.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -175,19 +175,19 @@ impl CaptureWriter {
 /// The plan of a synthetic TCP segment.
 #[derive(Debug, Clone)]
 pub struct SegmentPlan {
-    /// Sender. Both ends must have the same address family.
+    /// The sender. Both ends must have the same address family.
     pub source: SocketAddr,
-    /// Receiver.
+    /// The receiver.
     pub destination: SocketAddr,
-    /// Sequence number.
+    /// The sequence number.
     pub sequence: u32,
-    /// Acknowledgement number.
+    /// The acknowledgement number.
     pub acknowledgement: u32,
-    /// Control bits.
+    /// The control bits.
     pub flags: Flags,
     /// The window field.
     pub window: u16,
-    /// Options in their encoded form; padded to a multiple of four.
+    /// The options in encoded form; padded to a multiple of four bytes.
     pub options: Vec<u8>,
     /// Length of the payload in bytes.
     pub payload: u16,
@@ -199,7 +199,7 @@ impl SegmentPlan {
         ip_packet(self.source, self.destination, 6, &self.segment())
     }
 
-    /// The number of sequence numbers that it occupies.
+    /// The number of sequence numbers that the segment occupies.
     fn occupies(&self) -> u32 {
         let syn = u32::from(self.flags.contains(Flags::SYN));
         let fin = u32::from(self.flags.contains(Flags::FIN));
@@ -223,12 +223,12 @@ impl SegmentPlan {
     }
 }
 
-/// Two ends of a connection: plans segments with the numbers that follow from the earlier segments.
+/// The two ends of a connection. It plans segments with the numbers that follow from earlier segments.
 #[derive(Debug, Clone)]
 pub struct Conversation {
     /// The end that opens the connection.
     pub client: SocketAddr,
-    /// The other end.
+    /// The end that accepts the connection.
     pub server: SocketAddr,
     /// The client's next sequence number.
     pub client_next: u32,
@@ -236,14 +236,14 @@ pub struct Conversation {
     pub server_next: u32,
     /// The window field of both ends.
     pub window: u16,
-    /// Options of every segment; the SYNs get theirs from [`Conversation::offer`] instead.
+    /// Options of every segment except SYNs, which have [`Conversation::offer`] instead.
     pub options: Vec<u8>,
     /// Options of the SYNs.
     pub offer: Vec<u8>,
 }
 
 impl Conversation {
-    /// Ends that begin at the given sequence numbers and offer an MSS of 1460.
+    /// Creates ends with the given initial sequence numbers that offer an MSS of 1460.
     pub fn new(client: SocketAddr, server: SocketAddr, initial: (u32, u32)) -> Conversation {
         Conversation {
             client,
@@ -305,7 +305,7 @@ impl Conversation {
 /// An IP packet of any protocol.
 ///
 /// # Panics
-/// When the two addresses have different families.
+/// If the two addresses have different families.
 pub fn ip_packet(
     source: SocketAddr,
     destination: SocketAddr,
@@ -346,7 +346,7 @@ pub fn ethernet(packet: &[u8], vlan: Option<u16>) -> Vec<u8> {
         _ => [0x08, 0x00],
     });
     frame.extend(packet);
-    // Pads to the shortest Ethernet frame; the padding must not be taken for payload.
+    // Pads to the shortest Ethernet frame; the padding must not be counted as payload.
     frame.resize(frame.len().max(60), 0);
     frame
 }

@@ -13,8 +13,8 @@ use super::summary::Accounting;
 const CONNECTION_ROWS: usize = 1_000;
 
 impl Accounting {
-    /// The tables: the source of the figures, the partition by class, both directions, the totals of the
-    /// connections and, if requested, each connection.
+    /// The accounting as text tables: the source of the figures, the partition by class, both directions, the
+    /// totals of the connections and, if requested, each connection.
     pub fn table(&self, name: &str, connections: bool) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -41,7 +41,7 @@ impl Accounting {
         let packets = self.packets();
         writeln!(out, "{name}: {packets} packets in {seconds:.6} s")?;
         let taken = |counted: bool| -> Vec<String> {
-            // Several sections of a file may repeat the names of interfaces.
+            // Several sections of a file may contain interfaces of the same name.
             let mut names = Vec::<(&str, u64)>::new();
             for interface in self.interfaces.iter().filter(|i| i.counted == counted) {
                 let name = interface.name.as_deref().unwrap_or("unnamed");
@@ -227,7 +227,7 @@ impl Accounting {
         if let Some(sent) = &self.sent {
             let total = sent.total();
             if total.total() == 0 {
-                return line("sent again", "nothing".to_owned());
+                return line("retransmissions", "none".to_owned());
             }
             let causes: Vec<String> = total
                 .lost
@@ -236,9 +236,9 @@ impl Accounting {
                 .chain([format!("{} not dropped", total.spurious)])
                 .collect();
             line(
-                "sent again",
+                "retransmissions",
                 format!(
-                    "{} packets; what they repeat was: {}",
+                    "{} packets; their originals: {}",
                     total.total(),
                     causes.join(", ")
                 ),

@@ -1,10 +1,10 @@
-//! Which packets of a capture count, and what a capture reports about dropped packets.
+//! Which packets of a capture are counted, and what a capture reports about dropped packets.
 //!
-//! Our own captures hold every packet twice, where it enters the path and where it leaves it, at four
-//! interfaces: `client.tx` → `server.rx` and `server.tx` → `client.rx`. To count all of them would count every
-//! packet twice. The papers counted at the client. Two more interfaces, `up.drop` and `down.drop`, repeat
-//! packets that a queue dropped after it had accepted them. These are reports about packets and never count as
-//! packets.
+//! This program's captures hold every packet twice, where it enters and where it leaves the path, at four
+//! interfaces: `client.tx` → `server.rx` and `server.tx` → `client.rx`. Counting at all four interfaces would
+//! count every packet twice. The papers counted at the client. Two more interfaces, `up.drop` and `down.drop`,
+//! repeat packets that a queue dropped after it had accepted them. These are reports about packets and are
+//! never counted as packets.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,14 +20,14 @@ pub enum TapChoice {
     Client,
     /// `server.tx` and `server.rx`, and every interface that is not a tap of a path.
     Server,
-    /// Every interface, except the repetitions at `up.drop` and `down.drop`.
+    /// Every interface, except `up.drop` and `down.drop`.
     All,
     /// Only the interface with this name.
     Interface(String),
 }
 
 impl TapChoice {
-    /// Whether packets of an interface count.
+    /// Whether packets of an interface are counted.
     pub fn counts(&self, interface: Option<&str>) -> bool {
         let role = interface.and_then(TapRole::of);
         match self {
@@ -39,7 +39,7 @@ impl TapChoice {
     }
 }
 
-/// `client`, `server`, `all`, or the name of an interface.
+/// Parses `client`, `server`, `all`, or the name of an interface.
 impl FromStr for TapChoice {
     type Err = std::convert::Infallible;
     fn from_str(text: &str) -> Result<TapChoice, Self::Err> {
@@ -63,25 +63,25 @@ impl fmt::Display for TapChoice {
     }
 }
 
-/// The taps of our own captures.
+/// The taps of this program's captures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TapRole {
-    /// From the client into the path.
+    /// Packets from the client into the path.
     ClientSends,
-    /// Out of the path to the server.
+    /// Packets out of the path to the server.
     ServerReceives,
-    /// From the server into the path.
+    /// Packets from the server into the path.
     ServerSends,
-    /// Out of the path to the client.
+    /// Packets out of the path to the client.
     ClientReceives,
-    /// Dropped in a queue towards the server.
+    /// Packets dropped in a queue towards the server.
     DroppedUp,
-    /// Dropped in a queue towards the client.
+    /// Packets dropped in a queue towards the client.
     DroppedDown,
 }
 
 impl TapRole {
-    /// The role for an interface's name.
+    /// The role of an interface, by its name.
     pub fn of(interface: &str) -> Option<TapRole> {
         match interface {
             "client.tx" => Some(TapRole::ClientSends),
@@ -94,22 +94,22 @@ impl TapRole {
         }
     }
 
-    /// Whether it is at the client's end.
+    /// Whether the tap is at the client's end.
     pub fn is_client(self) -> bool {
         matches!(self, TapRole::ClientSends | TapRole::ClientReceives)
     }
 
-    /// Whether it is at the server's end.
+    /// Whether the tap is at the server's end.
     pub fn is_server(self) -> bool {
         matches!(self, TapRole::ServerSends | TapRole::ServerReceives)
     }
 
-    /// Whether it sees packets before the path can drop them.
+    /// Whether the tap sees packets before the path can drop them.
     pub fn is_sender(self) -> bool {
         matches!(self, TapRole::ClientSends | TapRole::ServerSends)
     }
 
-    /// Whether its packets go from the client to the server.
+    /// Whether the packets of the tap go from the client to the server.
     pub fn is_up(self) -> bool {
         matches!(
             self,
@@ -118,7 +118,8 @@ impl TapRole {
     }
 }
 
-/// The content of a comment in a capture: that the path dropped the packet, and how full its queue was.
+/// The content of a packet's comments in a capture: that the path dropped the packet, and how full its queue
+/// was.
 ///
 /// A comment is a list of `key=value` words separated by spaces, as in
 /// `drop=loss queue_packets=3 queue_bytes=4500`. Unknown words are skipped.
@@ -126,9 +127,9 @@ impl TapRole {
 pub struct PathComment<'a> {
     /// The cause of the drop.
     pub drop: Option<&'a str>,
-    /// Packets in the queue when this packet arrived.
+    /// Number of packets in the queue when this packet arrived.
     pub queue_packets: Option<u64>,
-    /// Bytes in the queue when this packet arrived.
+    /// Number of bytes in the queue when this packet arrived.
     pub queue_bytes: Option<u64>,
 }
 

@@ -4,7 +4,7 @@ use fathometer_model::Bytes;
 use proptest::prelude::*;
 
 use super::parse::Flags;
-use super::summary::{Happening, Repetitions};
+use super::summary::{PacketSummary, Repetitions};
 use super::synthetic::{CaptureWriter, Conversation, SegmentPlan, ip_packet};
 use super::time_sequence::{MarkKind, SegmentKind};
 use super::*;
@@ -101,7 +101,7 @@ fn idle_gaps_say_what_ended_them() {
         .map(|gap| (gap.start.as_nanos() / MS, gap.duration_ns / MS))
         .collect();
     assert_eq!(gaps, [(0, 90), (91, 99), (192, 90), (284, 90)]);
-    let happening = |class, direction| Happening {
+    let happening = |class, direction| PacketSummary {
         direction,
         class,
         retransmission: false,

@@ -1,4 +1,4 @@
-//! Controlled delay: which packets to drop at the head of a queue (RFC 8289, section 5).
+//! Controlled delay (CoDel): decides which packets to drop at the head of a queue (RFC 8289, section 5).
 
 use std::time::Duration;
 
@@ -61,8 +61,8 @@ impl Control {
             }
             (head, _) = self.take(now, line);
             self.dropping = true;
-            // When the queue was standing a short while ago, dropping resumes at the rate that controlled it
-            // then, instead of starting again.
+            // If the queue was in the dropping state recently, dropping resumes at the previous rate instead of the
+            // initial rate.
             let since_last = self.count - self.last_count;
             let recently = now.since(self.drop_next) < 16 * self.parameters.interval;
             self.count = if since_last > 1 && recently {
@@ -76,7 +76,7 @@ impl Control {
         head
     }
 
-    /// The head of the queue, and whether the delay has stayed above the target for an interval.
+    /// Removes the head of the queue. Also returns whether the delay has stayed above the target for an interval.
     fn take<P>(&mut self, now: Instant, line: &mut WaitingLine<P>) -> (Option<Waiting<P>>, bool) {
         let Some(head) = line.pop() else {
             self.first_above = None;

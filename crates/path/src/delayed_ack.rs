@@ -1,5 +1,4 @@
-//! Delayed acknowledgements as hosts of 1997 sent them, emulated in front of a kernel that does not support
-//! them.
+//! Delayed acknowledgements of 1997's hosts, emulated in front of a kernel that does not support them.
 //!
 //! 4.4BSD and the TCPs derived from it do not acknowledge in-order data at once. They acknowledge at the next
 //! tick of a 200 ms clock that all connections of the host share, unless there is a reason to acknowledge
@@ -7,35 +6,34 @@
 //! `TF_DELACK`, `TF_ACKNOW`; RFC 1122, section 4.2.3.2). Linux uses another timer and never delays by more
 //! than about 40 ms. Here the kernel is configured to acknowledge every segment at once, and [`DelayedAck`]
 //! stands between the host and the path. It forwards packets, holds acknowledgements until the tick, and
-//! replaces those that later packets supersede.
+//! discards held acknowledgements that later packets supersede.
 //!
-//! A packet of the host is forwarded at once when it
+//! A packet of the host is forwarded immediately if it
 //!
-//! - is not a pure acknowledgement: it carries data, SYN, FIN or RST, or cannot be parsed. It supersedes a
+//! - is not a pure acknowledgement: it carries data, SYN, FIN or RST, or cannot be parsed. It supersedes the
 //!   held acknowledgement, unless it acknowledges less;
 //! - is the first acknowledgement: the third packet of the handshake;
-//! - acknowledges 2 full segments of bytes since the last packet that was forwarded, or half the receive
-//!   buffer, which is assumed to be the largest window that was advertised; or moves the right edge of the
-//!   window by that much;
+//! - acknowledges the bytes of 2 full segments since the last packet that was forwarded, or half the receive
+//!   buffer, or moves the right edge of the window by as much. The receive buffer is assumed to be as large as
+//!   the largest advertised window;
 //! - repeats the previous acknowledgement number: the answer to a segment out of order, to a duplicate, to a
 //!   keep-alive or to a window probe;
-//! - acknowledges data that fill a gap, or that lie behind a filled gap;
+//! - acknowledges data that fill a gap, or data after a filled gap;
 //! - acknowledges the peer's FIN.
 //!
-//! The rule of two segments counts bytes, as in BSD, where the rule is about the window: `tcp_output` sends
-//! when the right edge would move by two segments or by half the buffer. BSD evaluates this each time the
-//! program has read. Two segments that are not full wait for the tick. Linux acknowledges before the program
-//! reads, so the edge in its packets is one segment behind; this module uses the acknowledged bytes instead.
-//! Both agree as long as the program keeps pace. For a slow reader BSD acknowledges less often than this
-//! module.
+//! The rule of two segments counts bytes, as in BSD: `tcp_output` sends when the right edge of the window would
+//! move by two segments or by half the buffer. BSD evaluates this rule after each read of the program. Two
+//! segments that are not full wait for the tick. Linux acknowledges before the program reads, so the right edge
+//! in its packets is one segment behind; this module uses the acknowledged bytes instead. Both rules agree as
+//! long as the program keeps pace. If the program reads slowly, BSD acknowledges less often than this module.
 //!
 //! The length of a full segment is the smaller of the two MSS values in the SYNs, less 12 bytes when both
 //! sides use time stamps. (BSD did not subtract those 12 bytes, and so acknowledged every third segment with
-//! time stamps; this is not imitated.)
+//! time stamps; this is not emulated.)
 //!
 //! Limits:
 //!
-//! - It does not delay the kernel's own reaction to a segment: that is complete before the acknowledgement is
+//! - It does not delay the kernel's own reaction to a segment, which is complete before the acknowledgement is
 //!   held. Only the peer sees the delay.
 //! - It does not change slow start: a Linux peer opens its window by the bytes acknowledged, not by one
 //!   segment per acknowledgement.
@@ -61,10 +59,10 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
-/// The largest number of tracked connections; beyond it the oldest is removed.
+/// The largest number of tracked connections; beyond it, the oldest connection is removed.
 const CONNECTIONS: usize = 65_536;
 
-/// When a host sends its acknowledgements.
+/// The clock and the rule of a host's delayed acknowledgements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DelayedAckClock {
@@ -84,17 +82,17 @@ pub struct DelayedAckClock {
 /// What to do with a packet of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outbound {
-    /// Send it.
+    /// Send the packet.
     Forward,
-    /// Do not send it: a copy waits for the tick, or for a later packet that supersedes it.
+    /// Do not send the packet: a copy waits for the tick, or for a later packet that supersedes it.
     Held,
 }
 
-/// Holds a host's pure acknowledgements back.
+/// Delays the pure acknowledgements of a host.
 ///
 /// The host calls [`DelayedAck::release`] until it returns `None`. It then calls [`DelayedAck::outbound`] for
 /// each packet from the kernel, and [`DelayedAck::inbound`] for each packet just before the kernel receives
-/// it. It then waits until [`DelayedAck::next_due`] or the next packet. Packets are raw IP packets, version 4
+/// it. Then it waits until [`DelayedAck::next_due`] or the next packet. Packets are raw IP packets, version 4
 /// or 6, one segment each. Time must not run backwards between calls; a `now` before an earlier one counts as
 /// the earlier one.
 ///
@@ -103,14 +101,14 @@ pub enum Outbound {
 /// discarded.
 pub struct DelayedAck {
     clock: DelayedAckClock,
-    /// The first tick, after the origin of time.
+    /// The time from instant 0 to the first tick.
     phase: Duration,
     /// The latest instant that a caller passed.
     now: Instant,
     /// The largest number of tracked connections.
     bound: usize,
     connections: HashMap<Key, Connection>,
-    /// The connections by age.
+    /// The connections in order of age, oldest first.
     ages: BTreeMap<u64, Key>,
     next_age: u64,
     /// The connections that hold an acknowledgement, in the order in which they began to hold, with the tick
@@ -124,8 +122,8 @@ pub struct DelayedAck {
 }
 
 impl DelayedAck {
-    /// A value without connections. The clock's phase depends on `seed` alone: use a different seed for each
-    /// host.
+    /// Creates the state without connections. The clock's phase depends only on `seed`: use a different seed for
+    /// each host.
     pub fn new(clock: DelayedAckClock, seed: Seed) -> DelayedAck {
         let clock = DelayedAckClock {
             tick: clock.tick.max(Duration::from_nanos(1)),
@@ -147,7 +145,7 @@ impl DelayedAck {
         }
     }
 
-    /// The host sends `packet` at `now`.
+    /// Decides about a `packet` that the host sends at `now`.
     pub fn outbound(&mut self, now: Instant, packet: &[u8]) -> Outbound {
         self.now = self.now.max(now);
         let Some(segment) = Segment::parse(packet) else {
@@ -204,7 +202,7 @@ impl DelayedAck {
         Outbound::Held
     }
 
-    /// The host is about to receive `packet`.
+    /// Records a `packet` that the host is about to receive.
     pub fn inbound(&mut self, packet: &[u8]) {
         let Some(segment) = Segment::parse(packet) else {
             return;
@@ -238,7 +236,7 @@ impl DelayedAck {
         }
     }
 
-    /// When the host must call [`DelayedAck::release`] again; `None` when nothing is held.
+    /// Returns when the host must call [`DelayedAck::release`] again; `None` if nothing is held.
     pub fn next_due(&self) -> Option<Instant> {
         if !self.orphans.is_empty() {
             return Some(self.now);
@@ -246,8 +244,8 @@ impl DelayedAck {
         self.waiting.first_key_value().map(|(_, (tick, _))| *tick)
     }
 
-    /// The next acknowledgement to send whose tick came at or before `now`, in the order in which connections
-    /// began to hold. Its bytes are valid until the next call.
+    /// Returns the next acknowledgement whose tick is at or before `now`, in the order in which connections began to
+    /// hold. The bytes are valid until the next call.
     pub fn release(&mut self, now: Instant) -> Option<&[u8]> {
         self.now = self.now.max(now);
         if let Some(orphan) = self.orphans.pop_front() {
@@ -272,7 +270,7 @@ impl DelayedAck {
         self.waiting.len() + self.orphans.len()
     }
 
-    /// The host sends a SYN, alone or with an acknowledgement.
+    /// Records a SYN that the host sends, alone or with an acknowledgement.
     fn open_from_host(&mut self, key: Key, segment: &Segment, offer: Offer) {
         let known = self.connections.get(&key).and_then(Connection::host_first);
         if known.is_some_and(|first| first != segment.sequence) {
@@ -281,12 +279,12 @@ impl DelayedAck {
         self.connection(key).host_opened(segment.sequence, offer);
     }
 
-    /// The host is about to receive a SYN, alone or with an acknowledgement.
+    /// Records a SYN that the host is about to receive, alone or with an acknowledgement.
     fn open_from_peer(&mut self, key: Key, segment: &Segment, offer: Offer) {
         let known = self.connections.get(&key).and_then(Connection::peer_first);
         if let Some(first) = known {
             if first == segment.sequence {
-                // Retransmitted or duplicated; the answer repeats an acknowledgement.
+                // A retransmitted or duplicated SYN; the host's answer repeats an acknowledgement.
                 return;
             }
             self.release_and_forget(key);
@@ -294,7 +292,7 @@ impl DelayedAck {
         self.connection(key).peer_opened(segment.sequence, offer);
     }
 
-    /// The connection; added if it is not tracked yet.
+    /// Returns the connection; adds it if it is not tracked yet.
     fn connection(&mut self, key: Key) -> &mut Connection {
         if !self.connections.contains_key(&key) {
             if self.connections.len() >= self.bound
@@ -311,7 +309,7 @@ impl DelayedAck {
         })
     }
 
-    /// Removes a connection that may still be open: its held acknowledgement is released at once.
+    /// Removes a connection that may still be open, and releases its held acknowledgement at once.
     fn release_and_forget(&mut self, key: Key) {
         if let Some(packet) = self.forget(key) {
             self.orphans.push_back(packet);
@@ -340,14 +338,14 @@ impl fmt::Debug for DelayedAck {
     }
 }
 
-/// A connection, as the host sees it.
+/// The addresses and ports of a connection, from the host's view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     host: Endpoint,
     peer: Endpoint,
 }
 
-/// The first tick after `now`.
+/// Returns the first tick after `now`.
 fn next_tick(now: Instant, phase: Duration, tick: Duration) -> Instant {
     let (phase, tick) = (nanos(phase), nanos(tick));
     let Some(since_first) = now.as_nanos().checked_sub(phase) else {

@@ -13,7 +13,7 @@ pub struct DropList {
 }
 
 impl DropList {
-    /// A list of inclusive ranges `(first, last)`; a range with `first` above `last` is empty.
+    /// Creates a list from inclusive ranges `(first, last)`; a range with `first` above `last` is empty.
     pub fn new(mut ranges: Vec<(u64, u64)>) -> DropList {
         ranges.retain(|(first, last)| first <= last);
         ranges.sort_unstable();
@@ -35,14 +35,13 @@ impl DropList {
         after > 0 && self.ranges[after - 1].1 >= index
     }
 
-    /// Whether it is empty.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 }
 
-/// `3` or `"10-14"`.
-/// Numbers and ranges.
+/// The schema of a list of packet numbers and ranges, such as `3` and `"10-14"`.
 impl JsonSchema for DropList {
     fn schema_name() -> Cow<'static, str> {
         "DropList".into()

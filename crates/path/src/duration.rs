@@ -13,7 +13,7 @@ const UNITS: [(&str, u64); 4] = [
     ("s", 1_000_000_000),
 ];
 
-/// Parses a number with a unit in decimal arithmetic, to the nanosecond, without binary rounding.
+/// Parses a number with a unit, in exact decimal arithmetic, to the nanosecond.
 fn parse(text: &str) -> Option<Duration> {
     let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     let digits = compact.find(|c: char| !c.is_ascii_digit() && c != '.')?;
@@ -66,7 +66,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
     })
 }
 
-/// The same for an optional key.
+/// Parses the duration of an optional key.
 pub(crate) mod optional {
     use std::time::Duration;
 

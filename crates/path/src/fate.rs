@@ -1,4 +1,4 @@
-//! Random events of packet number *n*: a function of (seed, direction, stage, *n*).
+//! The random events of packet number *n*: functions of (seed, direction, stage, *n*).
 
 use std::fmt;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use crate::profile::{Direction, DirectionProfile, Distribution, LossModel};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DropReason {
-    /// There was no room in the queue.
+    /// The queue was full.
     QueueFull,
     /// Random loss.
     Loss,
-    /// Its number is on the profile's drop list.
+    /// The packet's number is on the profile's drop list.
     DropList,
     /// Dropped by CoDel at the head of the queue.
     Codel,
 }
 
 impl DropReason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [DropReason; 4] = [
         DropReason::QueueFull,
         DropReason::Loss,
@@ -51,18 +51,18 @@ impl fmt::Display for DropReason {
 /// The random decisions about one packet, made before it reaches a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Fate {
-    /// Why it is lost; `None` when it is not. The other decisions are drawn even for a lost packet, without
-    /// effect.
+    /// Why the packet is lost; `None` if it is not lost. The other decisions are drawn for a lost packet too, but
+    /// have no effect.
     pub lost: Option<DropReason>,
     /// The change of the propagation delay, in nanoseconds; negative only with normal jitter.
     pub jitter_ns: i64,
-    /// Whether it is held back, so that later packets overtake it.
+    /// Whether the packet is held back so that later packets overtake it.
     pub held_back: bool,
-    /// Whether it is delivered twice.
+    /// Whether the packet is delivered twice.
     pub duplicated: bool,
 }
 
-/// The decisions of one direction, packet after packet.
+/// The random decisions of one direction, in packet order.
 #[derive(Debug, Clone)]
 pub struct Decisions {
     next: u64,
@@ -78,7 +78,8 @@ pub struct Decisions {
     duplicate: Seed,
 }
 
-/// The fates of the first `packets` packets of a direction, as far as they do not depend on arrival times.
+/// Returns the fates of the first `packets` packets of a direction. Drops by a queue, which depend on arrival times, are
+/// not included.
 pub fn predict(
     profile: &DirectionProfile,
     direction: Direction,
@@ -90,7 +91,7 @@ pub fn predict(
 }
 
 impl Decisions {
-    /// The decisions of a direction under a seed, from packet 0.
+    /// Creates the decisions of a direction for a seed, from packet 0.
     pub fn new(profile: &DirectionProfile, direction: Direction, seed: Seed) -> Decisions {
         let stream = |stage: &str| seed.stream(&format!("path.{}.{stage}", direction.name()));
         Decisions {
@@ -110,7 +111,7 @@ impl Decisions {
         }
     }
 
-    /// The number of the next packet and its fate.
+    /// Returns the number and the fate of the next packet.
     pub fn decide(&mut self) -> (u64, Fate) {
         let index = self.next;
         self.next += 1;
@@ -157,7 +158,7 @@ impl Decisions {
         match distribution {
             Distribution::Uniform => (self.jitter.uniform(index) * amount) as i64,
             Distribution::Normal => {
-                // Additions and one product round the same way on every machine; a logarithm may not.
+                // Additions and a product are rounded in the same way on every machine; a logarithm may not be.
                 let sum: f64 = (0..12)
                     .map(|k| self.jitter.uniform(index.wrapping_mul(12).wrapping_add(k)))
                     .sum();

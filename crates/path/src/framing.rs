@@ -14,8 +14,8 @@ pub enum Framing {
     /// inter-frame gap 12 (38 bytes), around a payload padded to at least 46.
     Ethernet,
     /// PPP in HDLC-like framing (RFC 1662): address 1, control 1, protocol 2, check sequence 2 and one flag,
-    /// which a frame shares with the next: 7 bytes. Byte stuffing is not counted. When only the flag and the
-    /// escape are mapped, it adds 0.8 % to random bytes and hardly anything to text.
+    /// which a frame shares with the next frame: 7 bytes. Byte stuffing is not counted. If only the flag and
+    /// the escape are stuffed, it adds 0.8 % to random bytes and almost nothing to text.
     Ppp,
     /// ATM with AAL5 and IP directly inside (RFC 2684, VC multiplexing): an 8-byte trailer, then
     /// cells of 53 bytes that carry 48.
@@ -25,7 +25,7 @@ pub enum Framing {
 }
 
 impl Framing {
-    /// Bytes on the link for an IP packet of `length` bytes.
+    /// Returns the number of bytes on the link for an IP packet of `length` bytes.
     pub fn on_link(self, length: u32) -> u64 {
         let length = u64::from(length);
         match self {

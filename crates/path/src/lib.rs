@@ -1,4 +1,4 @@
-//! The network path as a state machine: serialisation, propagation, queues and impairments, with the profiles
+//! The network path as a state machine: serialisation, propagation, queues and impairments, and the profiles
 //! that describe paths.
 //!
 //! A path has two directions, each a [`Link`]. A packet passes these stages, in this order:
@@ -12,7 +12,7 @@
 //!
 //! The link starts to serialise a packet at `max(arrival, link free)`. A packet in propagation occupies
 //! neither the link nor the queue. Times are exact: the fraction of a nanosecond left over by a packet is
-//! carried to the next, so a thousand packets take exactly a thousand times as long as one.
+//! carried to the next packet, so a thousand packets take exactly a thousand times as long as one packet.
 //!
 //! This crate does not sleep, read a clock or access a device. The host passes the time with every call, so
 //! the same code runs on kernel packets in real time and in virtual time in tests:
@@ -33,10 +33,10 @@
 //! assert_eq!(due, Instant::from_nanos(13_055_556 + 75_000_000));
 //! ```
 //!
-//! A link can compress what it serialises, as modems with [`v42bis`] do: see [`Compression`].
+//! A link can compress the bytes that it serialises, like modems with [`v42bis`]: see [`Compression`].
 //!
 //! Random decisions are functions of (seed, direction, stage, packet number) only: [`predict`] computes the
-//! fate of packet *n* in advance. Drops by a queue depend on arrival times, and so are not predicted.
+//! fate of packet *n* in advance. Drops by a queue depend on arrival times, so they are not predicted.
 //!
 //! Not in this crate: TUN devices and waiting (the binary hosts the state machine), scheduling among flows,
 //! explicit congestion notification, policers, links that share a medium.

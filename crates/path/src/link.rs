@@ -13,7 +13,7 @@ use crate::modem::Modem;
 use crate::profile::{Direction, Profile, Queue};
 use crate::queue::{Depth, Limit, Waiting, WaitingLine};
 
-/// Initial capacity for packets that wait or travel; beyond it the queues grow.
+/// The initial capacity of the queues for packets that wait or are in propagation; the queues grow beyond it.
 const ROOM: usize = 4096;
 
 /// A link that carries payloads of type `P`, usually a packet's bytes.
@@ -40,7 +40,7 @@ pub struct Link<P> {
     limit: Limit,
     control: Option<Control>,
     travelling: Travelling<P>,
-    /// The latest delivery that a later packet must not overtake; `None` when it may.
+    /// The latest delivery, which later packets must not overtake; `None` if they may overtake it.
     not_before: Option<Instant>,
     dropped: VecDeque<Dropped<P>>,
 }
@@ -48,14 +48,14 @@ pub struct Link<P> {
 /// What happened to a packet on arrival.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arrival<P> {
-    /// It waits for the link or is being sent.
+    /// The packet waits for the link or is being serialised.
     Accepted {
         /// Its number in this direction, from 0.
         index: u64,
-        /// The packets waiting when it arrived.
+        /// The queue when the packet arrived, without this packet.
         depth: Depth,
     },
-    /// It is dropped.
+    /// The packet is dropped.
     Dropped(Dropped<P>),
 }
 
@@ -66,7 +66,7 @@ pub struct Dropped<P> {
     pub index: u64,
     /// Why it was dropped.
     pub reason: DropReason,
-    /// When: on arrival, or when it would have left the queue.
+    /// When it was dropped: on arrival, or when it would have left the queue.
     pub at: Instant,
     /// The queue at that moment, without this packet.
     pub depth: Depth,
@@ -76,12 +76,12 @@ pub struct Dropped<P> {
     pub payload: P,
 }
 
-/// A packet at the far end.
+/// A packet that is delivered at the far end.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Delivery<P> {
     /// Its number in this direction, from 0.
     pub index: u64,
-    /// When it entered.
+    /// When it entered the link.
     pub arrived: Instant,
     /// When it is due; the host may deliver it later.
     pub scheduled: Instant,
@@ -94,7 +94,7 @@ pub struct Delivery<P> {
 }
 
 impl<P: AsRef<[u8]>> Link<P> {
-    /// An idle link. Only a link that compresses reads the bytes of the payloads.
+    /// Creates an idle link. Only a link that compresses reads the bytes of the payloads.
     pub fn new(profile: &Profile, direction: Direction, seed: Seed) -> Link<P> {
         let one_way = profile.direction(direction);
         let may_reorder = one_way.jitter.is_some_and(|jitter| jitter.reorders);
@@ -150,8 +150,8 @@ impl<P> Link<P> {
         self.log.as_deref().unwrap_or_default()
     }
 
-    /// A packet of `length` bytes (the IP packet, without framing) enters at `now`. On a link that compresses,
-    /// the payload begins with the packet's bytes; it may be a longer buffer.
+    /// Takes a packet of `length` bytes (the IP packet, without framing) that enters at `now`. On a link that
+    /// compresses, `payload` must begin with the packet's bytes; it may be a longer buffer.
     pub fn arrive(&mut self, now: Instant, length: u32, payload: P) -> Arrival<P> {
         self.advance(now);
         let now = self.now;
@@ -190,7 +190,7 @@ impl<P> Link<P> {
         Arrival::Accepted { index, depth }
     }
 
-    /// When the host must call [`Link::deliver`] again; `None` when no packet is in transit. When packets may
+    /// Returns when the host must call [`Link::deliver`] again; `None` if no packet is in transit. If packets may
     /// overtake each other, that call may find nothing to deliver.
     pub fn next_due(&self) -> Option<Instant> {
         let due = self.travelling.next_due();
@@ -205,7 +205,7 @@ impl<P> Link<P> {
         }
     }
 
-    /// The next packet that is due at or before `now`.
+    /// Returns the next packet that is due at or before `now`.
     pub fn deliver(&mut self, now: Instant) -> Option<Delivery<P>> {
         self.advance(now);
         if self.travelling.next_due()? > self.now {
@@ -214,24 +214,24 @@ impl<P> Link<P> {
         self.travelling.pop()
     }
 
-    /// A packet that the queue dropped after accepting it.
+    /// Returns the next packet that the queue dropped after accepting it.
     pub fn poll_drop(&mut self) -> Option<Dropped<P>> {
         self.dropped.pop_front()
     }
 
-    /// The number of packets that wait or travel.
+    /// The number of packets that wait or are in propagation.
     pub fn in_transit(&self) -> usize {
         self.line.len() + self.travelling.len()
     }
 
-    /// Serialises the packets for which the link had time until `now`.
+    /// Serialises the packets whose serialisation starts by `now`.
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
         while let Some(head) = self.line.front() {
             if !self.free.is_free(self.now) {
                 return;
             }
-            // The link takes its next packet at the moment it becomes free, not when the host calls.
+            // The link takes its next packet when it becomes free, not when the host calls.
             let taken = self.free.no_earlier_than(head.arrived);
             let next = match &mut self.control {
                 None => self.line.pop(),
@@ -330,7 +330,7 @@ impl Free {
     }
 }
 
-/// Packets in propagation: in order, unless the profile allows one to overtake another.
+/// The packets in propagation: in order, unless the profile permits overtaking.
 #[derive(Debug)]
 enum Travelling<P> {
     InOrder(VecDeque<Delivery<P>>),

@@ -1,4 +1,4 @@
-//! Compression on the link, as a pair of modems does it.
+//! Compression on the link by a pair of modems.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,9 +16,9 @@ pub enum Compression {
 
 /// The sending modem of one direction.
 ///
-/// It is handed PPP frames with their headers and escapes, byte for byte as a host writes them to its serial line,
-/// and keeps its dictionary from frame to frame. After each frame it sends what it has, so that a packet arrives
-/// with the last bit of its own frame and waits for no other.
+/// Its input is PPP frames with their headers and escapes, byte for byte as a host writes them to its serial line.
+/// It keeps its dictionary from frame to frame. It flushes after each frame, so that a packet arrives with the last
+/// bit of its own frame and does not wait for another frame.
 #[derive(Debug)]
 pub(crate) struct Modem {
     encoder: Encoder,
@@ -36,7 +36,7 @@ impl Modem {
         }
     }
 
-    /// The bits that the link serialises for an IP packet.
+    /// Returns the number of bits that the link serialises for an IP packet.
     pub(crate) fn bits_of(&mut self, packet: &[u8]) -> u64 {
         self.frame.clear();
         self.line.clear();

@@ -1,15 +1,15 @@
-//! PPP in HDLC-like framing (RFC 1662), as the bytes of an asynchronous line.
+//! PPP in HDLC-like framing (RFC 1662), on an asynchronous line.
 
 const FLAG: u8 = 0x7e;
 const ESCAPE: u8 = 0x7d;
-/// What an escaped byte is combined with by exclusive or.
+/// The value that an escaped byte is XORed with.
 const ESCAPED: u8 = 0x20;
 const ADDRESS_AND_CONTROL: [u8; 2] = [0xff, 0x03];
 const IPV4: [u8; 2] = [0x00, 0x21];
 const IPV6: [u8; 2] = [0x00, 0x57];
 
 /// Appends the frame of an IP packet: address, control, protocol, packet, check sequence and the flag that it
-/// shares with the next frame. Only the flag and the escape are escaped, as two hosts agree on a line that is
+/// shares with the next frame. Only the flag and the escape are escaped, as hosts negotiate for a line that is
 /// transparent to control characters.
 pub(crate) fn write_frame(packet: &[u8], line: &mut Vec<u8>) {
     let protocol = match packet.first().map(|first| first >> 4) {
@@ -55,7 +55,7 @@ impl CheckSequence {
         }
     }
 
-    /// In the order in which they are sent.
+    /// The bytes of the check sequence, in the order in which they are sent.
     fn bytes(self) -> [u8; 2] {
         (!self.0).to_le_bytes()
     }

@@ -1,11 +1,11 @@
-//! Path profiles in TOML. The repository's folder `paths` holds many.
+//! Path profiles in TOML. The repository's folder `paths` contains the shipped profiles.
 //!
 //! ```toml
 //! name = "example"
 //! source = "where the figures come from"
 //! mtu = 1500
 //!
-//! [both]                      # what the directions share; [up] and [down] override key by key
+//! [both]                      # keys of both directions; [up] and [down] override single keys
 //! propagation = "45ms"        # one way
 //! framing = "ethernet"        # none, ethernet, ppp, atm-aal5 or { fixed = 4 }
 //! # With framing = "ppp", modems may compress what the link serialises:
@@ -45,7 +45,7 @@ const DEFAULT_QUEUE_PACKETS: u32 = 1000;
 pub struct Profile {
     /// The profile's name: one word.
     pub name: String,
-    /// Where the figures come from, and which are assumed.
+    /// Where the figures come from, and which of them are assumed.
     pub source: String,
     /// The largest IP packet, in bytes; the hosts' devices are set to it.
     pub mtu: u32,
@@ -64,9 +64,9 @@ pub struct DirectionProfile {
     /// One-way delay after the last bit has been serialised.
     #[serde(with = "crate::duration")]
     pub propagation: Duration,
-    /// What the link adds to each packet.
+    /// The bytes that the link adds to each packet.
     pub framing: Framing,
-    /// What the link's modems do with the bytes before they are serialised.
+    /// How the link's modems compress the bytes before they are serialised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression: Option<Compression>,
     /// The queue before the link.
@@ -77,7 +77,7 @@ pub struct DirectionProfile {
     pub drop_list: DropList,
     /// Variation of the propagation delay.
     pub jitter: Option<Jitter>,
-    /// Packets held back so that later ones overtake them.
+    /// Packets that are held back so that later packets overtake them.
     pub reorder: Option<Reorder>,
     /// The probability that a packet is delivered twice.
     pub duplicate: Probability,
@@ -107,7 +107,7 @@ pub struct Codel {
     #[serde(with = "crate::duration", default = "codel_interval")]
     #[schemars(with = "DurationText")]
     pub interval: Duration,
-    /// The capacity of its queue, in packets; packets beyond it are dropped on arrival.
+    /// The capacity of the queue, in packets; more packets are dropped on arrival.
     pub packets: u32,
 }
 
@@ -123,7 +123,7 @@ fn codel_interval() -> Duration {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LossModel {
-    /// Each packet with the same probability, independently of others.
+    /// Each packet is lost with the same probability, independently of other packets.
     Independent(#[schemars(range(min = 0, max = 1), with = "f64")] Probability),
     /// Loss in bursts.
     GilbertElliott(GilbertElliott),
@@ -158,13 +158,13 @@ fn certain() -> Probability {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Jitter {
-    /// Its shape.
+    /// The shape of the distribution.
     pub distribution: Distribution,
-    /// Its size: the width of the uniform distribution, the standard deviation of the normal one.
+    /// The width of the uniform distribution, or the standard deviation of the normal distribution.
     #[serde(with = "crate::duration")]
     #[schemars(with = "DurationText")]
     pub amount: Duration,
-    /// Whether a packet may overtake another. When not, it waits for the previous one.
+    /// Whether a packet may overtake another packet. If not, it waits for the previous packet.
     #[serde(default)]
     pub reorders: bool,
 }
@@ -173,27 +173,27 @@ pub struct Jitter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Distribution {
-    /// Added to the propagation delay: uniform from 0 to the amount.
+    /// Uniform from 0 to the amount, added to the propagation delay.
     Uniform,
-    /// Around the propagation delay: the sum of twelve uniform draws. It is normal except for its tails,
-    /// which end at six standard deviations. A delay never falls below 0.
+    /// Normal around the propagation delay: a sum of twelve uniform draws, whose tails end at six standard
+    /// deviations. A delay never falls below 0.
     Normal,
 }
 
-/// Packets held back.
+/// Packets that are held back so that later packets overtake them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reorder {
     /// The share of packets held back.
     #[schemars(range(min = 0, max = 1), with = "f64")]
     pub probability: Probability,
-    /// How much longer they travel; they delay no other packet.
+    /// The additional delay of a packet that is held back; it delays no other packet.
     #[serde(with = "crate::duration")]
     #[schemars(with = "DurationText")]
     pub extra: Duration,
 }
 
-/// One of a path's directions.
+/// A direction of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -247,7 +247,7 @@ impl Profile {
         })
     }
 
-    /// One of its directions.
+    /// Returns the profile of one direction.
     pub fn direction(&self, direction: Direction) -> &DirectionProfile {
         match direction {
             Direction::Up => &self.up,
@@ -277,7 +277,7 @@ impl JsonSchema for Profile {
     }
 }
 
-/// One line: rates, one-way delays, and all settings that differ from the defaults.
+/// Writes one line: rates, one-way delays, and all settings that differ from the defaults.
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.up == self.down {
@@ -338,14 +338,14 @@ struct Text {
     /// The profile's name.
     #[schemars(regex(pattern = "^[a-z0-9-]+$"))]
     name: String,
-    /// Where the figures come from, and which are assumed.
+    /// Where the figures come from, and which of them are assumed.
     #[schemars(length(min = 1))]
     source: String,
     /// The largest IP packet, in bytes.
     #[serde(default = "ethernet_mtu")]
     #[schemars(range(min = 1280, max = 65_535))]
     mtu: u32,
-    /// What both directions share.
+    /// The keys of both directions.
     #[serde(default)]
     both: DirectionText,
     /// From the client to the server. Its keys override those of `both`.
@@ -387,7 +387,7 @@ struct DirectionText {
     #[serde(default, deserialize_with = "crate::duration::optional::deserialize")]
     #[schemars(with = "Option<DurationText>")]
     propagation: Option<Duration>,
-    /// What the link adds to each packet; absent: none.
+    /// The bytes that the link adds to each packet; absent: none.
     framing: Option<Framing>,
     /// Compression by the link's modems, which needs a rate and PPP's framing; absent: none.
     compression: Option<Compression>,
@@ -399,7 +399,7 @@ struct DirectionText {
     drop_list: Option<DropList>,
     /// Variation of the delay from packet to packet.
     jitter: Option<Jitter>,
-    /// Packets that are held back.
+    /// Packets that are held back so that later packets overtake them.
     reorder: Option<Reorder>,
     /// The probability that a packet is delivered twice.
     #[schemars(range(min = 0, max = 1), with = "Option<f64>")]

@@ -10,13 +10,13 @@ use crate::fate::Fate;
 /// The packets that wait for the link, without the packet being serialised.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Depth {
-    /// Packets.
+    /// The number of packets.
     pub packets: u32,
-    /// Bytes of IP packets.
+    /// The sum of the IP packets' lengths, in bytes.
     pub bytes: Bytes,
 }
 
-/// The length of a queue.
+/// The maximum length of a queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Limit {
     Packets(usize),
@@ -58,7 +58,7 @@ impl<P> WaitingLine<P> {
         }
     }
 
-    /// Packets waiting.
+    /// The number of packets that wait.
     pub(crate) fn len(&self) -> usize {
         self.packets.len()
     }
@@ -67,12 +67,12 @@ impl<P> WaitingLine<P> {
         self.packets.is_empty()
     }
 
-    /// The packet that is sent next.
+    /// The packet that is serialised next.
     pub(crate) fn front(&self) -> Option<&Waiting<P>> {
         self.packets.front()
     }
 
-    /// IP bytes waiting.
+    /// The IP bytes that wait.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }

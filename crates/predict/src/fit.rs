@@ -1,7 +1,7 @@
 //! The choice of a network, and its residual check.
 //!
-//! The exact solution has a server that is slower by the quota, and serves for the intervals. The figures of a server with a
-//! quota, or with fewer workers than users, are those of a simulation with both.
+//! The exact solution models a quota as a slower processor; it is used for the intervals. The figures of a server with a
+//! quota, or with fewer workers than users, come from a simulation of the quota and the workers.
 
 use fathometer_model::Seed;
 use fathometer_queueing::closed::Solution;
@@ -15,12 +15,12 @@ use crate::scenario::Scenario;
 use crate::series::{FitData, Load, QuotaTimes, Series, pooled_deviation};
 use crate::simulated::{Run, SERVICE_VARIATIONS, Shape};
 
-/// What a fit may deviate and does, as shares.
+/// The residual of a fit and its limit, as shares.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Residual {
-    /// Root mean square over the fitted loads.
+    /// The root mean square of the deviations of the fitted loads.
     pub found: f64,
-    /// The largest that is accepted.
+    /// The largest accepted residual.
     pub limit: f64,
 }
 
@@ -33,32 +33,32 @@ impl Residual {
 /// The chosen network.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// Its parameters.
+    /// The parameters of the network.
     pub fitted: Fitted,
-    /// The same for the exact solution, which has a slower processor instead of a quota.
+    /// The parameters for the exact solution, which has a slower processor instead of a quota.
     pub exact: Fitted,
-    /// The quota, if there is one.
+    /// The quota, if the server has one.
     pub quota: Option<QuotaTimes>,
     /// How latency varies between exchanges.
     pub shape: Shape,
     /// The seed of the simulations for the fit.
     pub seed: Seed,
-    /// All laws that pass the check, with their Akaike weights; the chosen one first.
+    /// All laws that pass the check, with their Akaike weights; the chosen law is the first.
     pub accepted: Vec<(LawKind, f64)>,
-    /// Why other laws were rejected.
+    /// The reasons why other laws were rejected.
     pub rejected: Vec<String>,
-    /// Of the processor time.
+    /// The residual of the processor time.
     pub busy: Residual,
-    /// Of the throughput.
+    /// The residual of the throughput.
     pub throughput: Residual,
-    /// Of the mean latency.
+    /// The residual of the mean latency.
     pub response: Residual,
 }
 
-/// Figures of a network with a number of users.
+/// The figures of a network for a number of users.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
-    /// Exchanges per second.
+    /// The throughput.
     pub throughput: PerSecond,
     /// The mean latency.
     pub response: Seconds,
@@ -66,22 +66,23 @@ pub struct Point {
     pub demand: Seconds,
     /// The exact solution, in which a quota is a slower processor and workers are a flow-equivalent server.
     pub exact: Solution,
-    /// The simulation.
+    /// The result of the simulation.
     pub simulated: SimulationResult,
 }
 
-/// With fewer loads, a cost that falls with the load cannot be distinguished from noise: noise then excuses no deviation.
+/// The minimum number of loads for which noise may explain a deviation. With fewer loads, a processor time that falls with
+/// the load cannot be distinguished from noise.
 const TREND_LOADS: usize = 3;
 
-/// Exchanges of a simulation for the fit.
+/// The number of exchanges of a simulation for the fit.
 const FIT_EXCHANGES: u32 = 10_000;
 
 impl Model {
-    /// The network that passes the residual check on these loads and has the lowest information criterion: the law's misfit
-    /// and 2 for each of its parameters (Akaike, IEEE Transactions on Automatic Control 19, 1974).
+    /// Returns the network that passes the residual check on these loads and has the lowest information criterion: the law's
+    /// misfit plus 2 for each of its parameters (Akaike, IEEE Transactions on Automatic Control 19, 1974).
     ///
     /// # Errors
-    /// When there is none.
+    /// When no network passes the check.
     pub fn choose(data: &FitData, series: &Series, seed: Seed) -> Result<Model, PredictError> {
         let mut passing: Vec<Model> = Vec::new();
         let mut rejected = Vec::new();
@@ -122,7 +123,7 @@ impl Model {
     /// The predicted figures for a number of users.
     ///
     /// # Errors
-    /// When the number is out of range.
+    /// When the number of users is out of range.
     pub fn at(
         &self,
         scenario: &Scenario,
@@ -158,7 +159,7 @@ impl Model {
     /// The simulation of a fitted load, with its measured processor time.
     ///
     /// # Errors
-    /// When it cannot be simulated.
+    /// When the load cannot be simulated.
     pub fn fitted_at(&self, load: &Load) -> Result<SimulationResult, PredictError> {
         let run = Run {
             shape: &self.shape,
@@ -169,7 +170,7 @@ impl Model {
         run.at(&self.fitted, &Scenario::default(), load.users, demand(load))
     }
 
-    /// The deviation of the loads' throughput and latency from the network, as shares.
+    /// The deviations of the loads' throughput and mean latency from the network, as shares.
     fn deviations(&self, loads: &[Load], seed: Seed) -> Result<(f64, f64), PredictError> {
         let (mut rates, mut times) = (0.0, 0.0);
         for load in loads {
@@ -182,8 +183,9 @@ impl Model {
     }
 }
 
-/// What the squared deviations of the mean latencies may be more by noise alone: that of one standard error of a load, at least
-/// 0.5 % (the one-standard-error rule; Breiman and others, "Classification and Regression Trees", 1984, 3.4.3).
+/// The difference between sums of squared deviations of the mean latencies that noise may cause: the square of the standard
+/// error of a load, which is at least 0.5 % (the one-standard-error rule; Breiman and others, "Classification and Regression
+/// Trees", 1984, 3.4.3).
 fn noise_of_response(loads: &[Load]) -> f64 {
     let readings: usize = loads.iter().map(|load| load.readings.len()).sum();
     let each = (readings as f64 / loads.len() as f64).sqrt();
@@ -191,7 +193,7 @@ fn noise_of_response(loads: &[Load]) -> f64 {
     error.max(0.005).powi(2)
 }
 
-/// The network with a law of this kind, or why it does not pass.
+/// The network with a law of this kind, or the reason why it does not pass the check.
 fn checked(
     kind: LawKind,
     data: &FitData,
@@ -199,20 +201,20 @@ fn checked(
     seed: Seed,
 ) -> Result<Result<Model, String>, PredictError> {
     let loads = &data.loads;
-    // A network without a load has no delay.
+    // Without a load, the delay cannot be fitted.
     if loads.is_empty() {
         return Ok(Err("no load in a steady state is left to fit".to_owned()));
     }
     let all = data.all();
     let Some(exact) = Fitted::of(kind, data, series, WAKE_UP_SHARE)? else {
         return Ok(Err(format!(
-            "{} loads do not determine it, or its parameters make no sense",
+            "{} loads do not determine the law, or its parameters are not plausible",
             all.len()
         )));
     };
     let Some(found) = exact.law.residual(&all, &exact.presences) else {
         return Ok(Err(format!(
-            "{} loads do not suffice to check it",
+            "{} loads do not suffice to check the law",
             all.len()
         )));
     };
@@ -233,7 +235,7 @@ fn checked(
             };
             let (found, misfit) = run.with_delay(exact.clone(), loads)?;
             tried.push((misfit, found, varied));
-            // One load does not separate it from the delay.
+            // A single load does not separate the variation from the delay.
             if loads.len() == 1 {
                 break;
             }
@@ -257,7 +259,7 @@ fn checked(
             found,
             match all.len() {
                 ..TREND_LOADS => ACCEPTED,
-                // A saturated processor is always as busy, and its replicates differ in the time per exchange alone.
+                // The busy time of a saturated processor is constant: its replicates differ only in the time per exchange.
                 _ => limit(&all, |reading| reading.busy)
                     .max(limit(&all, |reading| reading.busy / reading.throughput.0)),
             },

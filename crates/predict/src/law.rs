@@ -1,18 +1,18 @@
-//! How the processor time of an exchange depends on the load.
+//! The processor time of an exchange as a function of the load.
 //!
-//! The utilisation law gives the demand: busy cores over throughput (Lazowska and others, "Quantitative System
-//! Performance", 1984, 3.3). It often falls with the load, because all exchanges that are present share a wake-up: a server
-//! that finds several connections ready was woken, scheduled and interrupted once. With Q, the mean number of exchanges at
-//! a core of the processor,
+//! The utilisation law gives the service demand: busy cores divided by throughput (Lazowska and others, "Quantitative System
+//! Performance", 1984, 3.3). The demand often falls with the load, because exchanges that are present at the same time share
+//! a wake-up: a server that finds several connections ready was woken, scheduled and interrupted only once. Q is the mean
+//! number of exchanges at a core of the processor, and X the throughput:
 //!
 //! ```text
 //! busy cores = X (D + w q) + B q,   q = 1 / (1 + Q)
 //! ```
 //!
-//! An exchange that is alone (Q = 0) costs D + w, and one of many D. In an open queue with exponential times q = 1 - u: the
-//! cost of a queue with set-up times, of which an exchange that finds the server busy has none (Welch, "On a generalized
-//! M/G/1 queuing process in which the first customer of each busy period receives exceptional service", Operations Research
-//! 12, 1964). B is work that fills idle time.
+//! A single exchange (Q = 0) needs the processor time D + w, an exchange among many needs D. In an open queue with exponential
+//! times, q = 1 - u (u is the utilisation). This is a queue with set-up times: only an exchange that finds the server idle has
+//! a set-up time (Welch, "On a generalized M/G/1 queuing process in which the first customer of each busy period receives
+//! exceptional service", Operations Research 12, 1964). B is background work in idle time.
 
 use serde::Serialize;
 
@@ -20,27 +20,27 @@ use fathometer_queueing::{PerSecond, Seconds};
 
 use crate::series::{Load, Reading, pooled_deviation};
 
-/// How many exchanges are at a core during a load.
+/// The number of exchanges at a core during a load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Presence {
-    /// About as many all the time: their mean, Q.
+    /// A steady state, with the mean number Q.
     Steady(f64),
-    /// Batches, each of which begins with all of its exchanges and has one fewer after each: those exchanges that leave between
-    /// `from` (not included) and `to`.
+    /// A part of the exchanges of a batch. All exchanges of a batch begin at the same time, and their number decreases by one
+    /// whenever an exchange is completed: here from `to` to `from`.
     Batch {
-        /// How many exchanges are left after the last of these; 0: these are all of the batch.
+        /// The number of exchanges that remain after this part; 0 if the part is the whole batch.
         from: u32,
-        /// How many there are with the first of these.
+        /// The number of exchanges at the beginning of this part.
         to: u32,
-        /// How many exchanges the server admits at a time.
+        /// The number of exchanges that the server admits at a time.
         workers: u32,
-        /// The cores that they are distributed over.
+        /// The number of cores over which the exchanges are distributed.
         cores: u32,
     },
 }
 
 impl Presence {
-    /// The mean over the exchanges of a figure that depends on Q.
+    /// The mean of a function of Q over the exchanges.
     fn mean(self, figure: impl Fn(f64) -> f64) -> f64 {
         match self {
             Presence::Steady(queue) => figure(queue),
@@ -59,7 +59,7 @@ impl Presence {
         }
     }
 
-    /// Q with this many exchanges of a batch.
+    /// Q while `left` exchanges of a batch remain.
     fn with(self, left: u32) -> f64 {
         match self {
             Presence::Steady(queue) => queue,
@@ -74,25 +74,25 @@ impl Presence {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "law")]
 pub enum Law {
-    /// Each exchange needs the same.
+    /// Each exchange needs the same processor time.
     Constant {
-        /// Processor time of an exchange.
+        /// The processor time of an exchange, in seconds.
         demand_s: f64,
     },
     /// Exchanges share wake-ups.
     WakeUps {
-        /// Processor time of an exchange among many: D.
+        /// The processor time of an exchange among many, in seconds: D.
         demand_s: f64,
-        /// What an exchange needs more that is alone: w.
+        /// The additional processor time of a single exchange, in seconds: w.
         wake_up_s: f64,
-        /// Cores that are busy without load: B.
+        /// The number of cores that are busy without load: B.
         background_cores: f64,
     },
-    /// What was measured, with straight lines over the logarithm of 1 + Q between the loads, and constant beyond them: mean
-    /// value analysis with service demands that vary with the load (MVASD: Kattepur and Nambiar, "Performance modeling of
-    /// multi-tiered web applications with varying service demands", IPDPS workshops, 2015).
+    /// The measured processor times, interpolated linearly in the logarithm of 1 + Q between the loads, and constant beyond
+    /// them: mean value analysis with service demands that vary with the load (MVASD: Kattepur and Nambiar, "Performance
+    /// modeling of multi-tiered web applications with varying service demands", IPDPS workshops, 2015).
     Interpolated {
-        /// The loads by ascending Q.
+        /// The loads, in ascending order of Q.
         points: Vec<MeasuredDemand>,
     },
 }
@@ -102,7 +102,7 @@ pub enum Law {
 pub struct MeasuredDemand {
     /// The mean number of exchanges at a core: Q.
     pub queue: f64,
-    /// The processor time of an exchange.
+    /// The processor time of an exchange, in seconds.
     pub demand_s: f64,
 }
 
@@ -117,40 +117,40 @@ pub enum LawKind {
     Interpolated,
 }
 
-/// What is assumed of the share w / (D + w) before any load is seen: light loads alone hardly determine it, and it
-/// decides what a saturated server bears. It is the share that all loads of one server and two workloads have (`embedded`
-/// in the published run of almeida96: 0.56 and 0.51); the deviation is a judgement.
+/// The prior mean of the share w / (D + w). Light loads hardly determine this share, but the throughput of a saturated server
+/// depends on it. The value comes from all loads of one server with two workloads (`embedded` in the published run of
+/// almeida96: 0.56 and 0.51).
 pub const WAKE_UP_SHARE: f64 = 0.53;
-/// The standard deviation of [`WAKE_UP_SHARE`].
+/// The prior standard deviation of the share, a judgement.
 pub const WAKE_UP_DEVIATION: f64 = 0.15;
-/// The largest share that is considered.
+/// The largest share w / (D + w) that a fit tries.
 const LARGEST_SHARE: f64 = 0.95;
 /// The number of steps from a share of 0 to [`LARGEST_SHARE`].
 const STEPS: u32 = 95;
 
-/// The standard deviation of `Discrepancy::log`: how far the processor time of an exchange among infinitely many is from that
-/// of a law that was fitted to single exchanges alone. The root mean square over three servers (`nginx` 0.13, `embedded` 0.13 and
-/// `httpd` 0.30; both workloads of almeida96, fitted to loads up to 60 % of the highest throughput).
+/// The standard deviation of `Discrepancy::log`: the error of a law that was fitted only to single exchanges, for an exchange
+/// among infinitely many. It is the root mean square over three servers (`nginx` 0.13, `embedded` 0.13 and `httpd` 0.30; both
+/// workloads of almeida96, fitted to loads up to 60 % of the highest throughput).
 pub const DISCREPANCY_DEVIATION: f64 = 0.2;
 
-/// How the truth may deviate from a law beyond the queues of the fitted loads: a law is an assumption there. The factor grows with
-/// the part of a wake-up whose sharing no load has shown.
+/// The model discrepancy: a factor between the true processor time and the law, for queues that are longer than those of the
+/// fitted loads. The factor grows with the share of a wake-up that is shared there, but not in the fitted loads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Discrepancy {
-    /// The largest fitted mean number of exchanges at a core.
+    /// The largest mean number of exchanges at a core in the fitted loads.
     pub(crate) seen: f64,
-    /// The logarithm of the factor if nothing of a wake-up's sharing is seen and all of it takes place.
+    /// The logarithm of the factor for an exchange among infinitely many, if only single exchanges were fitted.
     pub(crate) log: f64,
 }
 
 impl Discrepancy {
-    /// The factor of the processor time with this many exchanges at a core.
+    /// The factor of the processor time if `queue` exchanges are at a core.
     pub(crate) fn factor(&self, queue: f64) -> f64 {
         let unseen = alone(self.seen) - alone(queue);
         (self.log * unseen.max(0.0)).exp()
     }
 
-    /// The least and the largest factor.
+    /// The smallest and the largest factor.
     pub(crate) fn range(&self) -> (f64, f64) {
         let last = self.factor(f64::INFINITY);
         (last.min(1.0), last.max(1.0))
@@ -162,13 +162,13 @@ impl Discrepancy {
 pub struct LawFit {
     /// The law.
     pub law: Law,
-    /// Squared deviations of the loads over their variance, and that of the assumed share over its own.
+    /// The sum of the squared deviations of the loads and of the assumed share, each divided by its variance.
     pub misfit: f64,
 }
 
 impl LawKind {
-    /// Those that are tried, the simplest first. Only bursts cover all queues of a saturated server, so that without them nothing
-    /// is interpolated.
+    /// The kinds that a fit tries, the simplest first. Interpolation needs bursts, because only bursts have the long queues of
+    /// a saturated server.
     pub fn tried(has_bursts: bool) -> &'static [LawKind] {
         match has_bursts {
             false => &[LawKind::Constant, LawKind::WakeUps],
@@ -176,7 +176,7 @@ impl LawKind {
         }
     }
 
-    /// The least number of loads that determine it; the assumed share is one observation more.
+    /// The minimum number of loads that determine the law. The assumed share counts as one more observation.
     fn least_loads(self) -> usize {
         match self {
             LawKind::Constant => 1,
@@ -184,7 +184,7 @@ impl LawKind {
         }
     }
 
-    /// Its name in a sentence.
+    /// The name of the kind in a sentence.
     pub fn words(self) -> &'static str {
         match self {
             LawKind::Constant => "constant processor time per exchange",
@@ -193,9 +193,9 @@ impl LawKind {
         }
     }
 
-    /// The law that is closest to the loads, in relative deviations; `None` when they do not determine it or its
-    /// parameters make no sense. `presences` has how many exchanges are at a core in each load; `share` is assumed of the
-    /// wake-ups, as [`WAKE_UP_SHARE`].
+    /// Fits the law to the loads by their relative deviations; `None` if the loads do not determine the law, or its
+    /// parameters are not plausible. `presences` has the number of exchanges at a core for each load; `share` is the assumed
+    /// share of wake-ups, as [`WAKE_UP_SHARE`].
     pub fn fit(self, loads: &[Load], presences: &[Presence], share: f64) -> Option<LawFit> {
         if loads.len() < self.least_loads() {
             return None;
@@ -258,19 +258,19 @@ impl LawKind {
     }
 }
 
-/// A load.
+/// A load, as an input of a fit.
 struct Point {
     rate: PerSecond,
     presence: Presence,
     busy: f64,
 }
 
-/// The share of a wake-up that an exchange pays with this many at its core.
+/// The share of a wake-up that counts for an exchange if `queue` exchanges are at its core.
 fn alone(queue: f64) -> f64 {
     1.0 / (1.0 + queue)
 }
 
-/// The processor time between the loads, of which there is at least one.
+/// The processor time, interpolated between the loads. There must be at least one load.
 fn interpolated(points: &[MeasuredDemand], queue: f64) -> f64 {
     let scale = |queue: f64| queue.ln_1p();
     let after = points.partition_point(|point| point.queue <= queue);
@@ -283,8 +283,8 @@ fn interpolated(points: &[MeasuredDemand], queue: f64) -> f64 {
     low.demand_s + way * (high.demand_s - low.demand_s)
 }
 
-/// The law of wake-ups with a given share w / (D + w): least squares of the relative deviations over the background and
-/// the cost of an exchange that is alone. No background is negative.
+/// Fits the law of wake-ups with a given share w / (D + w): least squares of the relative deviations, with the background
+/// work and the processor time of a single exchange as parameters. The background work is not negative.
 fn with_share(share: f64, points: &[Point]) -> Option<Law> {
     let (mut bb, mut be, mut ee, mut b, mut e) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for point in points {
@@ -314,13 +314,13 @@ fn with_share(share: f64, points: &[Point]) -> Option<Law> {
     })
 }
 
-/// The relative deviation of a load's processor time that is no evidence against a law.
+/// The relative standard deviation of a load's processor time that a fit assumes.
 fn deviation(loads: &[Load]) -> f64 {
     let demand = |reading: &Reading| reading.busy / reading.throughput.0;
     ACCEPTED.max(pooled_deviation(loads, demand) / readings_each(loads).sqrt())
 }
 
-/// The part of that deviation that readings drawn with replacement do not have.
+/// The part of [`deviation`] that resampling the readings does not produce.
 pub(crate) fn doubt(loads: &[Load]) -> f64 {
     let demand = |reading: &Reading| reading.busy / reading.throughput.0;
     let noise = pooled_deviation(loads, demand) / readings_each(loads).sqrt();
@@ -334,7 +334,7 @@ fn readings_each(loads: &[Load]) -> f64 {
 }
 
 impl Law {
-    /// Its kind.
+    /// The kind of the law.
     pub fn kind(&self) -> LawKind {
         match self {
             Law::Constant { .. } => LawKind::Constant,
@@ -343,7 +343,7 @@ impl Law {
         }
     }
 
-    /// The number of its parameters that the loads determine.
+    /// The number of parameters that the loads determine.
     pub fn parameters(&self) -> usize {
         match self {
             Law::Constant { .. } => 1,
@@ -352,7 +352,7 @@ impl Law {
         }
     }
 
-    /// Busy cores at a throughput with a mean number of exchanges at a core.
+    /// The number of busy cores at a throughput and a mean number of exchanges at a core.
     pub fn busy(&self, rate: PerSecond, queue: f64) -> f64 {
         match self {
             Law::Constant { demand_s } => rate.0 * demand_s,
@@ -365,7 +365,7 @@ impl Law {
         }
     }
 
-    /// The least processor time of an exchange: that among infinitely many, or the least that was measured.
+    /// The shortest processor time of an exchange: that among infinitely many exchanges, or the shortest measured time.
     pub fn least(&self) -> Seconds {
         match self {
             Law::Constant { demand_s } | Law::WakeUps { demand_s, .. } => Seconds(*demand_s),
@@ -376,7 +376,7 @@ impl Law {
         }
     }
 
-    /// The largest processor time of an exchange, at the lowest throughput that was measured or above.
+    /// The longest processor time of an exchange at throughputs from `lowest`, the lowest measured throughput, up.
     pub(crate) fn most(&self, lowest: PerSecond) -> Seconds {
         match self {
             Law::Constant { .. } | Law::WakeUps { .. } => self.demand(lowest, 0.0),
@@ -392,7 +392,8 @@ impl Law {
         Seconds(self.busy(rate, queue) / rate.0)
     }
 
-    /// The processor time of an exchange of a load: the mean over a batch, which background work is no part of.
+    /// The expected processor time of an exchange of a load. For a batch it is the mean over its exchanges, without background
+    /// work.
     fn expected(&self, rate: PerSecond, presence: Presence) -> Seconds {
         match (presence, self) {
             (Presence::Steady(queue), _) => self.demand(rate, queue),
@@ -410,8 +411,8 @@ impl Law {
         }
     }
 
-    /// The relative deviation of the loads from the law: root mean square of their means, over the degrees of freedom;
-    /// `None` when there are none. An interpolation has the loads exactly.
+    /// The relative deviation of the loads from the law: the root of the sum of squares divided by the degrees of freedom;
+    /// `None` if there are none. An interpolation fits the loads exactly.
     pub fn residual(&self, loads: &[Load], presences: &[Presence]) -> Option<f64> {
         if self.kind() == LawKind::Interpolated {
             return Some(0.0);
@@ -452,7 +453,7 @@ mod tests {
         };
         assert_eq!(discrepancy.factor(0.5), 1.0);
         assert_eq!(discrepancy.factor(1.0), 1.0);
-        // Half of a wake-up is shared with one exchange more, three quarters with three.
+        // With one more exchange, half of a wake-up is shared; with three more, three quarters.
         assert!((discrepancy.factor(3.0) - (-0.1_f64).exp()).abs() < 1e-12);
         assert_eq!(discrepancy.range(), ((-0.2_f64).exp(), 1.0));
     }
@@ -488,9 +489,9 @@ mod tests {
         };
         // One half, a third and a quarter.
         assert!((batch(0, 3, 9).mean(alone) - 13.0 / 36.0).abs() < 1e-12);
-        // With one worker half of each wake-up is shared, whatever waits.
+        // With one worker, half of each wake-up is shared, independent of the number of waiting exchanges.
         assert!((batch(0, 4, 1).mean(alone) - 0.5).abs() < 1e-12);
-        // The further exchanges of a batch of four, with those of two left.
+        // The first two exchanges of a batch of four: two exchanges remain after them.
         assert!((batch(2, 4, 9).mean(|queue| queue) - 3.5).abs() < 1e-12);
         assert_eq!(batch(2, 4, 3).largest(), 3.0);
         assert_eq!(Presence::Steady(0.4).largest(), 0.4);
@@ -529,7 +530,7 @@ mod tests {
                 has_all_latencies: true,
             }
         });
-        // Another share is assumed.
+        // A different share is assumed.
         let found = LawKind::WakeUps.fit(&loads, &presences, 0.3).unwrap().law;
         let demand = found.demand(PerSecond(0.5), 30.0).0;
         let expected = truth.demand(PerSecond(0.5), 30.0).0;

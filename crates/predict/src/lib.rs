@@ -1,15 +1,15 @@
 //! Predictions for loads that were not measured.
 //!
-//! 1. [`series`]: what was measured of one server at several numbers of users, from [`of_run`] or [`of_loads`].
-//! 2. [`law`]: how the processor time of an exchange depends on the throughput.
+//! 1. [`series`]: the measurements of one server at several numbers of users, from [`of_run`] or [`of_loads`].
+//! 2. [`law`]: the processor time of an exchange as a function of the load.
 //! 3. [`network`]: a closed network of the path, the link and the processor, and its exact solution.
-//! 4. [`simulated`]: the same network in virtual time, for percentiles and quotas.
-//! 5. [`page_cache`]: hits by memory, and reads from the disk.
+//! 4. [`simulated`]: a simulation of the same network in virtual time, for percentiles and quotas.
+//! 5. [`page_cache`]: cache hits and disk reads, by memory.
 //! 6. [`fit`]: the choice of a network, with its residual check; `bootstrap`: networks for the intervals.
 //! 7. [`prediction`]: throughput, latency and utilisations with prediction intervals, for a [`scenario`].
-//! 8. [`screen`]: the same as text; [`markdown`]: predictions beside measurements.
+//! 8. [`screen`]: a prediction as text; [`markdown`]: a table of predictions and measurements.
 //!
-//! Everything is a function of recorded results and a seed.
+//! All results are functions of recorded results and a seed.
 
 mod bootstrap;
 pub mod fit;
@@ -34,13 +34,13 @@ pub use fathometer_queueing::Seconds;
 /// Why there is no prediction.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PredictError {
-    /// The result lacks what a model needs.
+    /// The result lacks figures that a model needs.
     #[error("{0}")]
     Unusable(String),
     /// No model passes its residual check.
     #[error("no model fits, so nothing is predicted: {0}")]
     NoModel(String),
-    /// The scenario changes what is not known of the server.
+    /// The scenario changes a quantity that is unknown, or is not possible.
     #[error("{0}")]
     Scenario(String),
     /// A fitted model has no solution.

@@ -1,11 +1,11 @@
-//! Predictions beside measurements, as a table of Markdown.
+//! A Markdown table of predictions and measurements.
 
 use std::fmt::Write as _;
 
 use crate::prediction::{Compared, Figure, Prediction, Row};
 use crate::screen::digits;
 
-/// The table of all loads that were measured, and the errors of those that were not fitted.
+/// The table of all measured loads, and the errors for the loads that were not fitted.
 pub fn table(predictions: &[Prediction]) -> String {
     let tail = predictions
         .first()
@@ -26,7 +26,7 @@ pub fn table(predictions: &[Prediction]) -> String {
             .filter(|row| !row.fitted)
             .filter_map(of)
             .collect::<Vec<Compared>>();
-        // A String never fails to grow.
+        // Writing to a String does not fail.
         let _ = writeln!(text, "- {}", errors(what, &predicted, tail));
     }
     text
@@ -61,7 +61,7 @@ fn line(text: &mut String, series: &str, row: &Row) {
     text.push('\n');
 }
 
-/// The prediction with its interval, the measured mean, and the error; bold outside of the interval.
+/// The prediction with its interval, the measured mean, and the error; bold if the mean is outside the interval.
 fn fields(figure: Figure, compared: Option<Compared>) -> String {
     let (measured, error) = match compared {
         None => (String::new(), String::new()),
@@ -83,7 +83,7 @@ fn fields(figure: Figure, compared: Option<Compared>) -> String {
     )
 }
 
-/// The median and the largest error, and how many measured means lie within their interval.
+/// The median and the largest error, and the number of measured means that lie within their interval.
 fn errors(what: &str, predicted: &[Compared], tail: u32) -> String {
     let what = match what {
         "tail latency" => format!("p{tail}"),

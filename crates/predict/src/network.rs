@@ -1,11 +1,11 @@
 //! A closed network fitted to light loads, and its exact solution.
 //!
-//! The network has a delay (the path, connection set-up, and all else that does not queue), the link, the processor: a
-//! station of several servers, and of less than a core one server that is slower by the quota.
-//! Runs that read from disk have one server more, the disk.
+//! The network has three stations: a delay (the path, connection set-up, and all other times without queueing), the link, and
+//! the processor. The processor has a server per core; a quota below one core is a single server that is slower by the quota.
+//! Runs with disk reads have a fourth station, the disk.
 //!
-//! A server with fewer workers than users is a network with a flow-equivalent server: an exchange needs a worker for all
-//! of its way but the round trips that come before.
+//! If a server has fewer workers than users, the network has a flow-equivalent server: an exchange needs a worker for all its
+//! time except the round trips before its request arrives.
 
 use fathometer_model::Bandwidth;
 use fathometer_queueing::bounds::{asymptotic, crossing};
@@ -32,13 +32,13 @@ pub struct Fitted {
     pub law: Law,
     /// The evidence against that law ([`LawFit::misfit`]).
     pub misfit: f64,
-    /// How the truth deviates from it in a draw of the bootstrap.
+    /// The model discrepancy of a bootstrap draw.
     pub(crate) discrepancy: Option<Discrepancy>,
-    /// How many exchanges are at a core in each fitted load, each burst and each batch.
+    /// The number of exchanges at a core in each fitted load, in each burst, and in the batches.
     pub presences: Vec<Presence>,
-    /// The time of an exchange outside of the processor and the link.
+    /// The time of an exchange outside the processor, the link and the disk.
     pub delay: Seconds,
-    /// The time of a user between exchanges, from the response time law Z = N/X - R.
+    /// The think time of a user, from the response time law Z = N/X - R.
     pub think: Seconds,
     /// The server's processor, in cores.
     pub cores: f64,
@@ -48,14 +48,14 @@ pub struct Fitted {
     pub link: Option<Bandwidth>,
     /// The time of an exchange at the disk.
     pub disk: Seconds,
-    /// How the server admits exchanges.
+    /// The known limits of the server's concurrency.
     pub admission: Admission,
-    /// The lowest fitted throughput; below it, the background counts as at it.
+    /// The lowest fitted throughput. At lower throughputs, the law uses this value for the background work per exchange.
     pub lowest: PerSecond,
 }
 
 impl Fitted {
-    /// Fits a network with a law of this kind; `None` when the loads do not determine it. `share` is assumed of the
+    /// Fits a network with a law of this kind; `None` if the loads do not determine the law. `share` is the assumed share of
     /// wake-ups, as [`crate::law::WAKE_UP_SHARE`].
     ///
     /// # Errors
@@ -124,8 +124,8 @@ impl Fitted {
     }
 
     /// Finds the delay with which the network has the measured latency, and the queues, both with the measured processor
-    /// times. Latency is the delay and what the stations add, which depends little on the delay: a few steps converge. The
-    /// mean of relative deviations becomes zero.
+    /// times. Latency is the delay plus the time at the stations, which depends little on the delay, so that a few steps
+    /// converge. The mean of the loads' relative deviations becomes zero.
     fn fit_delay(&mut self, loads: &[Load]) -> Result<(), PredictError> {
         let unchanged = Scenario::default();
         for _ in 0..6 {
@@ -144,8 +144,7 @@ impl Fitted {
         Ok(())
     }
 
-    /// The number of servers of the processor's station, and the service time of an exchange that takes this processor
-    /// time.
+    /// The number of servers of the processor's station, and the service time of an exchange with the processor time `demand`.
     pub fn processor(&self, scenario: &Scenario, demand: Seconds) -> (u32, Seconds) {
         let cores = scenario.cores(self.cores);
         let servers = cores.floor().max(1.0);
@@ -162,7 +161,7 @@ impl Fitted {
         scenario.disk.unwrap_or(self.disk)
     }
 
-    /// The network in which an exchange takes this processor time, without a limit of the workers.
+    /// The network in which an exchange has the processor time `demand`, with an unlimited number of workers.
     pub fn network(&self, scenario: &Scenario, demand: Seconds) -> Network {
         Network {
             think: self.think,
@@ -184,20 +183,20 @@ impl Fitted {
         stations
     }
 
-    /// The delay before an exchange needs a worker, and the delay with one.
+    /// The delay before an exchange needs a worker, and the delay while it holds a worker.
     pub fn delays(&self, before: Seconds) -> (Seconds, Seconds) {
         let before = self.delay.0.min(before.0);
         (Seconds(before), Seconds(self.delay.0 - before))
     }
 
-    /// The time for which an exchange of this processor time holds a worker without queueing.
+    /// The time for which an exchange with the processor time `demand` holds a worker, without queueing.
     pub fn held(&self, scenario: &Scenario, demand: Seconds) -> Seconds {
         let (_, delay) = self.delays(self.admission.before);
         let stations = self.stations(scenario, demand, delay);
         stations.iter().map(|station| station.demand).sum()
     }
 
-    /// The network with workers in which an exchange takes this processor time.
+    /// The network with a limited number of workers in which an exchange has the processor time `demand`.
     fn limited(&self, scenario: &Scenario, demand: Seconds, limits: Limits) -> LimitedNetwork {
         let (before, delay) = self.delays(limits.before);
         LimitedNetwork {
@@ -208,8 +207,8 @@ impl Fitted {
         }
     }
 
-    /// The solution in which an exchange takes this processor time: exact, or with a flow-equivalent server for the workers,
-    /// with a backlog without limit.
+    /// The solution in which an exchange has the processor time `demand`: exact, or with a flow-equivalent server for the
+    /// workers and an unlimited backlog.
     ///
     /// # Errors
     /// When the number of users is out of range.
@@ -225,8 +224,8 @@ impl Fitted {
         })
     }
 
-    /// The asymptotic bound of the throughput: that of the network, and that of workers of which each is held for as long
-    /// as an exchange needs one without queueing.
+    /// The asymptotic bound of the throughput: the bound of the network, or that of the workers if it is lower. An exchange
+    /// holds a worker at least for its time without queueing.
     pub fn bound(&self, scenario: &Scenario, users: u32, demand: Seconds) -> PerSecond {
         let network = self.network(scenario, demand);
         let bound = asymptotic(&network, users).most.0;
@@ -235,7 +234,8 @@ impl Fitted {
         PerSecond(bound.min(most.unwrap_or(f64::INFINITY)))
     }
 
-    /// The number of users from which there is queueing, up to this many: where the asymptotes cross.
+    /// The number of users from which exchanges queue: where the asymptotes of the throughput cross. `most_users` is the
+    /// largest number of users of interest.
     pub fn crossing(&self, scenario: &Scenario, most_users: u32, demand: Seconds) -> f64 {
         let network = self.network(scenario, demand);
         let demands = network.stations.iter().map(|station| station.demand.0);
@@ -251,18 +251,18 @@ impl Fitted {
         f64::from(limits.workers) / self.held(scenario, demand).0
     }
 
-    /// The solution for a number of users, and the processor time of an exchange: that at which the network has the
-    /// throughput and the queue of which the law makes the same processor time.
+    /// The solution for a number of users, and the processor time of an exchange. They are consistent: the law gives this
+    /// processor time for the throughput and the queue of the solution.
     ///
     /// # Errors
-    /// When the number is out of range.
+    /// When the number of users is out of range.
     pub fn solve(
         &self,
         scenario: &Scenario,
         users: u32,
     ) -> Result<(Solution, Seconds), PredictError> {
-        // A longer processor time means a lower throughput and a longer queue. Where the background is small, that makes the
-        // processor time of the law shorter, so that there is one solution.
+        // A longer processor time means a lower throughput and a longer queue. If the background work is small, the law then
+        // gives a shorter processor time, so that there is exactly one solution.
         let (least, most) = self.discrepancy.map_or((1.0, 1.0), |one| one.range());
         let mut low = least * self.law.least().0;
         let mut high = most * self.law.most(self.lowest).0;
@@ -296,8 +296,8 @@ impl Fitted {
     }
 }
 
-/// The cores that a server can use: with a quota it does not use up the last few percent of each period. A burst that keeps the
-/// processor busy shows how many.
+/// The cores that a server can use. A server does not use the last few percent of its quota in each period; a burst that
+/// keeps the processor busy shows the usable part.
 fn usable_cores(cores: f64, bursts: &[Load]) -> f64 {
     let busy = bursts.iter().map(|load| load.mean(|reading| reading.busy));
     let most = busy.fold(0.0, f64::max);
@@ -307,7 +307,7 @@ fn usable_cores(cores: f64, bursts: &[Load]) -> f64 {
     }
 }
 
-/// From this part of the processor on a burst keeps it busy.
+/// A burst that uses at least this share of the processor keeps it busy.
 const BUSY_BURST: f64 = 0.9;
 
 /// The measured processor time of an exchange.
@@ -315,6 +315,6 @@ pub(crate) fn demand(load: &Load) -> Seconds {
     Seconds(load.mean(|reading| reading.busy) / load.throughput().0)
 }
 
-/// Steps of the search for a processor time at most, and the relative precision at which it ends.
+/// The maximum number of steps of the search for a processor time, and the relative precision at which the search ends.
 const MOST_STEPS: u32 = 60;
 const PRECISION: f64 = 1e-5;

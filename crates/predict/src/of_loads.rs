@@ -1,4 +1,4 @@
-//! A series of results of `load --save`: closed loops on one server and open loops with batches, with its probes.
+//! A series from results of `load --save`: closed loops on one server, and open loops with batches, with probes of the server.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use fathometer_queueing::{PerSecond, Seconds};
 use crate::PredictError;
 use crate::series::{Admission, Load, MOST_ERRORS, Reading, Series, before, is_connection_each};
 
-/// The series of these results, each with its name. The server has these `cores`, or else the whole machine.
+/// The series of these results; each result has a name. The server has `cores` cores; `None` for the whole machine.
 ///
 /// # Errors
-/// When no result has all that a model needs, or when they are of different servers.
+/// When no result has all figures that a model needs, or when the results are of different servers.
 pub fn series(
     name: &str,
     results: &[(String, Summary)],
@@ -33,7 +33,7 @@ pub fn series(
         );
         if *target.get_or_insert(this) != this {
             return Err(PredictError::Unusable(format!(
-                "{file} has another URL, workload or policy than the results before it: give one folder for each"
+                "{file} has a different URL, workload or policy from the previous results: use a folder for each"
             )));
         }
         match reading(summary) {
@@ -67,8 +67,8 @@ pub fn series(
     };
     if cores.is_none() {
         notes.push(format!(
-            "the server is assumed to have the whole machine, {processors} cores; a generator on the same machine takes \
-             its part. --cores sets what the server may use: 1 for a server of one thread"
+            "the server is assumed to have the whole machine, {processors} cores; a generator on the same machine also uses \
+             them. --cores sets the number of cores of the server: 1 for a server with one thread"
         ));
     }
     Ok(Series {
@@ -102,7 +102,7 @@ fn loads(readings: BTreeMap<u32, Vec<Reading>>) -> Vec<Load> {
     .collect()
 }
 
-/// What the results show of the path and of their clients. The number of workers is for the user to state.
+/// The round trips and the time-out of the results' clients. The results do not show the number of workers.
 fn admission(results: &[(String, Summary)]) -> Admission {
     let connects = results
         .iter()
@@ -125,13 +125,13 @@ fn admission(results: &[(String, Summary)]) -> Admission {
 
 /// The load of a result.
 enum Offered {
-    /// This many users of a closed loop.
+    /// A closed loop with this number of users.
     Users(u32),
     /// An open loop with batches of this size.
     Batches(u32),
 }
 
-/// The load, the figures, and the machine's processors; or what is missing.
+/// Returns the load, the figures, and the number of the machine's processors; the error says what is missing.
 fn reading(summary: &Summary) -> Result<(Offered, Reading, f64), String> {
     if let Some(reason) = summary.validity.reasons.first() {
         return Err(format!("it is INVALID: {reason}"));
@@ -143,7 +143,7 @@ fn reading(summary: &Summary) -> Result<(Offered, Reading, f64), String> {
         } => Offered::Batches(size.get()),
         LoopSummary::Open { .. } => {
             return Err(
-                "it has an open loop without batches; predictions take closed loops (load -c N), and open ones with --batch N"
+                "it has an open loop without batches; predictions need closed loops (load -c N), or open loops with --batch N"
                     .to_owned(),
             );
         }
@@ -162,7 +162,7 @@ fn reading(summary: &Summary) -> Result<(Offered, Reading, f64), String> {
         return Err("the server's processor time was not read".to_owned());
     };
     let errors = rates.errors_share.unwrap_or(0.0);
-    // Percentiles have the failed exchanges, too.
+    // Percentiles include failed exchanges.
     let percentiles = [
         (50, phase.p50_ms),
         (90, phase.p90_ms),
@@ -189,7 +189,7 @@ fn reading(summary: &Summary) -> Result<(Offered, Reading, f64), String> {
     ))
 }
 
-/// The mean latency of the exchanges that completed; failed ones count in all of them with the time that their client waited.
+/// The mean latency of completed exchanges. `all` also has the failed exchanges, with the time that their clients waited.
 fn completed_mean_ms(phases: &PhasesSummary, all: &Phase) -> f64 {
     let sum = |phase: &Phase| phase.count as f64 * phase.mean_ms;
     match &phases.failed {

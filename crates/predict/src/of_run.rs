@@ -1,4 +1,4 @@
-//! Series of the run of a load study or of a sweep study: cells that differ in the number of clients alone.
+//! The series of a run of a load study or a sweep study. The cells of a series differ only in the number of clients.
 
 use std::collections::BTreeMap;
 
@@ -15,20 +15,21 @@ use crate::series::{
 };
 use crate::slow_start;
 
-/// With fewer of its users in the exchanges that ended, the slices of a load cut off many.
+/// The minimum share of a load's users, in percent, that its finished exchanges must account for by Little's law. With a
+/// smaller share, the slices were too short for many exchanges.
 const LEAST_SEEN_PCT: f64 = 90.0;
 
-/// A load of a run.
+/// A cell of a run and its load.
 #[derive(Clone, Copy)]
 struct Place<'a> {
-    /// The number of users, or of the exchanges of a batch.
+    /// The number of users, or the size of a batch.
     users: u32,
     is_batch: bool,
     cell: &'a Cell,
 }
 
 impl<'a> Place<'a> {
-    /// The load of a cell; `None` when it states neither a number of users nor a size of batches.
+    /// The load of a cell; `None` if the cell has neither a number of users nor a batch size.
     fn of(cell: &'a Cell) -> Option<Place<'a>> {
         let level = cell.key.level(USERS)?;
         let size = level.strip_prefix(BATCH);
@@ -41,7 +42,7 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// Whether the slices of a sweep were long enough for its exchanges. Without the figure there is no evidence against them.
+    /// Whether the slices of a sweep were long enough for the exchanges; true if the run does not have the figure.
     fn has_all_latencies(&self) -> bool {
         let seen = self.mean("users_seen_pct");
         seen.is_nan() || seen >= LEAST_SEEN_PCT
@@ -54,7 +55,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The quota of a laboratory's host in runs that do not record it: hosts had this period and no burst until 27 November 2026.
+/// The period and the burst of the quota in runs that do not record them: until 27 November 2026, hosts had these values.
 const UNRECORDED: QuotaTimes = QuotaTimes {
     period: Seconds(0.01),
     burst: Seconds(0.0),
@@ -63,13 +64,13 @@ const UNRECORDED: QuotaTimes = QuotaTimes {
 /// The headers of IPv4 and of TCP with its timestamps, in bytes.
 const HEADERS: u32 = 52;
 
-/// From this rate on, a cell is noted as one that reads from disk.
+/// The read rate from which a note says that a cell reads from disk, in kB/s.
 const DISK_KB_PER_S: f64 = 1000.0;
 
 /// The series of a run. `levels` selects cells by factor; `block` selects the block.
 ///
 /// # Errors
-/// When the run has no load of users with probes of the processor.
+/// When the run has no load with a number of users and with probes of the processor.
 pub fn series(run: &Run, levels: &BTreeMap<String, String>) -> Result<Vec<Series>, PredictError> {
     let is_selected = |cell: &&Cell| {
         levels.iter().all(|(factor, level)| match factor.as_str() {
@@ -115,7 +116,7 @@ pub fn series(run: &Run, levels: &BTreeMap<String, String>) -> Result<Vec<Series
     }
 }
 
-/// The words that all names share.
+/// The words that all names have in common.
 fn constant_levels<'a>(mut names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     let first: Vec<&str> = names
         .next()
@@ -130,7 +131,7 @@ fn constant_levels<'a>(mut names: impl Iterator<Item = &'a String>) -> Vec<&'a s
     })
 }
 
-/// One series; `None` when no cell has the figures.
+/// The series of these cells; `None` if no cell has the figures.
 fn of_cells(run: &Run, name: String, places: &[Place<'_>]) -> Option<Series> {
     let mut notes = Vec::new();
     let mut loads = Vec::new();
@@ -172,8 +173,8 @@ fn of_cells(run: &Run, name: String, places: &[Place<'_>]) -> Option<Series> {
         };
         if !load.has_all_latencies {
             notes.push(format!(
-                "the latencies of {users} users are not used: by Little's law {:.0} % of the users are in the exchanges that \
-                 ended in the slices, and the others' take longer than these",
+                "the latencies of {users} users are not used: by Little's law, the exchanges that ended in the slices account \
+                 for {:.0} % of the users; the exchanges of the other users are longer than a slice",
                 place.mean("users_seen_pct")
             ));
         }
@@ -188,7 +189,7 @@ fn of_cells(run: &Run, name: String, places: &[Place<'_>]) -> Option<Series> {
         let has_disk = load.readings.iter().all(|reading| reading.disk.is_some());
         if !has_disk && place.mean("disk_read_kB_per_s") > DISK_KB_PER_S {
             notes.push(format!(
-                "{users} users read {:.0} kB/s from disk, which the model does not contain",
+                "with {users} users, the server reads {:.0} kB/s from disk, which the model does not include",
                 place.mean("disk_read_kB_per_s")
             ));
         }
@@ -224,14 +225,14 @@ fn of_cells(run: &Run, name: String, places: &[Place<'_>]) -> Option<Series> {
     })
 }
 
-/// The limits that the cell's levels state: those of the server's definition are not recorded.
+/// The limits of the server from the cell's levels. Runs do not record the limits of the server's definition.
 fn admission(cell: &Cell, trip: Option<Seconds>) -> Admission {
     let number = |factor: &str| cell.key.level(factor).and_then(|level| level.parse().ok());
     let is_each = cell.key.level("policy").is_some_and(is_connection_each);
     Admission {
         workers: number("workers"),
         backlog: number("backlog"),
-        // Runs do not record the clients' time-out.
+        // Runs do not record the time-out of the clients.
         timeout: None,
         before: trip.map_or(Seconds(0.0), |trip| before(trip, is_each)),
         connects: is_each,
@@ -239,15 +240,14 @@ fn admission(cell: &Cell, trip: Option<Seconds>) -> Admission {
     }
 }
 
-/// The page cache of the server's host in these cells, or what is missing.
+/// The page cache of the server's host in these cells; the error says what is missing.
 fn page_cache(places: &[Place<'_>]) -> Result<PageCache, String> {
     let cell = places.first().ok_or("there is no cell")?.cell;
     let level = |factor: &str| cell.key.level(factor);
-    let workload = level("workload").ok_or(
-        "the run does not state its workload as a level, so that the popularity of its files is not known",
-    )?;
+    let workload = level("workload")
+        .ok_or("the run has no factor `workload`, so the popularity of its files is unknown")?;
     let files = page_cache::files(workload).ok_or_else(|| {
-        format!("the popularity of the files of the workload {workload} is not known")
+        format!("the popularity of the files of the workload {workload} is unknown")
     })?;
     let records: Vec<&ReplicateRecord> =
         places.iter().flat_map(|place| place.cell.valid()).collect();
@@ -262,7 +262,7 @@ fn page_cache(places: &[Place<'_>]) -> Result<PageCache, String> {
     };
     let kilobytes = |value: f64| Bytes((1e3 * value.max(0.0)).round() as u64);
     let cache = mean("page_cache_kB")?;
-    // The kernel's memory counts, too, where it was read.
+    // Includes the kernel's memory, if the run recorded it.
     let other = match mean("memory_host_kB") {
         Ok(all) => all - cache,
         Err(_) => mean("memory_anonymous_kB")?,
@@ -278,7 +278,7 @@ fn page_cache(places: &[Place<'_>]) -> Result<PageCache, String> {
     })
 }
 
-/// A replicate's figures; `None` when one is missing.
+/// The figures of a replicate; `None` if a figure is missing.
 fn reading(record: &ReplicateRecord) -> Option<Reading> {
     let metric = |name: &str| {
         let value = record.metrics.get(name).copied();
@@ -288,7 +288,7 @@ fn reading(record: &ReplicateRecord) -> Option<Reading> {
     let errors = metric("error_pct").unwrap_or(0.0) / 100.0;
     let percentiles = [50, 90, 95, 98, 99].into_iter().filter_map(|percent| {
         let of = |time: &str| metric(&format!("{time}_p{percent}_ms"));
-        // Without failures the latency of all exchanges is that of the completed ones.
+        // Without failures, the latency of all exchanges is that of the completed exchanges.
         let all = || of("latency").filter(|_| errors == 0.0);
         let time = of("response").or_else(all)?;
         Some((percent, Seconds::from_ms(time)))
@@ -304,13 +304,13 @@ fn reading(record: &ReplicateRecord) -> Option<Reading> {
     })
 }
 
-/// What an exchange takes at the disk by the utilisation law; `None` when it was not measured. A disk with a limit of reads per
-/// second is busy for the reads' share of the limit, another one as far as a process waits for it, or, on a kernel without
-/// pressure figures, for the time of the reads.
+/// The disk use of an exchange, by the utilisation law; `None` if it was not measured. The utilisation of a disk with a limit
+/// of reads per second is the share of the limit that is used. For other disks it is the share of time in which a process waits
+/// for the disk or, on a kernel without pressure figures, the time of the reads.
 fn disk_use(record: &ReplicateRecord, throughput: f64) -> Option<DiskUse> {
     let metric = |name: &str| record.metrics.get(name).copied();
     let Some(reads_per_s) = metric("disk_reads_per_s") else {
-        // Older runs count reads only with a limit of the disk, but bytes always.
+        // Older runs always have the bytes, but the number of reads only with a disk limit.
         let bytes = metric("disk_read_kB_per_s")?;
         return (bytes == 0.0).then(DiskUse::default);
     };
@@ -332,14 +332,14 @@ fn read_limit(cell: &CellKey) -> Option<f64> {
     (limit > 0.0).then_some(limit)
 }
 
-/// The host's quota in cores: its processor time, over the same in percent of the quota.
+/// The host's quota in cores: its processor time in cores, divided by its processor time as a share of the quota.
 fn quota(record: &ReplicateRecord) -> Option<f64> {
     let percent = *record.metrics.get("cpu_total_pct")?;
     let quota = reading(record)?.busy / (percent / 100.0);
     (quota.is_finite() && quota > 0.0).then_some(quota)
 }
 
-/// How the quota of the cell's host was granted.
+/// The period and the burst of the quota of the cell's host.
 fn quota_times(cell: &Cell) -> QuotaTimes {
     let first = |metric: &str| {
         let value = cell.values(metric).first().map(|(_, value)| *value);
@@ -356,14 +356,14 @@ fn profile(run: &Run, cell: &Cell) -> Option<Profile> {
     Profile::from_toml(&info.profile, path).ok()
 }
 
-/// The rate of the slower direction.
+/// The rate of the slower direction of the path.
 fn link(profile: &Profile) -> Option<Bandwidth> {
     let rates = [Direction::Up, Direction::Down].map(|direction| profile.direction(direction).rate);
     rates.into_iter().flatten().min()
 }
 
-/// The further round trips of the workload's responses; `None` when something is not known: with connections that are kept or
-/// the TCP of 1997, windows start from another size, and with a coding responses have another one.
+/// The further round trips of the workload's responses. `None` if they are unknown: with persistent connections or the TCP of
+/// 1997 the windows start at a different size, and with a content coding the responses have a different size.
 fn further_trips(cell: &Cell, profile: Option<&Profile>) -> Option<Vec<f64>> {
     let level = |factor: &str| cell.key.level(factor);
     let is_plain = level("policy").is_some_and(is_connection_each)
@@ -375,7 +375,7 @@ fn further_trips(cell: &Cell, profile: Option<&Profile>) -> Option<Vec<f64>> {
     Some(slow_start::further_trips(&files, Bytes(segment.into())))
 }
 
-/// The propagation in both directions; `None` when there is none.
+/// The propagation delay of both directions together; `None` if it is 0.
 fn round_trip(profile: &Profile) -> Option<Seconds> {
     let trip = profile.round_trip();
     (!trip.is_zero()).then_some(Seconds(trip.as_secs_f64()))

@@ -1,8 +1,9 @@
-//! The page cache of a server's host: what share of the requested files it holds, and the disk's time for the others.
+//! The page cache of a server's host: the share of requests whose file is cached, and the disk's time for the others.
 //!
-//! Hit ratios are those of Che's approximation (`fathometer_queueing::cache`) with the popularity of the workload's files.
-//! Linux evicts by two lists and not strictly by the last use, and keeps more than files of the site; therefore measured
-//! reads are scaled by the model's ratio before and after a change, and only a run that reads nothing takes the model's own.
+//! Hit ratios come from Che's approximation (`fathometer_queueing::cache`) with the popularity of the workload's files.
+//! Linux evicts by two lists, not strictly by the last use, and also caches other data than the files of the site. Therefore
+//! the measured reads are scaled by the ratio of the model's reads after and before a change. Only if a run has no disk reads,
+//! the model's reads are used directly.
 
 use fathometer_model::Bytes;
 use fathometer_queueing::Seconds;
@@ -13,53 +14,53 @@ use fathometer_workload::workload::Workload;
 
 use crate::scenario::{Change, Scenario};
 
-/// The most bytes of a file that Linux reads at once: `read_ahead_kb` of a block device.
+/// The maximum number of bytes of a file that Linux reads at once: `read_ahead_kb` of a block device.
 const READ_AHEAD: u64 = 128 << 10;
-/// The unit of the page cache.
+/// The size of a page of the page cache, in bytes.
 const PAGE: u64 = 4096;
-/// Fewer reads than this per exchange are none.
+/// Fewer reads per exchange than this count as no reads.
 pub(crate) const LEAST_READS: f64 = 0.01;
 
-/// What an exchange takes at the disk.
+/// The disk use of an exchange.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct DiskUse {
-    /// Reads.
+    /// The number of reads per exchange.
     pub reads: f64,
-    /// Their time at the disk, without queueing.
+    /// The time of these reads at the disk, without queueing.
     pub time: Seconds,
 }
 
-/// The page cache of a series, and what reads from the disk take.
+/// The page cache of a series, and the time of a disk read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PageCache {
     /// The files of the workload; popularities are shares of the requests.
     pub files: Vec<CachedFile>,
-    /// The limit of the host's memory; `None`: none.
+    /// The limit of the host's memory; `None` if it has no limit.
     pub limit: Option<Bytes>,
-    /// The mean page cache, as measured.
+    /// The measured mean size of the page cache.
     pub cache: Bytes,
     /// The memory of the host that is not page cache.
     pub other: Bytes,
-    /// The time of a read at a disk that has a limit of reads per second; `None`: it has none.
+    /// The time of a read at a disk with a limit of reads per second; `None` if the disk has no limit.
     pub read_time: Option<Seconds>,
 }
 
-/// What a page cache of a size does.
+/// The effect of a page cache of a given size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cached {
-    /// The page cache.
+    /// The size of the page cache.
     pub cache: Bytes,
     /// The share of requests whose file is in memory, by the model.
     pub hits: f64,
-    /// Reads from the disk per exchange.
+    /// The number of disk reads per exchange.
     pub reads: f64,
 }
 
 impl PageCache {
-    /// The page cache in a scenario, and what an exchange takes at the disk, from what it takes as measured.
+    /// The page cache in a scenario, and the time of an exchange at the disk. `measured` is the measured disk use.
     ///
     /// # Errors
-    /// When the scenario's memory is not possible, or when the run does not show what a read from the disk takes.
+    /// When the scenario's memory is not possible, or when the run does not show the time of a disk read.
     pub fn of(&self, scenario: &Scenario, measured: DiskUse) -> Result<(Cached, Seconds), String> {
         let before = self.modelled(self.cache);
         let is_full = before.reads >= LEAST_READS;
@@ -83,7 +84,7 @@ impl PageCache {
         };
         let Some(time) = time else {
             return Err(
-                "the run reads nothing from disk and its disk has no limit, so that the time of a read is not known; measure \
+                "the run has no disk reads and its disk has no limit, so the time of a read is unknown; measure \
                  with less memory (factor memory), or with a limit of the disk (factor disk)"
                     .to_owned(),
             );
@@ -91,7 +92,8 @@ impl PageCache {
         Ok((after, Seconds(after.reads * time.0)))
     }
 
-    /// The page cache after a change of the memory; `None`: no change. `is_full`: it did not hold all files.
+    /// The size of the page cache after a change of the memory; `None` if the memory does not change. `is_full` says whether
+    /// the page cache was too small for all files.
     fn changed(&self, scenario: &Scenario, is_full: bool) -> Result<Option<Bytes>, String> {
         let memory = match (scenario.memory, self.limit) {
             (None, _) => return Ok(None),
@@ -105,13 +107,13 @@ impl PageCache {
                 );
             }
         };
-        // A full page cache leaves the rest of the limit to all else.
+        // If the page cache is full, the rest of the limit is the memory of everything else.
         let limit = self.limit.filter(|_| is_full);
         let other = limit.map_or(self.other.0, |limit| limit.0.saturating_sub(self.cache.0));
         match memory.0 > other {
             true => Ok(Some(Bytes(memory.0 - other))),
             false => Err(format!(
-                "{memory} is less than the server takes without its page cache, {}",
+                "{memory} is less than the memory that the server uses without its page cache, {}",
                 Bytes(other)
             )),
         }
@@ -119,7 +121,7 @@ impl PageCache {
 
     /// Che's approximation for a page cache of this size.
     fn modelled(&self, cache: Bytes) -> Cached {
-        // Files without any request have no solution, and no misses.
+        // Without any requests there is no solution, and there are no misses.
         let (time, hits) = least_recently_used(&self.files, cache)
             .map_or((f64::INFINITY, 1.0), |found| {
                 (found.characteristic.0, found.hits)
@@ -137,7 +139,7 @@ impl PageCache {
     }
 }
 
-/// The files of a built-in workload with their popularity and the memory that they take; `None` when there is no such workload.
+/// The files of a built-in workload with their popularity and their size in memory; `None` if there is no such workload.
 pub fn files(name: &str) -> Option<Vec<CachedFile>> {
     let requested = requested(name)?.into_iter();
     let in_memory = |file: CachedFile| CachedFile {
@@ -154,7 +156,7 @@ pub(crate) fn requested(name: &str) -> Option<Vec<CachedFile>> {
     Some(popularities(&workload))
 }
 
-/// Each target that has a size, with its share of the requests.
+/// The targets whose size is known, each with its share of the requests.
 fn popularities(workload: &Workload) -> Vec<CachedFile> {
     let plan = &workload.plan;
     let mut requests = vec![0.0; plan.targets.len()];
@@ -192,7 +194,7 @@ fn pages(plan: &Plan) -> Vec<(PageId, f64)> {
 mod tests {
     use super::*;
 
-    /// A hundred files of 1 MiB each, requested equally often: a cache of k of them holds those of k of a hundred requests.
+    /// A hundred files of 1 MiB each, requested equally often: a cache with room for k files has a hit ratio of k %.
     fn uniform(limit: Option<u64>, cache: u64, read_time: Option<f64>) -> PageCache {
         let file = CachedFile {
             popularity: 0.01,
@@ -245,9 +247,9 @@ mod tests {
         let nothing = (0.0, 0.0);
         for unlimited in [uniform(None, 104, None), uniform(Some(1024), 104, None)] {
             let error = of(&unlimited, "memory=54M", nothing).unwrap_err();
-            assert!(error.contains("the time of a read is not known"), "{error}");
+            assert!(error.contains("the time of a read is unknown"), "{error}");
             let error = of(&unlimited, "memory=4M", nothing).unwrap_err();
-            assert!(error.contains("less than the server takes"), "{error}");
+            assert!(error.contains("than the memory that the server"), "{error}");
             assert!(of(&unlimited, "memory=2G", nothing).is_ok());
         }
         let error = of(&uniform(None, 104, None), "memory=2x", nothing).unwrap_err();

@@ -1,7 +1,7 @@
 //! Predicted figures with their prediction intervals.
 //!
-//! The intervals are those of the bootstrap (`bootstrap.rs`), with a deviation of the size of the residual and of a replicate.
-//! Percentiles are those of a simulation of the fitted network.
+//! The intervals come from the bootstrap (`bootstrap.rs`), with noise that combines the residual and the deviation of a
+//! replicate. Percentiles come from a simulation of the fitted network.
 
 mod figures;
 
@@ -27,24 +27,24 @@ pub const LEVEL: f64 = 0.9;
 /// A station with at least this utilisation is called saturated.
 const SATURATED: f64 = 0.95;
 
-/// The share of the exchanges that find the accept queue full may be so many times larger or smaller.
+/// The factor by which the share of exchanges that find the accept queue full may be larger or smaller than predicted.
 const OVERFLOW_DOUBT: f64 = 1.5;
 
-/// How far the tail latency is from that of service in the order of arrival to that in random order, on a logarithmic scale. A
-/// quarter is that of the servers that served to choose the laws (`nginx` and `embedded`, both workloads of almeida96, 20 to 48
-/// users: the median is 0.23, from -0.04 to 0.44).
+/// The position of the tail latency between that of service in the order of arrival (0) and that of service in random order
+/// (1), on a logarithmic scale. The servers with which the laws were chosen have about a quarter (`nginx` and `embedded`, both
+/// workloads of almeida96, 20 to 48 users: the median is 0.23, from -0.04 to 0.44).
 const RANDOM_ORDER: f64 = 0.25;
 
-/// How to predict.
+/// The options of a prediction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// The loads that are fitted.
     pub fit: Selection,
-    /// The numbers of users; empty: the measured ones, and twice the largest.
+    /// The numbers of users; empty for the measured numbers and twice the largest.
     pub users: Vec<u32>,
     /// The number of bootstrap draws.
     pub draws: u32,
-    /// Exchanges of each simulation.
+    /// The number of exchanges of each simulation.
     pub exchanges: u32,
     /// The seed of draws and simulations.
     pub seed: Seed,
@@ -53,7 +53,7 @@ pub struct Options {
 /// Predicts a series in a scenario.
 ///
 /// # Errors
-/// When no model fits, or when the scenario changes what is not known.
+/// When no model fits, or when the scenario changes a quantity that is unknown.
 pub fn predict(
     series: &Series,
     scenario: &Scenario,
@@ -118,14 +118,15 @@ pub fn predict(
     })
 }
 
-/// The series in which an exchange needs no worker during the further round trips of a large response.
+/// The series, changed so that an exchange needs no worker during the further round trips of a large response.
 fn with_further_round_trips(series: &Series, loads: &[Load]) -> Series {
     let mut series = series.clone();
     series.admission.before.0 += Shape::of(loads, &series).mean_further().0;
     series
 }
 
-/// The deviation of a load's tail latency from the network: of the fitted loads, and of one replicate.
+/// The relative deviation of a replicate's tail latency from the network: the residual of the fitted loads and the deviation
+/// of a replicate, combined.
 fn tail_noise(model: &Model, loads: &[Load], series: &Series) -> Result<f64, PredictError> {
     let percent = series.tail();
     let share = f64::from(percent) / 100.0;
@@ -153,7 +154,7 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The numbers of users in this scenario. Those without a connection are left out, and a note says so.
+    /// The numbers of users in this scenario. Numbers that exceed the server's connections are left out, and a note says so.
     fn users(&self, most: u32, notes: &mut Vec<String>) -> Result<Vec<u32>, PredictError> {
         let mut users = self.options.users.clone();
         if users.is_empty() {
@@ -180,7 +181,7 @@ impl Context<'_> {
         Ok(users)
     }
 
-    /// The workers, with the processor time of an exchange.
+    /// The workers, if an exchange needs the processor time `demand`.
     fn workers(&self, demand: Seconds) -> Option<WorkersModel> {
         let fitted = &self.model.fitted;
         let admission = &fitted.admission;
@@ -199,7 +200,7 @@ impl Context<'_> {
         let simulated = &point.simulated;
         let busy_share = match admission.limits(self.scenario, users) {
             Some(_) => simulated.workers,
-            // By Little's law.
+            // Little's law.
             None => {
                 let held = point.response.0 - self.model.fitted.delay.0.min(admission.before.0);
                 point.throughput.0 * held / f64::from(count)
@@ -214,10 +215,11 @@ impl Context<'_> {
         })
     }
 
-    /// The tail latency, in ms, of a server that takes waiting exchanges in random order: light loads do not show the order, and
-    /// the simulation has that of arrival. Servers are between them ([`RANDOM_ORDER`]). Each exchange then waits as if it had just arrived, so that the waits are exponential
-    /// (about; Kingman, "On queues in which customers are served in random order", 1962), on top of the tail of the lightest load.
-    /// `None` when that was not measured.
+    /// The tail latency, in ms, of a server that takes waiting exchanges in random order. Light loads do not show the order;
+    /// the simulation takes exchanges in the order of arrival, and real servers are in between ([`RANDOM_ORDER`]). In random
+    /// order, each waiting exchange waits as if it had just arrived, so that the wait is about exponential (Kingman, "On queues
+    /// in which customers are served in random order", 1962). It is added to the tail latency of the lightest load. `None` if
+    /// that was not measured.
     fn tail_in_random_order(&self, point: &Point) -> Option<f64> {
         let lightest = self.data.loads.first()?;
         let unloaded = lightest.percentile(self.series.tail())?;
@@ -226,8 +228,8 @@ impl Context<'_> {
         Some(Seconds(unloaded.0 - wait * beyond.ln()).ms())
     }
 
-    /// What the two ends of the tail's interval are multiplied by, because the share of the exchanges that find the accept queue
-    /// full is uncertain. Each of these takes a second longer, so that the tail percentile is on one side of a gap or on the other.
+    /// The factors for the two ends of the tail's interval, because the share of exchanges that find the accept queue full is
+    /// uncertain. Each of these exchanges takes a second longer, so that the tail percentile may be on either side of a gap.
     fn tail_around_overflow(&self, point: &Point) -> (f64, f64) {
         let simulated = &point.simulated;
         if simulated.overflows <= 0.0 {
@@ -249,7 +251,7 @@ impl Context<'_> {
             .model
             .at(self.scenario, users, self.options.exchanges, seed)?;
         let solution = &point.exact;
-        // Replicates vary, and the network deviates.
+        // The deviation of a replicate and the residual of the network, combined.
         let noise = |residual: f64, figure: fn(&Reading) -> f64| {
             residual.hypot(pooled_deviation(&self.data.loads, figure))
         };
@@ -258,11 +260,11 @@ impl Context<'_> {
         let (mut rates, mut times, mut tails) = (Vec::new(), Vec::new(), Vec::new());
         for draw in self.draws {
             let (drawn, _) = draw.fitted.solve(self.scenario, users)?;
-            // A draw moves the figures as it moves the exact solution.
+            // A draw changes the figures by the same factor as the exact solution.
             let rate = point.throughput.0 * (drawn.throughput.0 / solution.throughput.0);
             let time = point.response.ms() * (drawn.response.0 / solution.response.0);
             rates.push(rate * (rate_noise * draw.normal).exp());
-            // A slower replicate has the lower throughput and the longer latency.
+            // The same deviate, because a slow replicate has both a lower throughput and a longer latency.
             times.push(time * (-time_noise * draw.normal).exp());
             tails.push(time * (-self.tail_noise * draw.normal).exp());
         }
@@ -337,7 +339,8 @@ impl Context<'_> {
         })
     }
 
-    /// The change of both figures, as one replicate before and one after the change of the scenario would show it.
+    /// The change of throughput and mean latency that two replicates would show, one before and one after the change of the
+    /// scenario.
     fn effect(&self, users: u32) -> Result<Effect, PredictError> {
         let changed = self.scenario.users(users);
         let exact = |fitted: &Fitted| -> Result<(f64, f64), PredictError> {
@@ -378,7 +381,7 @@ impl Context<'_> {
     }
 }
 
-/// The scenario with the time at the disk that follows from its memory, and the page cache if it matters.
+/// Returns the scenario with the disk time that follows from its memory, and the page cache if it has an effect.
 fn with_page_cache(
     series: &Series,
     loads: &[Load],
@@ -405,7 +408,8 @@ fn with_page_cache(
     Ok((scenario, matters.then_some(model)))
 }
 
-/// The station that limits, and its utilisation. Workers are busy, too, while they wait for a saturated station.
+/// The bottleneck and its utilisation. Workers are the bottleneck only if no station is saturated, because workers that wait
+/// for a saturated station are also busy.
 fn bottleneck(
     stations: [(&'static str, f64); 3],
     workers: Option<WorkersRow>,
@@ -425,7 +429,7 @@ fn bottleneck(
     }
 }
 
-/// The figure with the quantiles of the draws; the interval contains the figure.
+/// Returns the figure with an interval from the quantiles of the draws. The interval always contains the figure.
 fn interval(value: f64, draws: &[f64]) -> Figure {
     let mut sorted = draws.to_vec();
     sorted.sort_by(f64::total_cmp);

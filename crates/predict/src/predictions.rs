@@ -10,22 +10,22 @@ use crate::series::Series;
 /// The format version of predictions as JSON.
 const FORMAT: u32 = 1;
 
-/// What was predicted, and what could not be.
+/// The predictions, and the series and scenarios that have no prediction.
 #[derive(Debug, Serialize)]
 pub struct Predictions {
     format: u32,
     /// The predictions, by series and scenario.
     pub predictions: Vec<Prediction>,
-    /// The series and scenarios without one.
+    /// The series and scenarios without a prediction.
     pub unpredicted: Vec<Unpredicted>,
 }
 
-/// A series without a prediction.
+/// A series or a scenario without a prediction.
 #[derive(Debug, Serialize)]
 pub struct Unpredicted {
-    /// Its name.
+    /// The name of the series.
     pub series: String,
-    /// Why no model fits, or why the scenario is not possible.
+    /// The reason why no model fits, or why the scenario is not possible.
     pub reason: String,
 }
 
@@ -51,7 +51,7 @@ impl Predictions {
                     Err(PredictError::Scenario(reason)) => predictions.leave_out(series, reason),
                     Err(error @ (PredictError::NoModel(_) | PredictError::Unusable(_))) => {
                         predictions.leave_out(series, error.to_string());
-                        // It is the same in every scenario.
+                        // The reason is the same in every scenario.
                         break;
                     }
                     Err(error) => return Err(error),

@@ -1,4 +1,4 @@
-//! What may differ from what was measured.
+//! A scenario: the quantities of a prediction that differ from the measurement.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,13 +9,13 @@ use fathometer_queueing::Seconds;
 /// A change of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Change<T> {
-    /// So many times the measured value.
+    /// A factor of the measured value.
     Times(f64),
-    /// This value instead.
+    /// A value that replaces the measured value.
     Value(T),
 }
 
-/// An amount of memory: `64M` or `2G`, mebibytes or gibibytes as a study's factor `memory`.
+/// An amount of memory: `64M` or `2G`, in mebibytes or gibibytes, as in a study's factor `memory`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory(pub Bytes);
 
@@ -41,7 +41,7 @@ impl fmt::Display for Memory {
     }
 }
 
-/// What differs: nothing by default.
+/// The changes of a scenario; by default there are none.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Scenario {
     /// The number of users.
@@ -50,18 +50,18 @@ pub struct Scenario {
     pub cpu: Option<Change<f64>>,
     /// The memory of the server's host.
     pub memory: Option<Change<Memory>>,
-    /// The time of an exchange at the disk that follows from the memory; `None`: as measured.
+    /// The time of an exchange at the disk that follows from the memory; `None` for the measured time.
     pub disk: Option<Seconds>,
-    /// The server's workers.
+    /// The number of the server's workers.
     pub workers: Option<Change<u32>>,
-    /// Its listen backlog.
+    /// The server's listen backlog.
     pub backlog: Option<Change<u32>>,
     /// The rate of the link.
     pub link: Option<Change<Bandwidth>>,
 }
 
 impl Scenario {
-    /// The number of users in place of a measured one.
+    /// The number of users that replaces a measured number.
     pub fn users(&self, measured: u32) -> u32 {
         match self.users {
             None => measured,
@@ -70,17 +70,17 @@ impl Scenario {
         }
     }
 
-    /// The workers in place of those of the measured server; at least one.
+    /// The number of workers that replaces that of the measured server; at least 1.
     pub fn workers(&self, measured: u32) -> u32 {
         changed(self.workers, measured).max(1)
     }
 
-    /// The backlog in place of that of the measured server.
+    /// The backlog that replaces that of the measured server.
     pub fn backlog(&self, measured: u32) -> u32 {
         changed(self.backlog, measured)
     }
 
-    /// The server's cores in place of the measured ones.
+    /// The number of cores that replaces that of the measured server.
     pub fn cores(&self, measured: f64) -> f64 {
         match self.cpu {
             None => measured,
@@ -89,7 +89,7 @@ impl Scenario {
         }
     }
 
-    /// The time on the link in place of one on the measured link.
+    /// The time on the link, in seconds, that replaces a time on the measured link.
     pub fn link_s(&self, measured_s: f64, rate: Option<Bandwidth>) -> f64 {
         match (self.link, rate) {
             (Some(Change::Times(factor)), _) => measured_s / factor,
@@ -100,7 +100,7 @@ impl Scenario {
         }
     }
 
-    /// Whether nothing differs.
+    /// Whether the scenario has no changes.
     pub fn is_as_measured(&self) -> bool {
         *self == Scenario::default()
     }
@@ -115,7 +115,7 @@ impl FromStr for Scenario {
         for part in text.split(',') {
             let (name, value) = part
                 .split_once('=')
-                .ok_or_else(|| format!("{part:?} is no change: write it as in cpu=2x"))?;
+                .ok_or_else(|| format!("{part:?} is not a change: write it as in cpu=2x"))?;
             let (name, value) = (name.trim(), value.trim());
             match name {
                 "users" => scenario.users = Some(change(name, value)?),
@@ -157,7 +157,7 @@ fn times(count: u32, factor: f64) -> u32 {
     (f64::from(count) * factor).round() as u32
 }
 
-/// `2x`, or a value.
+/// Parses a change: a factor as in `2x`, or a value.
 fn change<T: FromStr>(name: &str, text: &str) -> Result<Change<T>, String> {
     if let Some(factor) = text.strip_suffix('x') {
         return match factor.parse::<f64>() {

@@ -1,4 +1,4 @@
-//! A prediction as text: the answer first, the table, and what it rests on.
+//! A prediction as text: first the answer, then the table, the model and its check.
 
 use std::fmt::Write as _;
 
@@ -12,12 +12,12 @@ use crate::series::Series;
 /// The text of a prediction.
 pub fn render(prediction: &Prediction) -> String {
     let mut text = String::new();
-    // A String never fails to grow.
+    // Writing to a String does not fail.
     let _ = write_all(&mut text, prediction);
     text
 }
 
-/// What was measured, for a series that no model fits.
+/// The measurements of a series that no model fits, as text.
 pub fn measured(series: &Series) -> String {
     let mut text = format!(
         "{}, as measured\n{:>7}  {:>12}  {:>8}  {:>15}\n",
@@ -25,7 +25,7 @@ pub fn measured(series: &Series) -> String {
     );
     for load in series.measured() {
         let busy = load.mean(|reading| reading.busy);
-        // A String never fails to grow.
+        // Writing to a String does not fail.
         let _ = writeln!(
             text,
             "{:>7}  {:>12}  {:>8}  {:>15}",
@@ -84,7 +84,7 @@ fn write_all(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
     basis(text, prediction)
 }
 
-/// What limits the throughput of a row.
+/// A phrase about what limits the throughput of a row.
 fn limit(prediction: &Prediction, row: &Row) -> String {
     match (row.bottleneck == WORKERS, row.saturated, prediction.workers) {
         (true, true, Some(workers)) => format!(
@@ -101,7 +101,8 @@ fn limit(prediction: &Prediction, row: &Row) -> String {
     }
 }
 
-/// What becomes of connections without a worker: where it begins, and the most errors.
+/// A sentence about connections without a worker: the number of users from which the accept queue overflows or clients give
+/// up, and the share of errors.
 fn shortage(workers: &WorkersModel, rows: &[Row]) -> Option<String> {
     let errors = |row: &Row| row.workers.map_or(0.0, |workers| workers.errors_share);
     let overflows = |row: &&Row| {
@@ -137,7 +138,7 @@ fn shortage(workers: &WorkersModel, rows: &[Row]) -> Option<String> {
     })
 }
 
-/// The row of the highest throughput; of equal ones the first.
+/// The row with the highest throughput; the first of several rows with about the same throughput.
 fn most(rows: &[Row]) -> Option<&Row> {
     let mut best: Option<&Row> = None;
     for row in rows {
@@ -247,16 +248,16 @@ fn columns(compared: Option<&Compared>) -> [String; 2] {
     }
 }
 
-/// Whether the workers matter at one of the loads.
+/// Whether the workers have an effect at one of the loads.
 fn shows_workers(prediction: &Prediction) -> bool {
     let mut rows = prediction.rows.iter().filter_map(|row| row.workers);
     rows.any(|workers| workers.busy_share >= SHOWN)
 }
 
-/// Workers less busy than this at all loads are not shown.
+/// Workers are shown if their busy share is at least this at one of the loads.
 const SHOWN: f64 = 0.05;
 
-/// The busy share of the workers, and the errors of a full accept queue, with those that were measured.
+/// The busy share of the workers, and the share of errors by a full accept queue, with the measured share.
 fn worker_columns(row: &Row) -> [String; 2] {
     let Some(workers) = row.workers else {
         return [String::new(), String::new()];
@@ -330,7 +331,7 @@ fn basis(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
     if prediction.other_laws > 0 {
         writeln!(
             text,
-            "{} more complex or less close laws of the processor time fit too; the intervals contain them.",
+            "{} other laws of the processor time also pass the check; the intervals include them.",
             prediction.other_laws
         )?;
     }
@@ -359,7 +360,7 @@ fn law(law: &Law) -> String {
             wake_up_s,
             background_cores,
         } => format!(
-            "Processor time: {} us per exchange among many, {} us more for one alone, and {:.4} cores in idle time.",
+            "Processor time: {} us per exchange among many, {} us more for a single exchange, and {:.4} cores in idle time.",
             digits(1e6 * demand_s),
             digits(1e6 * wake_up_s),
             background_cores
@@ -405,7 +406,7 @@ fn range(figure: Figure) -> String {
     )
 }
 
-/// Three significant digits.
+/// A number with three significant digits.
 pub(crate) fn digits(value: f64) -> String {
     let decimals = match value.abs() {
         size if size >= 99.95 || size == 0.0 => 0,

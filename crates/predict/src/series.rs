@@ -1,4 +1,4 @@
-//! What was measured of one server at several numbers of users.
+//! The measurements of one server at several numbers of users.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ use crate::scenario::{Change, Scenario};
 /// One measurement: a replicate of a study, or a result of a load test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
-    /// Exchanges per second.
+    /// The throughput.
     pub throughput: PerSecond,
     /// The mean latency of an exchange.
     pub response: Seconds,
-    /// Measured percentiles: the latency by the percentage of exchanges that do not exceed it.
+    /// The measured percentiles of the latency, by the percentage.
     pub percentiles: BTreeMap<u32, Seconds>,
-    /// Processor time per time of the server's host, in cores.
+    /// The processor time of the server's host per unit of time, in cores.
     pub busy: f64,
     /// The share of exchanges that failed.
     pub errors: f64,
-    /// What an exchange takes at the disk, if it was measured.
+    /// The disk use of an exchange, if it was measured.
     pub disk: Option<DiskUse>,
-    /// Bytes of packets per exchange in both directions, if they were counted.
+    /// The bytes of packets per exchange in both directions, if they were counted.
     pub wire_bytes: Option<f64>,
 }
 
@@ -35,7 +35,8 @@ pub struct Load {
     pub users: u32,
     /// The measurements; at least one.
     pub readings: Vec<Reading>,
-    /// Whether the measured latencies are those of all exchanges: windows that are shorter than some exchanges leave these out.
+    /// Whether the measured latencies cover all exchanges. A window that is shorter than some exchanges does not contain their
+    /// latencies.
     pub has_all_latencies: bool,
 }
 
@@ -67,20 +68,20 @@ impl Load {
     }
 }
 
-/// What a network is fitted to.
+/// The measurements to which a network is fitted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FitData {
     /// Loads in a steady state.
     pub loads: Vec<Load>,
-    /// Short bursts of many users. Only the processor time of their exchanges is used: what a server needs for an exchange
-    /// among many, which light loads hardly show.
+    /// Short bursts of many users. Only the processor time per exchange is used: that of an exchange among many, which light
+    /// loads hardly show.
     pub bursts: Vec<Load>,
-    /// What exchanges cost that find many others, as batches show it at a light load.
+    /// The processor time of an exchange among many at a light mean load, from batches.
     pub batches: Option<Batches>,
 }
 
 impl FitData {
-    /// The loads, the bursts and the batches: all that determines the processor time of an exchange.
+    /// The loads, the bursts and the batches, which together determine the processor time of an exchange.
     pub fn all(&self) -> Vec<Load> {
         let steady = self.loads.iter().chain(&self.bursts);
         let batches = self.batches.as_ref().map(|batches| &batches.load);
@@ -88,26 +89,27 @@ impl FitData {
     }
 }
 
-/// The further exchanges of the largest batches, beyond those of the next smaller ones. The first exchanges of a batch find the
-/// server idle and cost more than those of a saturated server; the difference between two sizes is free of that.
+/// The further exchanges of the largest batches: the difference between the largest and the second largest size. The first
+/// exchanges of a batch find the server idle and need more processor time than those of a saturated server; in the difference
+/// between two sizes, this effect cancels.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batches {
     /// The sizes of the batches that are used.
     pub sizes: Vec<u32>,
-    /// The size of the smaller ones; 0: there are none, and the whole batch is used.
+    /// The size of the smaller batches; 0 if there are none, so that the whole larger batch is used.
     pub from: u32,
-    /// The size of the larger ones.
+    /// The size of the larger batches.
     pub to: u32,
-    /// The larger batches; the processor time is that of their further exchanges.
+    /// The load of the larger batches; its processor time is that of the further exchanges.
     pub load: Load,
 }
 
 impl Batches {
-    /// The further exchanges of the largest of these loads; `None` without one. The number of users of a load is the size of its
-    /// batches.
+    /// The further exchanges of the largest of these loads; `None` if there are no loads. The number of users of a load is the
+    /// size of its batches.
     ///
     /// # Errors
-    /// When a measurement has no processor time for them.
+    /// When the further exchanges of a measurement have no positive processor time.
     fn of(loads: &[&Load]) -> Result<Option<Batches>, PredictError> {
         let mut loads = loads.to_vec();
         loads.sort_by_key(|load| load.users);
@@ -128,7 +130,7 @@ impl Batches {
             ..reading.clone()
         };
         let readings: Vec<Reading> = match small {
-            // A replicate has both sizes, and their noise is the same.
+            // A replicate has both sizes, with the same noise.
             Some(small) if small.readings.len() == large.readings.len() => {
                 let pairs = large.readings.iter().zip(&small.readings);
                 let each =
@@ -145,7 +147,7 @@ impl Batches {
         let from = small.map_or(0, |small| small.users);
         if readings.iter().any(|reading| reading.busy <= 0.0) {
             return Err(PredictError::Unusable(format!(
-                "batches of {} exchanges take no more processor time than those of {from}: measure longer, or other sizes",
+                "batches of {} exchanges take no more processor time than batches of {from}: measure longer, or other sizes",
                 large.users
             )));
         }
@@ -161,17 +163,17 @@ impl Batches {
     }
 }
 
-/// Which of the measured loads are fitted.
+/// The measured loads that are fitted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Selection {
-    /// Those whose throughput is at most this share of the highest measured one.
+    /// The largest throughput of a fitted load, as a share of the highest measured throughput.
     pub up_to: f64,
-    /// Of these, only loads with these numbers of users; empty: all.
+    /// The numbers of users of the fitted loads; empty for all.
     pub users: Vec<u32>,
-    /// The numbers of users of bursts, of which only the processor time of an exchange is used.
+    /// The numbers of users of bursts. Of a burst, only the processor time of an exchange is used.
     pub bursts: Vec<u32>,
-    /// The sizes of batches, of which the two largest are used; empty: all batches up to that share, or none if `users` are
-    /// named.
+    /// The sizes of batches; the two largest are used. Empty for all batches with a throughput up to `up_to`, or for no
+    /// batches if `users` is not empty.
     pub batches: Vec<u32>,
 }
 
@@ -187,36 +189,37 @@ impl Default for Selection {
     }
 }
 
-/// How the server admits exchanges, as far as it is known. Light loads do not show it: it is configuration.
+/// The known limits of the server's concurrency. Light loads do not show these limits, which are configuration.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Admission {
-    /// The most exchanges that the server processes at a time; `None`: no limit is known.
+    /// The maximum number of exchanges that the server processes at a time; `None` if no limit is known.
     pub workers: Option<u32>,
-    /// The listen backlog: how many connections may wait for a worker; `None`: the kernel's usual limit,
+    /// The listen backlog: the number of connections that may wait for a worker; `None` for the kernel's usual limit,
     /// [`USUAL_BACKLOG`].
     pub backlog: Option<u32>,
-    /// After what time a client gives up, if it does.
+    /// The time-out of a client; `None` if clients do not give up.
     pub timeout: Option<Seconds>,
-    /// The part of the delay of an exchange before it needs a worker: round trips of the path.
+    /// The part of an exchange's delay before it needs a worker: round trips of the path.
     pub before: Seconds,
-    /// Each exchange has a connection of its own: half of `before` is its handshake.
+    /// Whether each exchange has its own connection; half of `before` is then the handshake.
     pub connects: bool,
-    /// Users keep their connections, and `workers` limits connections: further users have none.
+    /// Whether users keep their connections. `workers` then limits the number of users that have a connection.
     pub keeps_connections: bool,
 }
 
 /// `net.core.somaxconn` of Linux since 5.4, which limits every backlog.
 pub const USUAL_BACKLOG: u32 = 4096;
 
-/// Loads of which a larger share of the exchanges failed are not fitted.
+/// The largest share of failed exchanges of a load that is fitted.
 pub(crate) const MOST_ERRORS: f64 = 0.01;
 
-/// Whether a policy has a connection for each exchange: `h1.0`, and `h1.0x4`.
+/// Whether a policy opens a connection for each exchange, as `h1.0` and `h1.0x4` do.
 pub(crate) fn is_connection_each(policy: &str) -> bool {
     policy.starts_with("h1.0")
 }
 
-/// The round trips before an exchange needs a worker: that of its own connection, and that of request and response.
+/// The time before an exchange needs a worker: a round trip for its own connection, if it has one, and a round trip for
+/// request and response.
 pub(crate) fn before(round_trip: Seconds, has_own_connection: bool) -> Seconds {
     let trips = if has_own_connection { 2.0 } else { 1.0 };
     Seconds(trips * round_trip.0)
@@ -225,33 +228,33 @@ pub(crate) fn before(round_trip: Seconds, has_own_connection: bool) -> Seconds {
 /// The limits of a server in a scenario.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
-    /// The workers.
+    /// The number of workers.
     pub workers: u32,
-    /// Connections that may wait for one.
+    /// The number of connections that may wait for a worker.
     pub backlog: u32,
-    /// After what time a client gives up, if it does.
+    /// The time-out of a client; `None` if clients do not give up.
     pub timeout: Option<Seconds>,
-    /// The part of the delay of an exchange before it needs a worker.
+    /// The part of an exchange's delay before it needs a worker.
     pub before: Seconds,
-    /// Half of that is the handshake of a connection.
+    /// Whether half of `before` is the handshake of a connection.
     pub connects: bool,
 }
 
 impl Limits {
-    /// Connections that may wait for a worker. Linux queues one more than the backlog states (`sk_acceptq_is_full` of
-    /// include/net/sock.h compares by "greater").
+    /// The number of connections that may wait for a worker. Linux queues one connection more than the backlog
+    /// (`sk_acceptq_is_full` of include/net/sock.h compares with "greater").
     pub fn queued(&self) -> u32 {
         self.backlog.saturating_add(1)
     }
 
-    /// How many exchanges the server and its accept queue hold.
+    /// The number of exchanges for which the server and its accept queue have room.
     pub fn room(&self) -> u32 {
         self.workers.saturating_add(self.queued())
     }
 }
 
 impl Admission {
-    /// The workers in a scenario; `None`: no limit is known.
+    /// The number of workers in a scenario; `None` if no limit is known.
     pub fn workers(&self, scenario: &Scenario) -> Option<u32> {
         match (self.workers, scenario.workers) {
             (Some(measured), _) => Some(scenario.workers(measured)),
@@ -265,7 +268,7 @@ impl Admission {
         scenario.backlog(self.backlog.unwrap_or(USUAL_BACKLOG))
     }
 
-    /// The limits in a scenario that have an effect on this number of users; `None`: each of them has a worker.
+    /// The limits in a scenario, if they affect this number of users; `None` if there is a worker for each user.
     pub fn limits(&self, scenario: &Scenario, users: u32) -> Option<Limits> {
         let workers = self.workers(scenario)?;
         (workers < users && !self.keeps_connections).then_some(Limits {
@@ -277,23 +280,24 @@ impl Admission {
         })
     }
 
-    /// The most users that have a connection in a scenario; `None`: no limit is known.
+    /// The maximum number of users that have a connection in a scenario; `None` if no limit is known.
     pub fn most_users(&self, scenario: &Scenario) -> Option<u32> {
         self.workers(scenario).filter(|_| self.keeps_connections)
     }
 
-    /// Why a scenario cannot be predicted; `None`: it can.
+    /// The reason why a scenario cannot be predicted; `None` if it can.
     pub fn refusal(&self, scenario: &Scenario) -> Option<String> {
         let is_factor = |change: Option<Change<u32>>| matches!(change, Some(Change::Times(_)));
         let is_known = self.workers(scenario).is_some();
         if is_factor(scenario.workers) && !is_known {
             return Some(
-                "a light load does not show how many workers the server has; state them with --workers N".to_owned(),
+                "a light load does not show how many workers the server has; set --workers N"
+                    .to_owned(),
             );
         }
         if scenario.backlog.is_some() && !is_known {
             return Some(
-                "a backlog has no effect as long as there is a worker for each exchange; state the workers with --workers N"
+                "a backlog has no effect as long as there is a worker for each exchange; set the workers with --workers N"
                     .to_owned(),
             );
         }
@@ -301,44 +305,43 @@ impl Admission {
     }
 }
 
-/// How a quota of a processor is granted.
+/// The period and the burst of a CPU quota.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct QuotaTimes {
     /// The period in which the quota may be used.
     pub period: Seconds,
-    /// How much processor time of earlier periods may be used later.
+    /// The unused processor time of earlier periods that may be used later.
     pub burst: Seconds,
 }
 
-/// One server under several loads, all else equal.
+/// The measurements of one server under several loads, with everything else equal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// The levels that distinguish it, as in `server=nginx workload=almeida-a`.
+    /// The levels that distinguish the series from others, as in `server=nginx workload=almeida-a`.
     pub name: String,
-    /// Its loads by ascending number of users.
+    /// The loads, by ascending number of users.
     pub loads: Vec<Load>,
-    /// Open loops whose exchanges arrive in batches, by ascending size, which is their number of users.
+    /// Open loops whose exchanges arrive in batches, by ascending batch size, which is in [`Load::users`].
     pub batches: Vec<Load>,
     /// The processor that the server may use, in cores.
     pub cores: f64,
-    /// How that processor is granted as a quota; `None`: whole cores.
+    /// The quota with which the processor is limited; `None` for whole cores.
     pub quota: Option<QuotaTimes>,
     /// The rate of the link, if known.
     pub link: Option<Bandwidth>,
-    /// The round trip time of the path without load, if known.
+    /// The round-trip time of the path without load, if known.
     pub round_trip: Option<Seconds>,
-    /// The probabilities that a response takes no round trip more than that of its request, one more, and so on, by slow start;
-    /// empty: not known.
+    /// The probabilities that slow start adds 0, 1, 2, … round trips to a response; empty if unknown.
     pub further_trips: Vec<f64>,
-    /// The server's definition, if it is known: the level of the factor `server`.
+    /// The name of the server's definition (the level of the factor `server`), if known.
     pub server: Option<String>,
-    /// How the server admits exchanges.
+    /// The known limits of the server's concurrency.
     pub admission: Admission,
-    /// The page cache of the server's host, or why it is not known.
+    /// The page cache of the server's host, or the reason why it is unknown.
     pub page_cache: Result<PageCache, String>,
-    /// Loads of which too many exchanges failed to be fitted; predictions are compared with them.
+    /// Loads with too many failed exchanges for a fit; predictions are compared with them.
     pub failing: Vec<Load>,
-    /// What a reader must know about it, one sentence each.
+    /// Notes for the reader about the series, one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -349,18 +352,18 @@ impl Series {
         PerSecond(rates.fold(0.0, f64::max))
     }
 
-    /// The loads with which predictions are compared. Without known workers the model has no reason for failures, and loads
-    /// with too many of them are left out.
+    /// The loads with which predictions are compared. If the workers are unknown, the model does not predict failures, and
+    /// loads with too many failures are left out.
     pub fn measured(&self) -> impl Iterator<Item = &Load> {
         let failing = self.failing.iter();
         let failing = failing.filter(|_| self.admission.workers.is_some());
         self.loads.iter().chain(failing)
     }
 
-    /// The selected loads.
+    /// The selected loads, bursts and batches.
     ///
     /// # Errors
-    /// When a number of users or a size of batches was not measured.
+    /// When a selected number of users or batch size was not measured.
     pub fn fit_data(&self, selection: &Selection) -> Result<FitData, PredictError> {
         let Selection {
             up_to,
@@ -404,7 +407,7 @@ impl Series {
         })
     }
 
-    /// The percentile beyond the median that the readings have; 99 when they have none.
+    /// The highest of the percentiles 99, 98 and 95 that all loads have; 99 if they have none of these.
     pub fn tail(&self) -> u32 {
         let has = |percent: &u32| {
             self.loads
@@ -415,7 +418,7 @@ impl Series {
     }
 }
 
-/// What an exchange takes at the disk: the mean over the readings of these loads; nothing when one has none.
+/// The mean disk use of an exchange over the readings of these loads; zero if a reading has no disk use.
 pub fn disk_use(loads: &[Load]) -> DiskUse {
     let readings = loads.iter().flat_map(|load| &load.readings);
     let uses: Option<Vec<DiskUse>> = readings.map(|reading| reading.disk).collect();
@@ -432,7 +435,7 @@ pub fn disk_use(loads: &[Load]) -> DiskUse {
     }
 }
 
-/// The standard deviation of a figure of one reading relative to the mean of its load, pooled over loads; 0 without
+/// The standard deviation of a figure of a reading, relative to the mean of its load and pooled over loads; 0 without
 /// replicates.
 pub fn pooled_deviation(loads: &[Load], figure: impl Fn(&Reading) -> f64) -> f64 {
     let mut squares = 0.0;

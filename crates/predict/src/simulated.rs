@@ -1,16 +1,19 @@
-//! The fitted network by simulation in virtual time: percentiles, and all figures of a server with a quota.
+//! A simulation of the fitted network in virtual time: percentiles, and all figures of a server with a quota.
 //!
-//! An exchange is a number of rounds: one round trip on the path, and a visit of the link and of the processor. The
-//! connection is one round, and the request another. In saturation each of them waits in the same queue. A response of more than
-//! an initial window takes further round trips (RFC 5681, 3.1; RFC 6928): the server has written it into its socket by then, and
-//! acknowledgements alone make the kernel send the rest. So these are a delay. A tail that is longer than slow start explains is
-//! the server's own, and so many more rounds.
+//! An exchange consists of rounds. A round is a round trip on the path, a visit of the link and a visit of the processor. The
+//! connection is a round, and the request is another round. In saturation, every round waits in the same queue.
 //!
-//! A quota is not a slower processor: an exchange runs at full speed, and waits for the next period only when the quota of
-//! this one is used up. Mean value analysis has no such station.
+//! A response that is longer than the initial window takes further round trips (RFC 5681, 3.1; RFC 6928). The server has then
+//! already written the response to its socket, and the kernel sends the rest when acknowledgements arrive, so that further
+//! round trips are a delay without queueing. A tail that is longer than slow start explains is caused by the server, and is
+//! modelled as more rounds.
 //!
-//! With fewer workers than users an exchange takes the round trips before it needs a worker at once, and what remains of the
-//! delay in its rounds. A connection that finds the accept queue full is repeated as Linux repeats a SYN.
+//! A quota is not a slower processor: an exchange runs at full speed, and waits for the next period only if the quota of the
+//! current period is used up. Mean value analysis has no such station.
+//!
+//! If there are fewer workers than users, an exchange first has the delay of the round trips before it needs a worker, in one
+//! piece. The rest of the delay is divided between its rounds. A connection that finds the accept queue full is retried in the
+//! same way as a SYN in Linux.
 
 use fathometer_analysis::statistics::distributions::normal_quantile;
 use fathometer_model::Seed;
@@ -28,32 +31,34 @@ use crate::series::{Limits, Load, QuotaTimes, Series};
 /// The largest number of rounds that a tail may add.
 const MOST_ROUNDS: usize = 64;
 
-/// How latency varies between exchanges, from the lightest load.
+/// The variation of the latency between exchanges, from the lightest load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
-    /// The probabilities of one round, two, and so on.
+    /// The probabilities of 1, 2, 3, … rounds.
     pub rounds: Vec<f64>,
-    /// The delay of further round trips, each with the same probability; empty: none.
+    /// The possible delays by further round trips, all with the same probability; empty if there are none.
     pub further: Vec<Seconds>,
     /// The coefficient of variation of the delay of a round.
     pub variation: f64,
-    /// The coefficient of variation of the processor time of a round: 1 is exponential.
+    /// The coefficient of variation of the processor time of a round; 1 for an exponential distribution.
     pub service_variation: f64,
 }
 
-/// The variations that are tried. Files of different sizes, and a processor that is not always at hand, make it larger than 1.
+/// The coefficients of variation of the processor time that a fit tries. They exceed 1 if files have different sizes, or if the
+/// processor is not always available.
 pub(crate) const SERVICE_VARIATIONS: [f64; 7] = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0];
 
-/// The most round trips that slow start adds: ten segments, doubled as often, are 3.7 MB.
+/// The maximum number of round trips that slow start adds. Ten segments, doubled as many times, are 3.7 MB.
 const MOST_OF_SLOW_START: usize = 8;
 
-/// The number of delays of further round trips among which is drawn.
+/// The number of entries in [`Shape::further`].
 const FURTHER: usize = 1_000;
 
 impl Shape {
-    /// Exchanges have the rounds of the median latency. Some take further round trips, up to as many as the tail percentile
-    /// shows, each number equally often, so many that the mean is right. Without a known round trip time there
-    /// is one round, and the delay is lognormal with the percentiles of the load.
+    /// The shape of the lightest of these loads. Exchanges have as many rounds as the median latency has round trips. Some have
+    /// further round trips: from one to the number in the tail percentile, with equal probabilities, so that the mean latency
+    /// is right. If the round-trip time is unknown, there is one round, and the delay is lognormal with the percentiles of the
+    /// load.
     pub fn of(loads: &[Load], series: &Series) -> Shape {
         let plain = |variation| Shape {
             rounds: vec![1.0],
@@ -83,7 +88,7 @@ impl Shape {
                         further: further(more, longer, trip),
                         ..plain(0.0)
                     },
-                    // The server itself takes longer, and hides them: they are those of slow start.
+                    // The server causes the tail, which hides the further round trips: take those of slow start.
                     false => {
                         let further = by_probability(&series.further_trips, trip);
                         let longer = longer - mean(&further).0 / trip.0;
@@ -111,13 +116,14 @@ impl Shape {
     }
 }
 
-/// The mean of some delays; 0 when there are none.
+/// The mean of some delays; 0 if there are none.
 fn mean(delays: &[Seconds]) -> Seconds {
     let sum: f64 = delays.iter().map(|delay| delay.0).sum();
     Seconds(sum / delays.len().max(1) as f64)
 }
 
-/// The probabilities of 1, 2, … rounds: `usual`, or with equal probability one to `more` on top, `longer` on average.
+/// The probabilities of 1, 2, … rounds: `usual` rounds, or from one to `more` additional rounds with equal probabilities.
+/// `longer` is the mean number of additional rounds over all exchanges.
 fn rounds(usual: usize, more: usize, longer: f64) -> Vec<f64> {
     let mut probabilities = vec![0.0; usual + more];
     let mean_more = (more as f64 + 1.0) / 2.0;
@@ -132,7 +138,8 @@ fn rounds(usual: usize, more: usize, longer: f64) -> Vec<f64> {
     probabilities
 }
 
-/// The delays of further round trips: none, or with equal probability one to `most` of them, `longer` on average over all.
+/// The delays by further round trips: no further round trip, or from one to `most` with equal probabilities. `longer` is the
+/// mean number of further round trips over all exchanges.
 fn further(most: usize, longer: f64, trip: Seconds) -> Vec<Seconds> {
     if most == 0 {
         return Vec::new();
@@ -147,7 +154,7 @@ fn further(most: usize, longer: f64, trip: Seconds) -> Vec<Seconds> {
     delays
 }
 
-/// The delays of no, one, two and more further round trips with these probabilities.
+/// The delays by 0, 1, 2, … further round trips with these probabilities.
 fn by_probability(probabilities: &[f64], trip: Seconds) -> Vec<Seconds> {
     let each = probabilities.iter().enumerate();
     let delays = each.flat_map(|(trips, probability)| {
@@ -157,12 +164,12 @@ fn by_probability(probabilities: &[f64], trip: Seconds) -> Vec<Seconds> {
     delays.collect()
 }
 
-/// What a simulation needs beside the fitted network.
+/// The parameters of a simulation, besides the fitted network.
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'a> {
-    /// How latency varies.
+    /// The variation of the latency.
     pub shape: &'a Shape,
-    /// The server's quota; `None`: the server has whole cores.
+    /// The server's quota; `None` for whole cores.
     pub quota: Option<QuotaTimes>,
     /// The number of measured exchanges.
     pub exchanges: u32,
@@ -171,7 +178,7 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// The network in which an exchange takes this processor time.
+    /// Simulates the network in which an exchange has the processor time `demand`.
     ///
     /// # Errors
     /// When a parameter is out of range.
@@ -241,7 +248,7 @@ impl Run<'_> {
         Ok(simulation.run()?)
     }
 
-    /// The processor time of a round.
+    /// The distribution of the processor time of a round.
     fn service(&self, mean: Seconds) -> Distribution {
         match self.shape.service_variation {
             1.0 => Distribution::Exponential(mean),
@@ -249,8 +256,8 @@ impl Run<'_> {
         }
     }
 
-    /// Exchanges before the measurement. Where the backlog overflows, users wait for retries, and it takes longer until
-    /// their number is steady.
+    /// The number of exchanges before the measurement. If the backlog overflows, users wait for retries, and the steady state
+    /// is reached later.
     fn warm_up(&self, limits: Option<Limits>, users: u32) -> u32 {
         match limits {
             Some(limits) if users > limits.room() => self.exchanges.max(10 * users),
@@ -258,7 +265,7 @@ impl Run<'_> {
         }
     }
 
-    /// The service of a visit of all rounds at the processor, and how it serves.
+    /// The service time of an exchange at the processor, over all rounds, and the processor's discipline.
     fn processor(
         &self,
         fitted: &Fitted,
@@ -274,7 +281,7 @@ impl Run<'_> {
                     servers: cores.ceil().max(1.0) as u32,
                     share: cores,
                     period,
-                    // In proportion: a host's burst is its quota.
+                    // The burst changes in proportion to the quota, because a host's burst is its quota.
                     burst: Seconds(burst.0 * cores / fitted.cores),
                 };
                 (demand, Discipline::Quota(quota))
@@ -282,7 +289,7 @@ impl Run<'_> {
         }
     }
 
-    /// Delays one after another. Together they vary as the shape says.
+    /// Delay stations, one after another, with these means. The variation of their sum is that of the shape.
     fn delays(&self, means: &[Seconds]) -> Vec<SimulatedStation> {
         let sum: f64 = means.iter().map(|mean| mean.0).sum();
         let squares: f64 = means.iter().map(|mean| mean.0 * mean.0).sum();
@@ -297,11 +304,11 @@ impl Run<'_> {
         each.collect()
     }
 
-    /// Fits the delay again, so that the mean of the relative deviations of the loads' mean latencies is zero. Returns the sum
-    /// of their squares, too.
+    /// Fits the delay again, so that the mean of the relative deviations of the loads' mean latencies is zero. Also returns the
+    /// sum of the squared deviations.
     ///
     /// # Errors
-    /// Those of [`Run::at`].
+    /// The errors of [`Run::at`].
     pub fn with_delay(
         &self,
         mut fitted: Fitted,
@@ -325,7 +332,7 @@ impl Run<'_> {
     }
 }
 
-/// Steps to the delay, of which the latency depends almost linearly.
+/// The number of steps of the fit of the delay. The latency depends almost linearly on the delay.
 const STEPS: u32 = 4;
 
 /// The handshake of an exchange's own connection, if it takes time.
@@ -348,7 +355,7 @@ mod tests {
 
     #[test]
     fn further_round_trips_have_the_mean_and_the_tail_of_the_lightest_load() {
-        // Up to three round trips more, 0.27 on average.
+        // Up to three further round trips, 0.27 on average.
         let shape = Shape {
             rounds: rounds(2, 0, 0.0),
             further: further(3, 0.27, Seconds(0.01)),
@@ -365,7 +372,7 @@ mod tests {
 
     #[test]
     fn rounds_have_the_median_the_mean_and_the_tail_of_the_lightest_load() {
-        // Two round trips usually, up to three more, 0.27 more on average.
+        // Usually two round trips; up to three further round trips, 0.27 on average.
         let shape = Shape {
             rounds: rounds(2, 3, 0.27),
             further: Vec::new(),

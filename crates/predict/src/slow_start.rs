@@ -1,4 +1,4 @@
-//! The round trips of a response by slow start.
+//! The round trips that slow start adds to a response.
 
 use fathometer_model::Bytes;
 use fathometer_queueing::cache::CachedFile;
@@ -6,11 +6,11 @@ use fathometer_queueing::cache::CachedFile;
 /// The initial window in segments (RFC 6928).
 const INITIAL_WINDOW: u64 = 10;
 
-/// The fields of a response, about.
+/// The approximate size of a response's header section, in bytes.
 const FIELDS: u64 = 300;
 
-/// The probabilities that a response on a new connection takes no round trip more than that of its request, one more, two more and
-/// so on. In slow start the window doubles with each (RFC 5681, 3.1, with an acknowledgement for each segment).
+/// The probabilities that a response on a new connection takes 0, 1, 2, … round trips more than that of its request. In slow
+/// start, the window doubles with each round trip (RFC 5681, 3.1, with an acknowledgement for each segment).
 pub(crate) fn further_trips(files: &[CachedFile], segment: Bytes) -> Vec<f64> {
     let mut shares = Vec::new();
     for file in files {

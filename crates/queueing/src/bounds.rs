@@ -1,24 +1,24 @@
-//! Bounds that hold for every closed network with these demands.
+//! Bounds that hold for every closed network with given demands.
 //!
 //! Source: Lazowska, Zahorjan, Graham, Sevcik: "Quantitative System Performance" (1984), chapter 5.
 
 use crate::closed::{Network, Servers};
 use crate::{PerSecond, Seconds};
 
-/// A lower and an upper bound of the throughput, and those of the response time that follow from them.
+/// Bounds of the throughput, and the bounds of the response time that follow from them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
-    /// The throughput is not below.
+    /// The lower bound of the throughput.
     pub least: PerSecond,
-    /// The throughput is not above.
+    /// The upper bound of the throughput.
     pub most: PerSecond,
-    /// The response time is not below.
+    /// The lower bound of the response time.
     pub fastest: Seconds,
-    /// The response time is not above.
+    /// The upper bound of the response time.
     pub slowest: Seconds,
 }
 
-/// What one exchange needs.
+/// The demands of an exchange, and the users.
 struct Needs {
     /// The sum of all demands.
     total: f64,
@@ -61,8 +61,8 @@ fn needs(network: &Network, users: u32) -> Needs {
     }
 }
 
-/// The asymptotic bounds, section 5.2: without queueing, with a saturated bottleneck, and with every exchange behind
-/// all others at every station.
+/// The asymptotic bounds, section 5.2. The upper bound of the throughput is that without queueing or that of the saturated
+/// bottleneck. The lower bound assumes that every exchange waits for all others at every station.
 pub fn asymptotic(network: &Network, users: u32) -> Bounds {
     let needs = needs(network, users);
     let most = (needs.users / (needs.total + needs.think)).min(1.0 / needs.largest);
@@ -70,7 +70,7 @@ pub fn asymptotic(network: &Network, users: u32) -> Bounds {
     needs.bounds(least, most)
 }
 
-/// The number of users from which there is queueing on average: where the two asymptotes cross (5.2.1).
+/// The number of users from which exchanges queue: where the two asymptotes of the throughput cross (5.2.1).
 pub fn crossing(network: &Network) -> f64 {
     let needs = needs(network, 1);
     (needs.total + needs.think) / needs.largest

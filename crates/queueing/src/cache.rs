@@ -1,37 +1,38 @@
-//! The hit ratio of a cache that evicts the least recently used file, for independent requests.
+//! The hit ratio of an LRU cache, which evicts the least recently used file, for independent requests.
 //!
-//! Che, Tung and Wang ("Hierarchical web caching systems", IEEE JSAC 20, 2002): a file is present when it was requested
-//! within the characteristic time T, the same for all files, at which the expected content fills the cache. Fricker, Robert
-//! and Roberts (ITC 24, 2012) show why it is accurate. Sizes enter the sum as weights.
+//! Che's approximation (Che, Tung and Wang, "Hierarchical web caching systems", IEEE JSAC 20, 2002): a file is cached if it was
+//! requested within the characteristic time T. T is the same for all files; it is the time with which the expected content
+//! fills the cache. Fricker, Robert and Roberts (ITC 24, 2012) show why the approximation is accurate. The sizes of the files
+//! weight the sum.
 
 use fathometer_model::Bytes;
 
 use crate::{ModelError, Seconds, not_negative};
 
-/// A file.
+/// A file that may be cached.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CachedFile {
-    /// Requests per second, or any number in proportion to it.
+    /// Requests per second, or a number in proportion to that.
     pub popularity: f64,
-    /// The memory that it takes.
+    /// The memory that the file takes.
     pub size: Bytes,
 }
 
-/// What a cache of a size yields.
+/// The hit ratios of a cache of a given size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CacheSolution {
-    /// The characteristic time, in the unit of the popularities; infinite when everything fits.
+    /// The characteristic time, in the unit of the popularities; infinite if all files fit.
     pub characteristic: Seconds,
     /// The share of requests that find their file.
     pub hits: f64,
-    /// The share of requested bytes that are found.
+    /// The share of requested bytes that are cached.
     pub byte_hits: f64,
 }
 
 /// The hit ratios of a cache of `capacity`.
 ///
 /// # Errors
-/// When a popularity is negative or not finite, or all are zero.
+/// When a popularity is negative or not finite, or all popularities are 0.
 pub fn least_recently_used(
     files: &[CachedFile],
     capacity: Bytes,

@@ -1,7 +1,7 @@
 //! Closed networks of several classes of customers.
 //!
 //! Source: Reiser and Lavenberg, JACM 27 (1980), section 3; Lazowska and others (1984), 7.4. The solution visits every
-//! population up to the full one, so it is exact and small.
+//! population up to the full population, so that it is exact, but only suitable for small networks.
 
 use crate::closed::{Servers, Station};
 use crate::{ModelError, PerSecond, Seconds, not_negative};
@@ -12,22 +12,22 @@ const MOST_POPULATIONS: f64 = 2e6;
 /// A class of customers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Class {
-    /// The number of its customers.
+    /// The number of customers in the class.
     pub users: u32,
-    /// Their mean think time.
+    /// The customers' mean think time.
     pub think: Seconds,
     /// The demand at each station, in the order of the stations.
     pub demands: Vec<Seconds>,
 }
 
-/// What the network does with the customers of a class.
+/// The solution for a class.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClassSolution {
-    /// Exchanges per second.
+    /// The throughput, in exchanges per second.
     pub throughput: PerSecond,
-    /// The mean time of an exchange, without thinking.
+    /// The mean time of an exchange, without the think time.
     pub response: Seconds,
-    /// The mean time at each station, waiting included.
+    /// The mean time at each station, including waiting.
     pub residences: Vec<Seconds>,
 }
 
@@ -42,7 +42,8 @@ pub fn solve(stations: &[Station], classes: &[Class]) -> Result<Vec<ClassSolutio
         .map(|class| class.users as usize + 1)
         .collect();
     let populations: usize = sizes.iter().product();
-    // Populations are numbered in mixed radix; a customer of class c less is `strides[c]` before.
+    // Populations are numbered in mixed radix. The population with one customer of class c less has an index that is smaller
+    // by `strides[c]`.
     let strides: Vec<usize> = (0..sizes.len())
         .map(|class| sizes[..class].iter().product())
         .collect();
@@ -147,7 +148,7 @@ mod tests {
             demands: vec![Seconds(cpu), Seconds(disk)],
         };
         let solution = solve(&stations, &[class(0.105, 0.180), class(0.375, 0.480)]).unwrap();
-        // An arriving customer finds the queues of the other alone, which are the shares of its demands.
+        // An arriving customer finds the queues that the other customer alone has: the shares of that customer's demands.
         let a = 1.0 / (0.105 * (1.0 + 0.375 / 0.855) + 0.180 * (1.0 + 0.480 / 0.855));
         assert!((solution[0].throughput.0 - a).abs() < 1e-12);
         let b = 1.0 / (0.375 * (1.0 + 0.105 / 0.285) + 0.480 * (1.0 + 0.180 / 0.285));

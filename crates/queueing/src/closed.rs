@@ -1,17 +1,17 @@
 //! Closed networks of one class: a fixed number of users who think, visit the stations and begin again.
 //!
-//! The solution is the exact one of mean value analysis (Reiser and Lavenberg: "Mean-value analysis of closed
-//! multichain queuing networks", JACM 27, 1980). Its recursion for multiserver stations takes the probability of an
-//! empty station as one minus a sum near one, and loses all digits when the station saturates (Chandy and Sauer, CACM
-//! 23, 1980; Casale, "A note on stable flow-equivalent aggregation", QUESTA 60, 2008). So the same solution is computed by Buzen's
-//! convolution (CACM 16, 1973) in a form whose terms are all positive. With demand D and c servers, the generating
-//! function of a station's factors f(k) = f(k-1) D / min(k, c) is
+//! The result is the exact solution of mean value analysis (Reiser and Lavenberg: "Mean-value analysis of closed
+//! multichain queuing networks", JACM 27, 1980). The recursion of mean value analysis for multiserver stations computes the
+//! probability of an empty station as 1 minus a sum near 1, and loses all digits if the station saturates (Chandy and Sauer,
+//! CACM 23, 1980; Casale, "A note on stable flow-equivalent aggregation", QUESTA 60, 2008). Therefore the same solution is
+//! computed by Buzen's convolution (CACM 16, 1973) in a form whose terms are all positive. With demand D and c servers, the
+//! generating function of a station's factors f(k) = f(k-1) D / min(k, c) is
 //!
 //! ```text
 //! F(z) = A(z) / (1 - D z / c),   A(z) = 1 + sum over 0 < k < c of f(k-1) D (1/k - 1/c) z^k
 //! ```
 //!
-//! so that convolving with it takes c steps for each population and subtracts nothing.
+//! so that a convolution with F takes c steps for each population and has no subtraction.
 
 use crate::wide::Wide;
 use crate::{ModelError, PerSecond, Seconds, not_negative};
@@ -19,23 +19,23 @@ use crate::{ModelError, PerSecond, Seconds, not_negative};
 /// The largest number of users.
 pub const MOST_USERS: u32 = 100_000;
 
-/// How many customers a station serves at a time.
+/// The number of customers that a station serves at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Servers {
-    /// So many; at least one.
+    /// This number; at least 1.
     Count(u32),
-    /// All of them: a delay without queueing.
+    /// All customers: a delay without queueing.
     Unlimited,
 }
 
 /// A station.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Station {
-    /// Its name.
+    /// The name of the station.
     pub name: String,
-    /// The service that one exchange needs here in total.
+    /// The total service time that an exchange needs at the station.
     pub demand: Seconds,
-    /// Its servers.
+    /// The servers of the station.
     pub servers: Servers,
 }
 
@@ -72,33 +72,33 @@ impl Station {
 pub struct Network {
     /// The mean time that a user thinks between exchanges.
     pub think: Seconds,
-    /// The stations; their order has no influence.
+    /// The stations; their order has no effect.
     pub stations: Vec<Station>,
 }
 
-/// What a network does with a number of users.
+/// The solution of a network for a number of users.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Solution {
     /// The number of users.
     pub users: u32,
-    /// Exchanges per second.
+    /// The throughput, in exchanges per second.
     pub throughput: PerSecond,
-    /// The mean time of an exchange, without thinking.
+    /// The mean time of an exchange, without the think time.
     pub response: Seconds,
-    /// Each station, in the network's order.
+    /// The solution for each station, in the order of the network.
     pub stations: Vec<StationSolution>,
 }
 
-/// What one station does.
+/// The solution for one station.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StationSolution {
-    /// Its name.
+    /// The name of the station.
     pub name: String,
-    /// The mean time that an exchange spends here, waiting included.
+    /// The mean time that an exchange spends at the station, including waiting.
     pub residence: Seconds,
-    /// The mean number of customers here, those in service included.
+    /// The mean number of customers at the station, including those in service.
     pub customers: f64,
-    /// The mean share of its servers that are busy, 0 to 1; 0 for a delay.
+    /// The mean share of the station's servers that are busy, from 0 to 1; 0 for a delay.
     pub utilisation: f64,
 }
 
@@ -130,7 +130,7 @@ impl Network {
                 utilisation,
             });
         }
-        // The sum of the residences, and not N/X - Z, whose digits are lost when users mostly think.
+        // The sum of the residences, because N/X - Z loses its digits if users mostly think.
         let response = stations.iter().map(|station| station.residence).sum();
         Ok(Solution {
             users,
@@ -140,7 +140,7 @@ impl Network {
         })
     }
 
-    /// The exact throughput alone, which takes less time than the whole solution.
+    /// The exact throughput. This is faster than [`Network::solve`].
     ///
     /// # Errors
     /// When a parameter is out of its range.
@@ -209,7 +209,7 @@ fn ratio(constants: &[Wide], users: u32) -> PerSecond {
 
 /// Multiplies the generating function of `constants` by a station's.
 fn convolve(constants: &mut [Wide], demand: Seconds, servers: u32) {
-    // With as many servers as users there is no queueing, and more servers change nothing.
+    // With as many servers as users there is no queueing, so that more servers have no effect.
     let most = constants.len().saturating_sub(1).max(1);
     let c = (servers as usize).min(most);
     let mut numerator = vec![Wide::new(1.0)];
@@ -218,7 +218,7 @@ fn convolve(constants: &mut [Wide], demand: Seconds, servers: u32) {
         numerator.push(factor * (demand.0 * (1.0 / k as f64 - 1.0 / c as f64)));
         factor = factor * (demand.0 / k as f64);
     }
-    // From the largest population down, so that the smaller ones are still those of the other stations.
+    // From the largest population down, so that the constants of smaller populations do not yet include this station.
     for n in (0..constants.len()).rev() {
         let terms = numerator.iter().take(n + 1).enumerate();
         constants[n] = terms.fold(Wide::ZERO, |sum, (k, &a)| sum + a * constants[n - k]);
@@ -228,7 +228,8 @@ fn convolve(constants: &mut [Wide], demand: Seconds, servers: u32) {
     }
 }
 
-/// The mean of the marginal distribution p(j | N) = f(j) G'(N - j) / G(N), where G' is without the station.
+/// The mean number of customers at a station: the mean of the marginal distribution p(j | N) = f(j) G'(N - j) / G(N), where G'
+/// is without the station.
 pub(crate) fn mean_customers(demand: Seconds, servers: u32, others: &[Wide], whole: Wide) -> f64 {
     let users = others.len() - 1;
     let mut factor = Wide::new(1.0);

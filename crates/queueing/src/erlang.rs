@@ -2,15 +2,15 @@
 //!
 //! Source: Kleinrock: "Queueing Systems", volume 1 (1975), 3.5 and 3.6; the recursion of formula B after Jagerman (1984).
 
-/// Formula B: the probability that all of `servers` servers of a system without a queue are busy, with `load` servers'
-/// worth of offered work. The recursion has no term that overflows.
+/// Erlang's formula B: the probability that all servers of a system without a queue are busy. `load` is the offered load in
+/// erlangs. The recursion has no term that overflows.
 pub fn blocking(load: f64, servers: u32) -> f64 {
     (1..=servers).fold(1.0, |blocked, k| {
         load * blocked / (f64::from(k) + load * blocked)
     })
 }
 
-/// Formula C: the probability that an arrival waits; 1 when the load reaches the number of servers.
+/// Erlang's formula C: the probability that an arrival waits; 1 if the load reaches the number of servers.
 pub fn waiting(load: f64, servers: u32) -> f64 {
     let c = f64::from(servers);
     if load >= c {
@@ -20,8 +20,8 @@ pub fn waiting(load: f64, servers: u32) -> f64 {
     blocked / (1.0 - load / c * (1.0 - blocked))
 }
 
-/// The probability that an arrival finds M/M/c/K full: all of `servers` servers, at least one, are busy, and `places`
-/// others wait, the most that may. With w(k) the weight of k customers and S(k) the sum of the weights up to k,
+/// The probability that an arrival finds an M/M/c/K system full: all of `servers` servers (at least 1) are busy, and all of
+/// `places` waiting places are taken. With w(k) the weight of k customers and S(k) the sum of the weights up to k,
 /// P(k) = w(k) / S(k) and w(k+1) = w(k) load / c give P(k+1) from P(k) without a term that overflows.
 pub fn full(load: f64, servers: u32, places: u32) -> f64 {
     let ratio = load / f64::from(servers);

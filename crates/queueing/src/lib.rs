@@ -1,19 +1,19 @@
-//! Queueing models, as functions of their parameters alone.
+//! Queueing models: pure functions of their parameters.
 //!
 //! | module | what | source |
 //! |---|---|---|
 //! | [`bounds`] | asymptotic bounds | Lazowska, Zahorjan, Graham, Sevcik: "Quantitative System Performance" (1984), chapter 5 |
 //! | [`scalability`] | the Universal Scalability Law, fitted | Gunther: "Guerrilla Capacity Planning" (2007), chapters 4 to 6 |
 //! | [`closed`] | closed networks of one class: queueing, delay and multiserver stations | Reiser and Lavenberg, JACM 27 (1980); Buzen, CACM 16 (1973) |
-//! | [`limited`] | the same with workers | Lazowska and others (1984), 9.3: flow-equivalent servers |
+//! | [`limited`] | closed networks of one class with a limited number of workers | Lazowska and others (1984), 9.3: flow-equivalent servers |
 //! | [`varying`] | closed networks with demands that depend on the throughput | Kattepur and Nambiar, "MVASD" (2015) |
 //! | [`classes`] | closed networks of several classes | Reiser and Lavenberg (1980) |
 //! | [`open`] | open networks of M/M/c stations | Jackson, Operations Research 5 (1957) |
 //! | [`erlang`] | Erlang's formulas | Erlang (1917); Kleinrock: "Queueing Systems" (1975), 3.5 |
 //! | [`cache`] | hit ratios of an LRU cache | Che, Tung, Wang, JSAC 20 (2002) |
-//! | [`simulation`] | the same networks with workers, a backlog and time-outs, by events in virtual time | Law: "Simulation Modeling and Analysis" (2015), chapters 1 and 9 |
+//! | [`simulation`] | discrete-event simulation of networks with workers, a backlog and time-outs | Law: "Simulation Modeling and Analysis" (2015), chapters 1 and 9 |
 //!
-//! A *demand* is the time that one exchange needs at a station in total, without waiting.
+//! A *demand* is the total service time of an exchange at a station, without waiting.
 
 pub mod bounds;
 pub mod cache;
@@ -34,22 +34,24 @@ pub use units::{PerSecond, Seconds};
 /// Why a model has no solution.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ModelError {
-    /// A parameter is not a number of its range.
+    /// A parameter is out of its range.
     #[error("{what} is {found}: it must be {range}")]
     Parameter {
         /// The parameter.
         what: String,
-        /// Its value.
+        /// The value of the parameter.
         found: f64,
-        /// Its range.
+        /// The valid range.
         range: &'static str,
     },
-    /// An open station receives as much work as it can do, or more.
-    #[error("{station} receives {offered:.3} of the work that it can do: there is no steady state")]
+    /// The offered load of an open station reaches or exceeds its capacity.
+    #[error(
+        "the offered load of {station} is {offered:.3} of its capacity: there is no steady state"
+    )]
     Saturated {
         /// The station.
         station: String,
-        /// Offered work over capacity, 1 or more.
+        /// The offered load divided by the capacity: 1 or more.
         offered: f64,
     },
     /// The data do not determine the parameters.
@@ -60,7 +62,7 @@ pub enum ModelError {
     TooLarge {
         /// The number of populations.
         states: f64,
-        /// The largest number.
+        /// The largest number of populations.
         limit: f64,
     },
 }

@@ -1,20 +1,20 @@
-//! Closed networks in which an exchange needs a worker for a part of its way: a server with at most W exchanges in
-//! service, in front of which the others wait.
+//! Closed networks in which an exchange needs a worker at some of the stations: a server with at most W exchanges in
+//! service, in front of which further exchanges wait.
 //!
-//! A worker is held at several stations at once, and such a network has no product form. Its approximation is the
-//! flow-equivalent server: the stations that need a worker are solved alone for each number j of exchanges in them, and
-//! together replaced by one station that serves at the throughput X(min(j, W)) of that solution (Lazowska, Zahorjan, Graham,
-//! Sevcik: "Quantitative System Performance", 1984, chapter 9.3, memory-constrained subsystems; Chandy, Herzog, Woo, IBM
-//! Journal of Research and Development 19, 1975). It is exact
+//! An exchange holds a worker over several stations, and such a network has no product form. The approximation is the
+//! flow-equivalent server. The stations that need a worker are solved as a separate network, for each number j of exchanges
+//! in them. They are then replaced by one station that serves at the throughput X(min(j, W)) of this solution (Lazowska,
+//! Zahorjan, Graham, Sevcik: "Quantitative System Performance", 1984, chapter 9.3, memory-constrained subsystems; Chandy,
+//! Herzog, Woo, IBM Journal of Research and Development 19, 1975). The approximation is exact
 //!
-//! - with as many workers as users,
-//! - when one station with exponential service needs a worker, and
-//! - for exchanges that hold a worker for a delay and nothing else: the workers are then servers.
+//! - if there are as many workers as users,
+//! - if only one station, with exponential service, needs a worker, and
+//! - if exchanges hold a worker only for a delay: the workers are then servers.
 //!
-//! Otherwise it deviates from the exact solution; `simulation/admission_tests.rs` states by how much.
+//! In other cases it deviates from the exact solution; `simulation/admission_tests.rs` has the deviations.
 //!
-//! With H the constants of the users outside and G those of the stations that need a worker, the constants of the whole
-//! are sums of positive terms, so that no digits are lost:
+//! With H the constants of the users outside and G the constants of the stations that need a worker, the constants of the
+//! whole network are sums of positive terms, so that no digits are lost:
 //!
 //! ```text
 //! T(N) = sum over n of f(n) H(N - n),   f(n) = G(n) up to W,   f(n) = f(n-1) / X(W) beyond
@@ -24,7 +24,7 @@ use crate::closed::{Network, Servers, Solution, Station, StationSolution, mean_c
 use crate::wide::Wide;
 use crate::{ModelError, PerSecond, Seconds};
 
-/// The name of the workers among the stations of a solution.
+/// The name of the station that stands for the workers in a solution.
 pub const WORKERS: &str = "workers";
 
 /// Probabilities below this are left out of means.
@@ -43,20 +43,20 @@ pub struct LimitedNetwork {
     pub workers: u32,
 }
 
-/// The constants of a population.
+/// The normalisation constants and marginal figures for a population.
 struct Constants {
-    /// Of the stations that need a worker: G(0) to G(W).
+    /// The constants of the stations that need a worker: G(0) to G(W).
     inside: Vec<Wide>,
     /// The probability of each number of exchanges with a worker.
     with_worker: Vec<f64>,
-    /// The mean number of exchanges that wait for one.
+    /// The mean number of exchanges that wait for a worker.
     waiting: f64,
     throughput: PerSecond,
 }
 
 impl LimitedNetwork {
-    /// The solution for a number of users. Its stations are those of the network in their order, and [`WORKERS`]: the
-    /// exchanges that wait for a worker, and the share of workers that are busy.
+    /// The solution for a number of users. Its stations are those of the network in their order, and [`WORKERS`], which has
+    /// the number of exchanges that wait for a worker, and the share of busy workers.
     ///
     /// # Errors
     /// When a parameter is out of its range.
@@ -95,7 +95,7 @@ impl LimitedNetwork {
         })
     }
 
-    /// The stations that need a worker, as a network of their own.
+    /// Checks the parameters, and returns the stations that need a worker as a separate network.
     fn checked(&self, users: u32) -> Result<Network, ModelError> {
         let above_zero = |what: &str, found: f64| match found > 0.0 {
             true => Ok(()),
@@ -231,7 +231,7 @@ mod tests {
                 close(one.utilisation, other.utilisation, 1e-9);
             }
             assert_eq!(found.stations[3].customers, 0.0);
-            // More workers than users change nothing but their own utilisation.
+            // More workers than users change only the utilisation of the workers.
             let more = limited(stations(), 2 * users).solve(users).unwrap();
             assert_eq!(more.throughput, found.throughput);
             close(

@@ -1,6 +1,6 @@
 //! Small systems of linear equations.
 
-/// Solves `matrix` x = `right` by elimination with partial pivoting; `None` when the matrix is singular to working
+/// Solves `matrix` x = `right` by elimination with partial pivoting; `None` if the matrix is singular to working
 /// precision.
 pub(crate) fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<Vec<f64>> {
     let n = right.len();
@@ -37,7 +37,7 @@ pub(crate) fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<Ve
     Some(solution)
 }
 
-/// The inverse of a matrix; `None` when it is singular to working precision.
+/// The inverse of a matrix; `None` if the matrix is singular to working precision.
 pub(crate) fn inverse(matrix: &[Vec<f64>]) -> Option<Vec<Vec<f64>>> {
     let n = matrix.len();
     let columns: Option<Vec<Vec<f64>>> = (0..n)

@@ -1,35 +1,35 @@
 //! Open networks of M/M/c stations with Poisson arrivals.
 //!
-//! Source: Jackson: "Networks of waiting lines", Operations Research 5 (1957): in the steady state each station is an
-//! M/M/c system at the rate that the traffic equations give.
+//! Source: Jackson: "Networks of waiting lines", Operations Research 5 (1957). In the steady state, each station is an
+//! M/M/c system; its arrival rate is the solution of the traffic equations.
 
 use crate::{ModelError, PerSecond, Seconds, erlang, linear, not_negative};
 
 /// A station.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpenStation {
-    /// Its name.
+    /// The name of the station.
     pub name: String,
     /// The mean service time of a visit.
     pub service: Seconds,
-    /// Its servers; 0 for a delay without queueing.
+    /// The number of servers; 0 for a delay without queueing.
     pub servers: u32,
-    /// Arrivals from outside.
+    /// The rate of arrivals from outside the network.
     pub arrivals: PerSecond,
-    /// The probability with which a customer goes on to each station; the rest leaves.
+    /// The probability that a customer continues at each station; with the remaining probability, it leaves the network.
     pub routing: Vec<f64>,
 }
 
-/// What a station does in the steady state.
+/// The steady state of a station.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpenSolution {
-    /// All arrivals.
+    /// The rate of all arrivals, from outside and from other stations.
     pub throughput: PerSecond,
-    /// The mean share of its servers that are busy; 0 for a delay.
+    /// The mean share of the station's servers that are busy; 0 for a delay.
     pub utilisation: f64,
-    /// The mean number of customers, those in service included.
+    /// The mean number of customers, including those in service.
     pub customers: f64,
-    /// The mean time of a visit, waiting included.
+    /// The mean time of a visit, including waiting.
     pub residence: Seconds,
 }
 
@@ -57,7 +57,7 @@ pub fn solve(stations: &[OpenStation]) -> Result<Vec<OpenSolution>, ModelError> 
         .collect()
 }
 
-/// One station at its rate.
+/// The steady state of a station at an arrival rate.
 fn visit(station: &OpenStation, rate: PerSecond) -> Result<OpenSolution, ModelError> {
     let load = rate * station.service;
     let c = f64::from(station.servers);

@@ -1,6 +1,7 @@
 //! The Universal Scalability Law, fitted to measured throughputs.
 //!
-//! X(N) = λN / (1 + σ(N-1) + κN(N-1)): contention σ bounds the throughput, and coherency κ makes it fall past its peak.
+//! X(N) = λN / (1 + σ(N-1) + κN(N-1)). Contention σ bounds the throughput; because of coherency κ, the throughput falls beyond
+//! its peak.
 //! Source: Gunther: "Guerrilla Capacity Planning" (2007), chapters 4 to 6.
 
 use crate::{ModelError, PerSecond, linear};
@@ -10,14 +11,14 @@ use crate::{ModelError, PerSecond, linear};
 pub struct Estimated {
     /// The estimate.
     pub value: f64,
-    /// Its standard error; the distribution is Student's with [`Scalability::freedom`].
+    /// The standard error; the distribution is Student's t with [`Scalability::freedom`] degrees of freedom.
     pub error: f64,
 }
 
 /// The fitted law.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scalability {
-    /// λ: exchanges per second of one user.
+    /// λ: the throughput of one user, in exchanges per second.
     pub rate: Estimated,
     /// σ, contention: the share of the work that is serial.
     pub contention: Estimated,
@@ -33,10 +34,10 @@ pub struct Scalability {
 
 impl Scalability {
     /// Fits the law to pairs of users and throughput by non-linear least squares of relative deviations
-    /// (Levenberg, Quarterly of Applied Mathematics 2, 1944), from the solution of the linear form N/X.
+    /// (Levenberg, Quarterly of Applied Mathematics 2, 1944), starting from the solution of the linear form N/X.
     ///
     /// # Errors
-    /// When the data do not identify three parameters: fewer than four loads, or loads too similar.
+    /// When the data do not identify three parameters: there are fewer than four loads, or the loads are too similar.
     pub fn fit(points: &[(u32, PerSecond)]) -> Result<Scalability, ModelError> {
         for (users, rate) in points {
             if *users == 0 || !rate.0.is_finite() || rate.0 <= 0.0 {
@@ -110,7 +111,8 @@ impl Scalability {
         PerSecond(law(&self.parameters(), users))
     }
 
-    /// The standard error of [`Scalability::throughput`], by the delta method: of the law itself, not of a measurement.
+    /// The standard error of [`Scalability::throughput`], by the delta method. It is the error of the law, not of a
+    /// measurement.
     pub fn error(&self, users: f64) -> PerSecond {
         let slopes = slopes(&self.parameters(), users);
         let mut variance = 0.0;
@@ -122,7 +124,7 @@ impl Scalability {
         PerSecond(variance.max(0.0).sqrt())
     }
 
-    /// The number of users at which the throughput is highest; `None` when it never falls.
+    /// The number of users at which the throughput is highest; `None` if the throughput never falls.
     pub fn peak(&self) -> Option<f64> {
         let (contention, coherency) = (self.contention.value, self.coherency.value);
         (coherency > 0.0 && contention < 1.0).then(|| ((1.0 - contention) / coherency).sqrt())
@@ -201,8 +203,8 @@ fn normal_equations(points: &[(u32, PerSecond)], parameters: &[f64]) -> (Vec<Vec
     (normal, gradient)
 }
 
-/// The square roots of a matrix's diagonal: λ, σ and κ differ by orders of magnitude, and a pivot is judged against the
-/// scale of its own row.
+/// The square roots of a matrix's diagonal, which scale its rows: λ, σ and κ differ by orders of magnitude, and a pivot must be
+/// compared with the scale of its row.
 fn scales(matrix: &[Vec<f64>]) -> Option<Vec<f64>> {
     let scales: Vec<f64> = (0..matrix.len()).map(|k| matrix[k][k].sqrt()).collect();
     scales

@@ -1,6 +1,6 @@
-//! Times and rates of models, as exact as a floating-point number.
+//! Times and rates of models, as floating-point numbers.
 //!
-//! The quantities of `fathometer_model` are limited to what a user may set; results of a model are not.
+//! The quantities of `fathometer_model` are limited to the ranges that a user may set; results of a model have no such limits.
 
 /// A time, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd)]
@@ -36,7 +36,7 @@ impl std::iter::Sum for Seconds {
     }
 }
 
-/// The mean number that is present, by Little's law.
+/// Throughput times time: the mean number of customers that are present, by Little's law.
 impl std::ops::Mul<Seconds> for PerSecond {
     type Output = f64;
 

@@ -1,25 +1,25 @@
 //! Closed networks whose demands depend on the throughput.
 //!
-//! A server that is busy often needs less time for an exchange than one that is idle: its caches are warm, and one
-//! wake-up handles several requests. MVASD (Kattepur and Nambiar, "Performance modeling of multi-tiered web applications
-//! with varying service demands", 2015) measures demands at a few loads, interpolates between them, and solves the
-//! network with them. Here each population is solved exactly with the demands of the throughput that results, a fixed
-//! point; MVASD's recursion carries queues over from smaller populations with their demands.
+//! A busy server often needs less time for an exchange than an idle server: its caches are warm, and one wake-up handles
+//! several requests. MVASD (Kattepur and Nambiar, "Performance modeling of multi-tiered web applications with varying
+//! service demands", 2015) measures demands at a few loads, interpolates between them, and solves the network with the
+//! interpolated demands. Its recursion uses the queues of smaller populations, which were computed with different demands.
+//! Here each population is solved exactly, with the demands of its own throughput: a fixed point.
 
 use crate::closed::{Network, Solution};
 use crate::{ModelError, PerSecond, Seconds};
 
-/// A demand as a function of the throughput: linear between the points, constant outside of them.
+/// A demand as a function of the throughput: linear between the points, constant outside them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
     points: Vec<(PerSecond, Seconds)>,
 }
 
 impl Curve {
-    /// A curve through these points, in any order; points of the same throughput are averaged.
+    /// A curve through these points, in any order; points with the same throughput are averaged.
     ///
     /// # Errors
-    /// When there is no point, or one is not finite.
+    /// When there is no point, or a coordinate is negative or not finite.
     pub fn through(mut points: Vec<(PerSecond, Seconds)>) -> Result<Curve, ModelError> {
         for (rate, demand) in &points {
             crate::not_negative("a throughput", rate.0)?;
@@ -64,7 +64,7 @@ impl Curve {
         }
     }
 
-    /// The highest throughput of a point.
+    /// The highest throughput of the points.
     pub fn highest(&self) -> PerSecond {
         self.points[self.points.len() - 1].0
     }
@@ -74,17 +74,17 @@ impl Curve {
 /// the demands of X yields X.
 ///
 /// # Errors
-/// Those of [`Network::solve`].
+/// The errors of [`Network::solve`].
 pub fn solve(
     network_at: &dyn Fn(PerSecond) -> Network,
     users: u32,
 ) -> Result<Solution, ModelError> {
-    // With the demands of `rate`, the network yields more than `rate`.
+    // Whether the network with the demands of `rate` has a higher throughput than `rate`.
     let yields_more = |rate: f64| -> Result<bool, ModelError> {
         Ok(network_at(PerSecond(rate)).throughput(users)?.0 > rate)
     };
-    // Doubling from below the throughput of one user, which has no queueing, finds the first crossing of curves that are
-    // not steeper than the steps.
+    // Doubling starts below the throughput of one user, which has no queueing. It finds the first crossing, unless the curve
+    // changes within a step.
     let mut low = 0.0;
     let mut high = network_at(PerSecond(0.0)).throughput(1)?.0;
     while yields_more(high)? {

@@ -21,7 +21,7 @@ impl Wide {
         exponent: 0,
     };
 
-    /// A number.
+    /// Converts a number.
     pub(crate) fn new(value: f64) -> Wide {
         Wide {
             mantissa: value,
@@ -33,7 +33,7 @@ impl Wide {
     /// The quotient of two numbers, which must be in the range of `f64`.
     pub(crate) fn over(self, other: Wide) -> f64 {
         if self.mantissa == 0.0 {
-            // Its exponent means nothing.
+            // The exponent of zero has no meaning.
             return 0.0;
         }
         let quotient = self.mantissa / other.mantissa;

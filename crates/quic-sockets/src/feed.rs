@@ -1,4 +1,4 @@
-//! Moves bytes from a machine of HTTP/3 into the streams of a QUIC connection.
+//! Moves bytes from an HTTP/3 state machine into the streams of a QUIC connection.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -8,32 +8,32 @@ use fathometer_http::h3::{self, Direction, Priority, Transmit};
 use fathometer_model::Instant;
 use fathometer_quic::{Connection, StreamError};
 
-/// Slices offered to a stream at a time.
+/// The most slices offered to a stream at a time.
 const SLICES: usize = 16;
-/// Bytes offered to a stream at a time.
+/// The most bytes offered to a stream at a time.
 const AT_ONCE: usize = 64 * 1024;
-/// Bytes given to a connection before others get a turn.
+/// The bytes that a connection takes before other connections get a turn.
 const TURN: usize = 512 * 1024;
 
-/// The methods for sending that the machines of client and server share.
+/// The sending methods that the state machines of client and server have in common.
 pub trait Http3Machine {
-    /// A stream that the machine needs.
+    /// The kind of stream that the machine needs to have opened, if any.
     fn wants_stream(&self) -> Option<Direction>;
-    /// Handles a stream that was opened for it.
+    /// Handles a stream that was opened for the machine.
     fn handle_opened(&mut self, stream: u64, now: Instant);
-    /// The next bytes to send: at most `most`, in `slices` or of a file.
+    /// Returns the next bytes to send, at most `most`: in `slices`, or as a part of a file.
     fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<Transmit<'a>>;
-    /// Notes that a stream took `bytes` bytes.
+    /// Records that a stream took `bytes` bytes.
     fn transmitted(&mut self, stream: u64, bytes: usize, now: Instant);
-    /// Handles that a stream takes nothing now.
+    /// Handles a stream that takes no bytes now.
     fn handle_blocked(&mut self, stream: u64);
     /// The priority of a stream.
     fn priority(&self, stream: u64) -> Priority;
-    /// Handles that a file has fewer bytes than announced.
+    /// Handles a file that has fewer bytes than announced.
     fn handle_truncated_file(&mut self, stream: u64, now: Instant);
 }
 
-/// The methods of [`Http3Machine`] that a machine has itself, under the same names.
+/// Implements the methods of [`Http3Machine`] that both machines have under the same names.
 macro_rules! own_methods {
     () => {
         fn wants_stream(&self) -> Option<Direction> {
@@ -65,7 +65,7 @@ macro_rules! own_methods {
 impl Http3Machine for h3::client::Connection {
     own_methods!();
 
-    /// Clients send no files.
+    /// Does nothing: clients send no files.
     fn handle_truncated_file(&mut self, _: u64, _: Instant) {}
 }
 
@@ -77,11 +77,11 @@ impl Http3Machine for h3::server::Connection {
     }
 }
 
-/// Opens the streams that the machine needs, and gives the connection what the machine sends, as far as flow
-/// control allows and for one turn. Returns whether there is more to send than fits into the turn.
+/// Opens the streams that the machine needs, and writes the machine's data to the connection, as far as flow
+/// control permits and for at most one turn. Returns whether the turn ended before all data were written.
 ///
-/// `watch` receives every stream that is opened, all bytes from memory that it is given, and whether it has
-/// ended.
+/// `watch` is called for every opened stream, and for all bytes from memory that a stream takes: with the stream,
+/// the slices, the number of bytes taken, and whether the stream ends with them.
 pub fn feed<M: Http3Machine>(
     machine: &mut M,
     connection: &mut Connection,
@@ -104,8 +104,8 @@ pub fn feed<M: Http3Machine>(
             return false;
         };
         let (stream, end) = (next.stream, next.end);
-        // A bidirectional stream has the priority of its request from the first byte on. A later change
-        // (PRIORITY_UPDATE) is also applied here.
+        // A bidirectional stream has the priority of its request from its first byte on. Later changes
+        // (PRIORITY_UPDATE) are applied here too.
         if fathometer_quic::stream::is_bidirectional(stream) {
             connection.set_priority(stream, urgency(stream, machine.priority(stream)));
         }
@@ -136,7 +136,7 @@ pub fn feed<M: Http3Machine>(
             Ok(taken) => {
                 let is_whole = taken as u64 == offered;
                 if end && is_whole {
-                    // It fails when the peer has stopped the stream, which an event reports.
+                    // Fails if the peer has stopped the stream, which an event reports.
                     let _ = connection.finish(stream);
                 }
                 given += taken;
@@ -146,7 +146,7 @@ pub fn feed<M: Http3Machine>(
                 }
             }
             Err(StreamError::Blocked | StreamError::Stopped(_) | StreamError::Closed) => {
-                // An event reports a stream that the peer has stopped or that has ended.
+                // An event reports that the peer has stopped the stream or that it is closed.
                 machine.handle_blocked(stream);
             }
         }
@@ -154,15 +154,15 @@ pub fn feed<M: Http3Machine>(
     true
 }
 
-/// Buffer for bytes of files, allocated when the first are read.
+/// A buffer for file contents, allocated at the first read.
 #[derive(Debug, Default)]
 pub struct FileBuffer {
     bytes: Vec<u8>,
-    /// Calls that read bytes of files.
+    /// The number of system calls that read files.
     pub reads: u64,
 }
 
-/// Reads the beginning of a part of a file; zero if nothing can be read.
+/// Reads the beginning of a part of a file. Returns the number of bytes, or 0 if nothing can be read.
 fn read_file(part: &FilePart<'_>, buffer: &mut FileBuffer) -> usize {
     buffer.bytes.resize(AT_ONCE, 0);
     let most = usize::try_from(part.length)
@@ -181,9 +181,9 @@ fn read_file(part: &FilePart<'_>, buffer: &mut FileBuffer) -> usize {
     }
 }
 
-/// QUIC's priority of a stream, higher first, that implements RFC 9218: by urgency. Within one urgency,
-/// responses that are useful only when complete are sent first, one after the other. Incremental responses
-/// follow and take turns.
+/// Converts an RFC 9218 priority to QUIC's priority of a stream, where higher values are sent first. Within one
+/// urgency, responses that are not incremental are sent first, one after the other. Incremental responses follow
+/// and take turns.
 fn urgency(stream: u64, priority: Priority) -> i32 {
     const WITHIN: i32 = 1 << 24;
     if !fathometer_quic::stream::is_bidirectional(stream) {

@@ -1,12 +1,13 @@
-//! HTTP/3 on kernel sockets: what hosts of the machines of QUIC (`fathometer_quic`) and HTTP/3
-//! (`fathometer_http::h3`) share. The host of servers is in `fathometer-origin`, that of clients in `fathometer-load`.
+//! HTTP/3 on kernel sockets: the code that server and client share around the state machines of QUIC
+//! (`fathometer_quic`) and HTTP/3 (`fathometer_http::h3`). The server is in `fathometer-origin`, the client in
+//! `fathometer-load`.
 //!
-//! - [`feed`]: from a machine into streams;
-//! - [`outbox`]: from a connection into a socket.
+//! - [`feed`]: moves bytes from an HTTP/3 state machine into QUIC streams;
+//! - [`outbox`]: sends datagrams of a QUIC connection to a socket.
 //!
-//! A host adds no policy: the machines decide when a request is made and what the response is. This crate
-//! decides the socket options ([`Sockets`]), because the offloads determine most of the CPU time of HTTP/3 and
-//! are factors of experiments.
+//! This crate adds no policy: the state machines decide when a request is made and what the response is. This crate
+//! sets the socket options ([`Sockets`]), because the offloads determine most of the CPU time of HTTP/3 and are
+//! factors of experiments.
 
 pub mod feed;
 pub mod outbox;
@@ -19,15 +20,15 @@ use fathometer_sys::UdpOptions;
 /// Why settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// The TLS settings.
+    /// The TLS settings are invalid.
     #[error(transparent)]
     Tls(#[from] fathometer_tls::SettingsError),
-    /// The transport settings.
+    /// The transport settings are invalid.
     #[error(transparent)]
     Transport(#[from] fathometer_quic::SettingsError),
 }
 
-/// Memory for datagrams that the kernel has received and that are not read yet, in bytes.
+/// The default receive buffer, for datagrams that the program has not read yet, in bytes.
 const RECEIVE_BUFFER: u32 = 2 << 20;
 
 /// The options of UDP sockets.
@@ -35,19 +36,19 @@ const RECEIVE_BUFFER: u32 = 2 << 20;
 pub struct Sockets {
     /// Segmentation offload (GSO): one call sends several datagrams of the same length.
     pub segmentation: bool,
-    /// The most datagrams per call, with segmentation offload.
+    /// The largest number of datagrams per call, with segmentation offload.
     pub segments: u8,
-    /// Receive offload (GRO): datagrams that arrived together are received together.
+    /// Receive offload (GRO): one call receives datagrams that arrived together.
     pub coalescing: bool,
     /// Whether ECN codepoints are sent and received.
     pub ecn: bool,
-    /// `SO_RCVBUF`, in bytes; `None`: the kernel's default, which bursts overflow easily.
+    /// `SO_RCVBUF`, in bytes; `None`: the kernel's default, which overflows easily in bursts.
     pub receive_buffer_bytes: Option<u32>,
     /// `SO_SNDBUF`, in bytes; `None`: the kernel's default.
     pub send_buffer_bytes: Option<u32>,
 }
 
-/// All offloads, 10 datagrams per call, a receive buffer of 2 MiB.
+/// The default: all offloads, 10 datagrams per call, a receive buffer of 2 MiB.
 impl Default for Sockets {
     fn default() -> Sockets {
         Sockets {
@@ -62,7 +63,7 @@ impl Default for Sockets {
 }
 
 impl Sockets {
-    /// The same with these offloads.
+    /// Returns the same options with these offloads.
     #[must_use]
     pub fn offloaded(self, offload: UdpOffload) -> Sockets {
         Sockets {
@@ -72,7 +73,7 @@ impl Sockets {
         }
     }
 
-    /// The options of a socket that is not shared.
+    /// Returns the options of a socket that is not shared.
     pub fn options(&self) -> UdpOptions {
         UdpOptions {
             segmentation: self.segmentation,
@@ -86,7 +87,7 @@ impl Sockets {
         }
     }
 
-    /// Datagrams per call, limited by what the socket supports.
+    /// Returns the number of datagrams per call, limited by what the socket supports.
     pub fn segments_of(&self, socket: &fathometer_sys::UdpSocket) -> usize {
         usize::from(self.segments).clamp(1, socket.segments())
     }
@@ -95,19 +96,19 @@ impl Sockets {
 /// The UDP offloads in use: a level of a factor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum UdpOffload {
-    /// Both, where the kernel and the device have them.
+    /// Both, if the kernel and the device support them.
     #[default]
     On,
     /// Segmentation (GSO) only: one call sends several datagrams of the same length.
     Send,
-    /// Coalescing (GRO) only: datagrams that arrived together are received together.
+    /// Coalescing (GRO) only: one call receives datagrams that arrived together.
     Receive,
-    /// None: each datagram is sent by a call of its own, and received into a buffer of its own.
+    /// None: each datagram is sent by its own call, and received into its own buffer.
     Off,
 }
 
 impl UdpOffload {
-    /// All of them.
+    /// All levels.
     pub const ALL: [UdpOffload; 4] = [
         UdpOffload::On,
         UdpOffload::Send,
@@ -115,7 +116,7 @@ impl UdpOffload {
         UdpOffload::Off,
     ];
 
-    /// Its name in arguments and studies.
+    /// The name in arguments and studies.
     pub const fn name(self) -> &'static str {
         match self {
             UdpOffload::On => "on",
@@ -132,7 +133,7 @@ impl fmt::Display for UdpOffload {
     }
 }
 
-/// A text that is not the name of an offload.
+/// The text is not the name of an offload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a UDP offload: write on, send, receive or off")]
 pub struct ParseUdpOffloadError(String);

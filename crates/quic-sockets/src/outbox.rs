@@ -1,4 +1,4 @@
-//! Datagrams on their way from a QUIC connection into a socket.
+//! Sends datagrams of a QUIC connection to a socket.
 
 use std::io;
 
@@ -9,52 +9,52 @@ use fathometer_sys::udp::{Datagrams, Ecn, Loss, Sent};
 /// Datagrams that the kernel reported as not sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LocalLosses {
-    /// Larger than the link allows: usually probes for the path's MTU.
+    /// Datagrams that are larger than the link permits, usually MTU probes.
     pub too_large: u64,
-    /// Lack of memory, route or permission.
+    /// Datagrams not sent for lack of memory, route or permission.
     pub others: u64,
 }
 
 /// The result of an attempt to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendProgress {
-    /// There is room for more.
+    /// The socket has taken everything.
     Clear,
-    /// The socket takes nothing now; the rest is kept.
+    /// The socket's buffer is full; the rest is kept for [`Outbox::resume`].
     Blocked,
     /// No socket listens at the peer's port.
     Refused,
 }
 
-/// The datagrams to send next, and those left when the socket was full.
+/// The datagrams to send next, and the rest that did not fit into the socket.
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// The bytes that [`Outbox::send`] will send; empty before they are filled in.
     pub bytes: Vec<u8>,
     unsent: Option<(Transmit, usize)>,
-    /// Datagrams that were not sent.
+    /// The datagrams that were not sent.
     pub losses: LocalLosses,
-    /// Calls that sent something.
+    /// The number of system calls that sent datagrams.
     pub calls: u64,
-    /// The datagrams that they sent.
+    /// The number of datagrams sent.
     pub datagrams: u64,
 }
 
 impl Outbox {
-    /// Whether something waits for the socket.
+    /// Whether datagrams wait for room in the socket.
     pub fn is_blocked(&self) -> bool {
         self.unsent.is_some()
     }
 
-    /// Sends the bytes in `bytes`, which is empty afterwards unless the socket is full.
+    /// Sends the datagrams in `bytes`, which is empty afterwards unless the socket is full.
     ///
     /// # Errors
-    /// When the socket failed: an error that does not concern one datagram.
+    /// If the socket fails, that is, for errors that do not concern a single datagram.
     pub fn send(&mut self, socket: &UdpSocket, transmit: Transmit) -> io::Result<SendProgress> {
         self.send_from(socket, transmit, 0)
     }
 
-    /// Continues where the socket was full.
+    /// Sends the rest after the socket was full.
     ///
     /// # Errors
     /// As for [`Outbox::send`].

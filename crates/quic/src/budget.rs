@@ -1,12 +1,12 @@
-//! Limits what a server sends to an address before the client's address is validated (RFC 9000 section 8.1).
+//! Limits what a server sends to a client whose address is not validated yet (RFC 9000 section 8.1).
 //!
-//! The limit is three times the bytes received from there. quinn-proto counts too, but starts another datagram
-//! as long as a single byte is left, and so sends up to one datagram more. Here a datagram is started only if
-//! there is room for a complete one. A client that waits for the rest sends again (RFC 9002 section 6.2.2.1),
-//! which makes room.
+//! The limit is three times the bytes received from the address. quinn-proto has this limit too, but starts another
+//! datagram as long as a single byte is left, and so exceeds the limit by up to one datagram. Here a datagram is
+//! started only if the limit permits a complete datagram. A client that waits for the rest sends a probe (RFC 9002
+//! section 6.2.2.1), which raises the limit.
 //!
-//! Not covered: addresses that a client migrates to. quinn-proto can only validate such an address with a
-//! full-sized datagram, for which there may be no room.
+//! Not covered: addresses that a client migrates to. quinn-proto can validate such an address only with a full-sized
+//! datagram, which this limit might not permit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ const TIMES: usize = 3;
 pub(crate) struct Budget {
     received: usize,
     sent: usize,
-    /// Whether a packet has arrived that only a client could create that has received ours.
+    /// Whether the client has proved its address: by a packet with keys that depend on data received from us.
     is_peer_shown: Arc<AtomicBool>,
 }
 
@@ -40,12 +40,12 @@ impl Budget {
         self.sent += bytes;
     }
 
-    /// Whether the limit no longer applies.
+    /// Whether the limit no longer applies, because the client's address is validated.
     pub(crate) fn is_over(&self) -> bool {
         self.is_peer_shown.load(Ordering::Relaxed)
     }
 
-    /// Bytes that may be sent.
+    /// The number of bytes that may still be sent.
     pub(crate) fn left(&self) -> usize {
         (TIMES * self.received).saturating_sub(self.sent)
     }

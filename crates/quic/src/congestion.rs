@@ -1,7 +1,7 @@
 //! Counts the bytes that the peer has acknowledged.
 //!
-//! quinn-proto reports every acknowledged packet to its congestion controller, and nowhere else. So each
-//! controller is wrapped in one that adds up the bytes. The decisions of the controller do not change.
+//! quinn-proto reports acknowledged packets only to its congestion controller. Therefore each controller is wrapped
+//! in a controller that sums the bytes. The decisions of the wrapped controller do not change.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ impl<F: ControllerFactory + Send + Sync + 'static> ControllerFactory for Counted
     }
 }
 
-/// A controller and its count.
+/// A controller and the number of acknowledged bytes.
 struct Counted {
     inner: Box<dyn Controller>,
     acknowledged: u64,
 }
 
-/// Bytes of packets that the peer has acknowledged on the current path. Copies the controller, so do not call
-/// it for every packet.
+/// Returns the bytes of packets that the peer has acknowledged on the current path. Copies the controller, so do not
+/// call it for every packet.
 pub(crate) fn acknowledged(controller: &dyn Controller) -> u64 {
     let copy = controller.clone_box().into_any();
     copy.downcast::<Counted>()

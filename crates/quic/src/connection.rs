@@ -19,20 +19,20 @@ use crate::session::Agreed;
 use crate::statistics::Statistics;
 use crate::stream;
 
-/// Most bytes that one call of [`Connection::write`] takes. Each call copies them, and a copy that does not fit
-/// would be wasted.
+/// The most bytes that one call of [`Connection::write`] takes. Each call copies its bytes; copying bytes that do not
+/// fit would be wasted work.
 const MOST_WRITTEN: usize = 64 * 1024;
 
 /// Why a stream cannot be written or finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// Flow control or the send window allows no more; [`Event::Writable`] reports when it does.
+    /// Flow control or the send window permits no more data; [`Event::Writable`] reports when data can be written.
     #[error("the stream is blocked by flow control")]
     Blocked,
-    /// The peer has stopped the stream; it is reset.
+    /// The peer has stopped the stream (STOP_SENDING), so the stream is reset.
     #[error("the peer has stopped the stream with code {0}")]
     Stopped(u64),
-    /// The stream was never opened, has ended, or can be written only by the peer.
+    /// The stream was never opened, is closed, or can be written only by the peer.
     #[error("the stream is closed")]
     Closed,
 }
@@ -40,15 +40,15 @@ pub enum StreamError {
 /// How a read of a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadEnd {
-    /// No more data has arrived yet; [`Event::Readable`] reports when it does.
+    /// No more data has arrived yet; [`Event::Readable`] reports new data.
     Blocked,
-    /// The requested amount was read; there may be more.
+    /// The requested amount was read; more data may be available.
     Full,
-    /// The stream has ended, and its end was reported.
+    /// All data were read, up to the end of the stream.
     Finished,
     /// The peer has reset the stream.
     Reset(u64),
-    /// The stream was never opened, has ended, or can be written only by this side.
+    /// The stream was never opened, is closed, or can be written only by this side.
     Closed,
 }
 
@@ -61,16 +61,16 @@ pub struct Connection {
     trips: RoundTrips,
     handshake: Option<Handshake>,
     pub(crate) events: VecDeque<Event>,
-    /// The endpoint's final event, kept until all other events were taken.
+    /// The final event for the endpoint, kept until all other events were taken.
     drained: Option<EndpointEvent>,
     pub(crate) is_touched: bool,
-    /// A server connection's handshake while it is in progress.
+    /// The handshake of a server's connection, while it is in progress.
     pub(crate) half_open: Option<Serial>,
-    /// Limit on the bytes sent before the peer's address is validated.
+    /// The limit on the bytes sent before the peer's address is validated.
     budget: Option<Budget>,
-    /// Bytes that may wait for acknowledgement, as the endpoint granted; 0 if it grants nothing.
+    /// The bytes that may wait for acknowledgement, as granted by the endpoint; 0 for clients.
     pub(crate) granted: u64,
-    /// Number of unidirectional streams that this side has opened.
+    /// The number of unidirectional streams that this side has opened.
     own_streams: usize,
     is_established: bool,
     is_closed: bool,
@@ -114,7 +114,7 @@ impl Connection {
         self.is_established
     }
 
-    /// Whether the connection has ended.
+    /// Whether the connection is closed.
     pub fn is_closed(&self) -> bool {
         self.is_closed || self.machine.is_closed()
     }
@@ -129,7 +129,7 @@ impl Connection {
         self.handshake.as_ref()
     }
 
-    /// Figures from the start until now.
+    /// Returns the figures since the start.
     pub fn statistics(&self) -> Statistics {
         Statistics::of(&self.machine.stats(), self.sent, self.received)
     }
@@ -139,20 +139,20 @@ impl Connection {
         self.machine.remote_address()
     }
 
-    /// Opens a stream; `None` when the peer allows no more at the moment, or the connection has ended.
+    /// Opens a stream; `None` if the peer currently permits no more streams, or the connection is closed.
     pub fn open(&mut self, bidirectional: bool) -> Option<u64> {
         let opened = self.machine.streams().open(direction(bidirectional))?;
         self.own_streams += usize::from(!bidirectional);
         Some(opened.into())
     }
 
-    /// Bytes of packets that the peer has acknowledged on the current path. The count starts again at 0 when
-    /// the peer migrates. It costs more than reading a counter.
+    /// Returns the bytes of packets that the peer has acknowledged on the current path. The count restarts at 0 when
+    /// the peer migrates. The call costs more than reading a counter.
     pub fn acknowledged(&self) -> Bytes {
         Bytes(acknowledged(self.machine.congestion_state()))
     }
 
-    /// The congestion window in bytes; 0 when only long-lived unidirectional streams are open for sending.
+    /// Returns the congestion window in bytes; 0 if only this side's unidirectional streams have data to send.
     pub(crate) fn used_window(&mut self) -> u64 {
         match self.sending_streams() > self.own_streams {
             true => self.machine.congestion_state().window(),
@@ -160,13 +160,13 @@ impl Connection {
         }
     }
 
-    /// Number of streams on which this side has data that the peer has not acknowledged.
+    /// The number of streams on which this side has data that the peer has not acknowledged.
     pub fn sending_streams(&mut self) -> usize {
         self.machine.streams().send_streams()
     }
 
-    /// Writes the pieces in order, as far as there is room; at most 64 KiB in one call. Returns the number of
-    /// bytes taken, which may be 0 when the pieces are empty.
+    /// Writes the pieces in order, as far as there is room; at most 64 KiB in one call. Returns the number of bytes
+    /// taken, which is 0 only for empty pieces.
     pub fn write(&mut self, stream: u64, pieces: &[IoSlice<'_>]) -> Result<usize, StreamError> {
         if !self.may_write(stream) {
             return Err(StreamError::Closed);
@@ -201,7 +201,7 @@ impl Connection {
         }
     }
 
-    /// Ends a stream after the data written so far.
+    /// Finishes a stream: no data can be written after the data written so far.
     pub fn finish(&mut self, stream: u64) -> Result<(), StreamError> {
         if !self.may_write(stream) {
             return Err(StreamError::Closed);
@@ -212,18 +212,18 @@ impl Connection {
         })
     }
 
-    /// Resets a stream: unsent data is not sent. A stream that has ended does not change.
+    /// Resets a stream: unsent data is not sent. Has no effect on a closed stream.
     pub fn reset(&mut self, stream: u64, code: u64) {
         if self.may_write(stream) {
-            // Fails for streams that have ended, and then there is nothing to reset.
+            // Fails for closed streams, for which there is nothing to do.
             let _: Result<(), ClosedStream> = self.send(stream).reset(number(code));
         }
     }
 
-    /// Tells the peer to stop sending on a stream, and discards the data received.
+    /// Requests that the peer stop sending on a stream (STOP_SENDING), and discards the data received.
     pub fn stop(&mut self, stream: u64, code: u64) {
         if self.may_read(stream) {
-            // Fails for streams that have ended, as above.
+            // Fails for closed streams, as above.
             let _: Result<(), ClosedStream> = self
                 .machine
                 .recv_stream(identifier(stream))
@@ -231,16 +231,16 @@ impl Connection {
         }
     }
 
-    /// Sets a stream's priority among this side's streams: streams with a higher priority are sent first.
+    /// Sets a stream's priority among this side's streams; higher priorities are sent first.
     pub fn set_priority(&mut self, stream: u64, priority: i32) {
         if self.may_write(stream) {
-            // Fails for streams that have ended, as above.
+            // Fails for closed streams, as above.
             let _: Result<(), ClosedStream> = self.send(stream).set_priority(priority);
         }
     }
 
-    /// Reads a stream in order and passes the data to `sink`, at most about `most` bytes. Each piece comes with
-    /// whether it is the last of the stream. An end without data is an empty last piece.
+    /// Reads a stream in order and passes the data to `sink`, at most `most` bytes. The second argument of `sink` is
+    /// whether the piece is the last of the stream. An end without data is an empty last piece.
     pub fn read(&mut self, stream: u64, most: usize, mut sink: impl FnMut(&[u8], bool)) -> ReadEnd {
         if !self.may_read(stream) {
             return ReadEnd::Closed;
@@ -249,7 +249,7 @@ impl Connection {
         let Ok(mut chunks) = stream.read(true) else {
             return ReadEnd::Closed;
         };
-        // One piece is held back, so that the last one can be marked.
+        // One piece is held back, so that the last piece can be marked.
         let mut held = Buffer::new();
         let mut read = 0;
         let end = loop {
@@ -308,7 +308,7 @@ impl Connection {
         self.budget = agreed.map(|agreed| Budget::new(agreed.is_peer_shown));
     }
 
-    /// How many of `segments` requested datagrams may be sent now.
+    /// Returns how many of the `segments` requested datagrams may be sent now.
     pub(crate) fn datagrams_allowed(&mut self, segments: usize) -> usize {
         if self.budget.as_ref().is_some_and(Budget::is_over) {
             self.budget = None;
@@ -352,7 +352,7 @@ impl Connection {
         self.handshake = Some(handshake);
     }
 
-    /// The next event of the machine, as ours. The endpoint reports `Drained`.
+    /// Returns the next event, converted from `quinn-proto`. The endpoint reports `Drained`.
     pub(crate) fn next_event(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -419,7 +419,7 @@ impl Connection {
         self.events.push_back(Event::Closed(closed));
     }
 
-    /// Keeps the endpoint's final event.
+    /// Keeps the final event for the endpoint.
     pub(crate) fn hold_drained(&mut self, event: EndpointEvent) {
         self.drained = Some(event);
     }
@@ -447,12 +447,12 @@ impl Connection {
     }
 }
 
-/// The identifier of a stream that was checked to be valid.
+/// Converts the ID of a stream that was checked to be valid.
 fn identifier(stream: u64) -> StreamId {
     StreamId::from(VarInt::from_u64(stream).unwrap_or(VarInt::MAX))
 }
 
-/// An error code of the application protocol; a larger value becomes the maximum.
+/// Converts an error code of the application protocol; a value that is too large becomes the maximum.
 fn number(code: u64) -> VarInt {
     VarInt::from_u64(code).unwrap_or(VarInt::MAX)
 }

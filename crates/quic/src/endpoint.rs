@@ -23,12 +23,12 @@ use crate::settings::{ClientTls, HalfOpen, Qlog, QlogWriter, ServerSettings, Tra
 use crate::settings_error::SettingsError;
 use crate::timeline::{TokenTime, from_machine, to_machine};
 
-/// Largest UDP payload that peers may send, in bytes.
+/// The largest UDP payload that peers may send, in bytes.
 const LARGEST_RECEIVED: u16 = 65_527;
-/// Most responses without a connection that wait to be sent; further ones are dropped, as a network would do.
+/// The most responses without a connection that wait to be sent. More responses are dropped, as on a network.
 const MOST_RESPONSES: usize = 1024;
 
-/// Datagrams to send. Their bytes are in the given buffer.
+/// Datagrams to send. Their bytes are in the buffer that was passed with the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmit {
     /// The destination.
@@ -37,24 +37,24 @@ pub struct Transmit {
     pub from: Option<IpAddr>,
     /// The two ECN bits for the IP header (RFC 3168).
     pub ecn: u8,
-    /// Bytes of each datagram, when there are several; the last may have fewer.
+    /// The length of each datagram in bytes, if there are several; the last may be shorter.
     pub segment: Option<usize>,
 }
 
-/// Counts of an endpoint's reactions to connection attempts.
+/// Counters of an endpoint's reactions to connection attempts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EndpointCounts {
-    /// Accepted.
+    /// Accepted attempts.
     pub accepted: u64,
-    /// Refused because enough connections were open, or because the endpoint accepts no more.
+    /// Attempts refused because the maximum number of connections was open, or the endpoint no longer accepts.
     pub refused: u64,
-    /// Required to validate their address (Retry).
+    /// Attempts answered with a Retry, for address validation.
     pub retried: u64,
-    /// Failed because their first packet was invalid.
+    /// Attempts that failed because the first packet was invalid.
     pub failed: u64,
-    /// Abandoned before their handshakes were complete, to make room for others.
+    /// Handshakes abandoned before they were complete, to make room for other handshakes.
     pub given_up: u64,
-    /// Responses dropped because too many waited.
+    /// Responses dropped because too many responses waited.
     pub responses_dropped: u64,
 }
 
@@ -62,16 +62,16 @@ pub struct EndpointCounts {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
     /// The server's name is invalid.
-    #[error("{0:?} cannot be a server's name")]
+    #[error("{0:?} is not a valid server name")]
     Name(String),
-    /// It is not possible to send to the server's address.
+    /// The server's address is not valid as a destination.
     #[error("cannot connect to {0}")]
     Address(SocketAddr),
     /// The settings are invalid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// No connection IDs are left: they are too short for so many connections.
-    #[error("there are no connection identifiers left")]
+    /// No connection IDs are left: their length is too short for the number of connections.
+    #[error("no connection IDs are left; use longer connection IDs")]
     NoIdentifiers,
 }
 
@@ -87,7 +87,7 @@ pub struct Endpoint {
     token_time: Arc<TokenTime>,
     validates_addresses: bool,
     most_connections: usize,
-    /// Limits on the data that a server's connections may have waiting; clients have no limit.
+    /// Limits on the unacknowledged data of a server's connections; clients have no limit.
     memory: Option<SendMemory>,
     half_open: HalfOpen,
     handshakes: Handshakes,
@@ -105,9 +105,9 @@ impl std::fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// Creates an endpoint for connections that start here. `identifier_length` is that of
-    /// [`TransportSettings`]; with 0, only one connection to each peer can be distinguished. `unfragmented`
-    /// states that its datagrams are never fragmented; otherwise the endpoint does not probe the path's MTU.
+    /// Creates a client's endpoint. `identifier_length` must be the same as in [`TransportSettings`]; with 0, the endpoint
+    /// can have only one connection to each peer. `unfragmented` states that datagrams are never fragmented; otherwise
+    /// the endpoint does not probe the path's MTU.
     pub fn client(identifier_length: u8, unfragmented: bool, seed: Seed) -> Endpoint {
         let identifiers = Identifiers::new(seed.stream("quic.ids"), identifier_length.into());
         let config = endpoint_config(&identifiers);
@@ -183,7 +183,7 @@ impl Endpoint {
         }
     }
 
-    /// Starts a connection. Its first datagram can be sent at once.
+    /// Starts a connection. Its first datagram can be sent immediately.
     pub fn connect(
         &mut self,
         tls: &ClientTls,
@@ -229,7 +229,7 @@ impl Endpoint {
         now: Instant,
     ) {
         let ecn = EcnCodepoint::from_bits(ecn & 0b11);
-        // Streams keep received data in this memory, without another copy.
+        // Streams keep slices of this memory, without another copy.
         let mut rest = BytesMut::from(bytes);
         while !rest.is_empty() {
             let one = rest.split_to(segment.clamp(1, rest.len()));
@@ -275,7 +275,7 @@ impl Endpoint {
         }
     }
 
-    /// The next connection that has changed, each once.
+    /// Returns the next connection that has changed. Each changed connection is returned once.
     pub fn poll_touched(&mut self) -> Option<ConnectionKey> {
         loop {
             let key = self.touched.pop_front()?;
@@ -286,30 +286,30 @@ impl Endpoint {
         }
     }
 
-    /// A response without a connection; its bytes are appended to `buffer`.
+    /// Returns the next response without a connection, and appends its bytes to `buffer`.
     pub fn poll_response(&mut self, buffer: &mut Vec<u8>) -> Option<Transmit> {
         let (transmit, bytes) = self.responses.pop_front()?;
         buffer.extend_from_slice(&bytes);
         Some(transmit)
     }
 
-    /// A connection.
+    /// Returns a connection.
     pub fn get(&self, key: ConnectionKey) -> Option<&Connection> {
         self.connections.get(key.0 as usize)?.as_deref()
     }
 
-    /// A connection, for reading and writing.
+    /// Returns a connection, for reading and writing.
     pub fn get_mut(&mut self, key: ConnectionKey) -> Option<&mut Connection> {
         self.connections.get_mut(key.0 as usize)?.as_deref_mut()
     }
 
-    /// The next event of a connection.
+    /// Returns the next event of a connection.
     pub fn poll_event(&mut self, key: ConnectionKey) -> Option<Event> {
         let connection = self.connections.get_mut(key.0 as usize)?.as_deref_mut()?;
         let handle = ConnectionHandle(key.0 as usize);
         while let Some(event) = connection.machine.poll_endpoint_events() {
             if event.is_drained() {
-                // The endpoint would reuse its slot while events are still waiting.
+                // Passing it on now would free the slot while events are still waiting.
                 connection.hold_drained(event);
             } else if let Some(answer) = self.machine.handle_event(handle, event) {
                 connection.machine.handle_event(answer);
@@ -324,8 +324,8 @@ impl Endpoint {
         Some(Event::Drained)
     }
 
-    /// Appends the next datagrams of a connection to `buffer`, which should be empty: at most `segments` of
-    /// equal length, the last may be shorter.
+    /// Appends the next datagrams of a connection to `buffer`, which should be empty: at most `segments` datagrams of
+    /// equal length; the last may be shorter.
     pub fn poll_transmit(
         &mut self,
         key: ConnectionKey,
@@ -348,8 +348,8 @@ impl Endpoint {
         Some(ours(&transmit))
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) for a connection. After any other event of the
-    /// connection, ask again.
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) for a connection. Any other call for this connection
+    /// may change the result.
     pub fn poll_timeout(&mut self, key: ConnectionKey) -> Option<Instant> {
         self.get_mut(key)?.machine.poll_timeout().map(from_machine)
     }
@@ -361,7 +361,7 @@ impl Endpoint {
         }
     }
 
-    /// Closes a connection at once: unacknowledged data may be lost. The code and the reason belong to the
+    /// Closes a connection immediately: unacknowledged data may be lost. The code and the reason belong to the
     /// application protocol.
     pub fn close(&mut self, key: ConnectionKey, code: u64, reason: &str, now: Instant) {
         if let Some(connection) = self.get_mut(key) {
@@ -369,17 +369,17 @@ impl Endpoint {
         }
     }
 
-    /// Accepts no more connections.
+    /// Stops accepting new connections.
     pub fn stop_accepting(&mut self) {
         self.is_accepting = false;
     }
 
-    /// Number of connections, including closed ones that are not drained.
+    /// The number of connections, including closed connections that are not drained.
     pub fn connections(&self) -> usize {
         self.open
     }
 
-    /// Counts of the reactions to connection attempts.
+    /// Returns the counters of the reactions to connection attempts.
     pub fn counts(&self) -> EndpointCounts {
         self.counts
     }
@@ -395,7 +395,7 @@ impl Endpoint {
         let is_shown = incoming.remote_address_validated();
         let is_crowded = self.handshakes.count() >= self.half_open.retry_from;
         if (self.validates_addresses || is_crowded) && !is_shown {
-            // A client that sent an unknown token can be asked only once.
+            // Fails only if the client has already answered a Retry.
             match self.machine.retry(incoming, &mut self.scratch) {
                 Ok(response) => {
                     self.counts.retried += 1;
@@ -456,8 +456,8 @@ impl Endpoint {
         }
     }
 
-    /// Abandons the oldest handshakes while there are too many. While new clients have to send a Retry token,
-    /// it also abandons those that take too long.
+    /// Abandons the oldest handshakes while too many are in progress. While new clients must send a Retry token, also
+    /// abandons handshakes that take too long.
     fn give_up_old(&mut self, now: Instant) {
         loop {
             let connections = &self.connections;
@@ -481,8 +481,8 @@ impl Endpoint {
         }
     }
 
-    /// Abandons a connection silently: it sends nothing more and does not wait for further packets.
-    /// [`Event::Drained`] is its next event after those that are waiting.
+    /// Abandons a connection silently: it sends no more packets, not even a close. [`Event::Drained`] follows the events
+    /// that are waiting.
     pub fn abandon(&mut self, key: ConnectionKey) {
         let Some(connection) = self.get_mut(key) else {
             return;
@@ -493,7 +493,7 @@ impl Endpoint {
         self.touch(key);
     }
 
-    /// Whether there is little or no room for more connections.
+    /// Whether at least 63/64 of the maximum number of connections are open.
     pub fn is_full(&self) -> bool {
         self.open >= self.most_connections - self.most_connections / 64
     }
@@ -510,7 +510,7 @@ impl Endpoint {
         }
     }
 
-    /// Decides how much data a connection may have waiting.
+    /// Sets the limit on a connection's unacknowledged data.
     fn grant(&mut self, key: ConnectionKey) {
         let open = self.open;
         let place = self.connections.get_mut(key.0 as usize);
@@ -552,10 +552,10 @@ fn endpoint_config(identifiers: &Identifiers) -> Arc<EndpointConfig> {
     config
         .cid_generator(move || Box::new(identifiers.clone()))
         .supported_versions(vec![VERSION])
-        // Programs that decode captures recognise QUIC by this bit.
+        // Programs that decode captures recognise QUIC by the fixed bit.
         .grease_quic_bit(false);
     if config.max_udp_payload_size(LARGEST_RECEIVED).is_err() {
-        unreachable!("the largest UDP payload is one that can be set");
+        unreachable!("65527 bytes is a valid UDP payload size");
     }
     Arc::new(config)
 }

@@ -15,7 +15,8 @@ pub enum Event {
         /// The stream.
         stream: u64,
     },
-    /// Data, the end or a reset has arrived on a stream whose last read found no more data.
+    /// Data, the end of the stream or a reset has arrived on a stream whose last read returned
+    /// [`Blocked`](crate::ReadEnd::Blocked).
     Readable {
         /// The stream.
         stream: u64,
@@ -30,21 +31,21 @@ pub enum Event {
         /// The stream.
         stream: u64,
     },
-    /// The peer has stopped a stream.
+    /// The peer has requested that this side stop sending on a stream (STOP_SENDING).
     Stopped {
-        /// The peer's reason, a code of the application protocol.
+        /// The stream.
         stream: u64,
         /// The peer's reason, a code of the application protocol.
         code: u64,
     },
     /// More streams of this kind may be opened than before.
     StreamsAvailable {
-        /// Bidirectional or unidirectional.
+        /// Whether the kind is bidirectional; otherwise unidirectional.
         bidirectional: bool,
     },
-    /// The connection has ended. No stream can be read or written any more, not even earlier data.
+    /// The connection is closed. Streams can no longer be read or written; unread data are lost.
     Closed(Closed),
-    /// Nothing of the connection is left; its key may identify another one from now on.
+    /// The connection is removed; from now on its key may identify another connection.
     Drained,
 }
 
@@ -66,22 +67,22 @@ pub enum CloseKind {
     Application,
     /// QUIC (RFC 9000 section 20.1), including TLS alerts (0x100 and above).
     Transport,
-    /// Neither: there is no code.
+    /// Neither layer: there is no code.
     None,
 }
 
-/// How a connection ended.
+/// How a connection was closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Closed {
-    /// What closed it.
+    /// Which side closed the connection.
     pub by: Closer,
     /// The layer that the code belongs to.
     pub kind: CloseKind,
-    /// The code; zero if there is none.
+    /// The close code; 0 if there is none.
     pub code: u64,
-    /// The closer's reason, or a description if it gave none.
+    /// The reason that the closing side gave, or else a description.
     pub reason: String,
-    /// Its meaning for an exchange in flight; `None` when this side closed it.
+    /// The failure of an exchange in flight; `None` if this side closed the connection on request of the host.
     pub failure: Option<Failure>,
 }
 

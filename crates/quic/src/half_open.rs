@@ -13,7 +13,7 @@ pub(crate) struct Serial(u64);
 /// All handshakes in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Handshakes {
-    /// Completed handshakes stay until they are the oldest.
+    /// The handshakes in order of their start. Completed handshakes stay until they are the oldest.
     queue: VecDeque<(ConnectionKey, Serial, Instant)>,
     count: usize,
     next: u64,
@@ -37,7 +37,7 @@ impl Handshakes {
         self.count = self.count.saturating_sub(1);
     }
 
-    /// The oldest handshake in progress, and its start; `is_open` is whether one is in progress.
+    /// Returns the oldest handshake in progress and its start. `is_open` returns whether a handshake is in progress.
     pub(crate) fn oldest(
         &mut self,
         is_open: impl Fn(ConnectionKey, Serial) -> bool,
@@ -65,7 +65,7 @@ mod tests {
         handshakes.end();
         handshakes.end();
         assert_eq!(handshakes.count(), 3);
-        // Other connections have these keys by now.
+        // By now, other connections have these keys.
         let is_open = |_, serial| serials[2..].contains(&serial);
         let oldest = handshakes.oldest(is_open);
         assert_eq!(oldest, Some((ConnectionKey(0), Instant::from_nanos(2))));

@@ -7,9 +7,9 @@ use fathometer_model::Bytes;
 /// A number of datagrams and their bytes (UDP payload).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Volume {
-    /// Datagrams.
+    /// The number of datagrams.
     pub datagrams: u64,
-    /// Bytes of their payloads.
+    /// The bytes of their payloads.
     pub bytes: Bytes,
 }
 
@@ -23,63 +23,64 @@ impl Volume {
 /// The outcome of data sent before the handshake was complete (0-RTT).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum EarlyData {
-    /// Not possible (no ticket), or not requested.
+    /// Early data was not possible (no ticket), or not requested.
     #[default]
     None,
-    /// It was possible, and the server accepted it.
+    /// The server accepted early data.
     Accepted,
-    /// It was possible, and the server rejected it. All streams opened until then are closed without an event,
-    /// and their IDs start again.
+    /// The server rejected early data. All streams opened until then are closed without an event, and stream IDs
+    /// start again.
     Rejected,
 }
 
-/// A handshake, until this side considered it complete. For a client that is when the server's Finished has
-/// arrived, before its own is sent; for a server, when the client's has arrived.
+/// The figures of a handshake, until it is complete on this side: for a client, when the server's Finished has arrived
+/// (before the client's Finished is sent); for a server, when the client's Finished has arrived.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Handshake {
-    /// Time since the connect call, or since the first datagram arrived.
+    /// The duration since the connect call (client), or since the first datagram arrived (server).
     pub took: Duration,
-    /// Sent until then, including early data.
+    /// Datagrams sent during the handshake, including early data.
     pub sent: Volume,
-    /// Received until then.
+    /// Datagrams received during the handshake.
     pub received: Volume,
-    /// Round trips that the handshake needed without losses: normally 1. One more with Retry (as the client
-    /// sees it), and one more if the server's certificates were larger than what it may send to an address that is
-    /// not validated. Losses only affect the time.
+    /// The round trips that the handshake needs without losses: normally 1. A Retry adds one (only a client counts
+    /// it). Certificates larger than what the server may send to an unvalidated address add one. Losses only affect
+    /// the duration.
     pub round_trips: u32,
     /// The negotiated protocol (ALPN), such as `h3`.
     pub protocol: Option<Vec<u8>>,
     /// The name that the client requested; only servers have it.
     pub server_name: Option<String>,
-    /// Whether it resumed an earlier session, by a ticket.
+    /// Whether the handshake resumed an earlier session with a ticket.
     pub resumed: bool,
     /// The negotiated cipher suite, by its registered name.
     pub cipher_suite: Option<&'static str>,
-    /// Bytes of the certificates that the peer presented; zero for a resumed session.
+    /// The bytes of the certificates that the peer presented; 0 for a resumed session.
     pub certificates: Bytes,
     /// The outcome of early data; only clients have it.
     pub early_data: EarlyData,
 }
 
-/// Counts the round trips of a handshake from outside, by cause and effect.
+/// Derives the number of round trips of a handshake from the numbers of bytes sent and received.
 ///
-/// A handshake takes one, and a Retry adds another. Until a server has validated the client's address, it may
-/// send three times the bytes received from it, and the rest of a datagram (RFC 9000 section 8.1). Bytes beyond
-/// that were caused by what the client sent since, one round trip later. The effects of losses and of the
-/// congestion window are not counted, but are part of the handshake's time.
+/// A handshake takes one round trip, and a Retry adds another. Until a server has validated the client's address, it may
+/// send three times the bytes received from the client, and complete the last datagram (RFC 9000 section 8.1). If it
+/// sends more, the additional bytes answer later bytes of the client, and so took another round trip. The effects of
+/// losses and of the congestion window are not counted, but are part of the handshake's duration.
 #[derive(Debug)]
 pub(crate) struct RoundTrips {
     count: u32,
     is_server: bool,
     is_validated: bool,
-    /// Bytes sent by the client and by the server.
+    /// Bytes sent by the client.
     clients: u64,
+    /// Bytes sent by the server.
     servers: u64,
-    /// The client's bytes before the server's first bytes.
+    /// Bytes sent by the client before the server's first bytes.
     before: Option<u64>,
 }
 
-/// Bytes by which a server may exceed its limit: it may complete a datagram that it could start.
+/// The bytes by which a server may exceed its limit: it may complete a datagram that it has started.
 const EXCESS: u64 = 1500;
 
 impl RoundTrips {
@@ -136,7 +137,7 @@ pub(crate) fn is_retry(datagram: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// The count after these steps: sends (`true`) and arrivals, in bytes.
+    /// Returns the count after these steps: sends (`true`) and arrivals, in bytes.
     fn counted(is_server: bool, steps: &[(bool, usize)]) -> u32 {
         let mut trips = RoundTrips::new(is_server);
         for &(is_sent, bytes) in steps {

@@ -1,21 +1,21 @@
 //! Checks that a handshake contains QUIC's transport parameters (RFC 9001 section 8.2).
 //!
-//! Their TLS extension has the number 0x39. rustls also accepts 0xffa5, the number in drafts of the standard,
-//! which version 1 of QUIC does not define. With that number the extension is missing, and the handshake fails.
+//! Their TLS extension has the number 0x39. rustls also accepts 0xffa5, the number in drafts, which version 1 of QUIC
+//! does not define. If only 0xffa5 is present, this module treats the extension as missing, and the handshake fails.
 //! This module parses no more of TLS than necessary; rustls detects malformed messages.
 
 use quinn_proto::{TransportError, TransportErrorCode};
 
 /// `quic_transport_parameters`.
 const PARAMETERS: u16 = 0x39;
-/// The same in drafts.
+/// `quic_transport_parameters` in drafts.
 const DRAFT_PARAMETERS: u16 = 0xffa5;
 /// The alert `missing_extension` (RFC 8446 section 6.2).
 const MISSING_EXTENSION: u8 = 109;
 /// Types of handshake messages (RFC 8446 section 4).
 const CLIENT_HELLO: u8 = 1;
 const ENCRYPTED_EXTENSIONS: u8 = 8;
-/// The longest message that is parsed, in bytes. QUIC buffers no longer ones.
+/// The longest message that is parsed, in bytes. QUIC does not buffer longer messages.
 const LONGEST: usize = 64 * 1024;
 
 /// The handshake messages of one peer, in the order of arrival.
@@ -23,7 +23,7 @@ const LONGEST: usize = 64 * 1024;
 pub(crate) struct Hellos {
     /// The received part of an incomplete message.
     message: Vec<u8>,
-    /// Bytes of an irrelevant message that are still to come.
+    /// The number of bytes still to skip of a message that is not parsed.
     skipped: usize,
 }
 
@@ -57,7 +57,7 @@ impl Hellos {
                     return Err(TransportError {
                         code: TransportErrorCode::crypto(MISSING_EXTENSION),
                         frame: None,
-                        reason: "there are no QUIC transport parameters but those of a draft"
+                        reason: "the transport parameters have only a draft's extension number"
                             .into(),
                     });
                 }
@@ -67,7 +67,7 @@ impl Hellos {
     }
 }
 
-/// Whether a message has the draft's extension but not the standard's. False for a malformed message.
+/// Whether a message has the draft's extension but not the standard's. Returns `false` for a malformed message.
 fn is_only_draft(kind: u8, message: &[u8]) -> bool {
     let Some(mut extensions) = extensions(kind, message) else {
         return false;
@@ -84,11 +84,11 @@ fn is_only_draft(kind: u8, message: &[u8]) -> bool {
     draft && !standard
 }
 
-/// The extensions of a message (RFC 8446 sections 4.1.2 and 4.3.1).
+/// Returns the extensions of a message (RFC 8446 sections 4.1.2 and 4.3.1).
 fn extensions(kind: u8, message: &[u8]) -> Option<&[u8]> {
     let mut rest = message;
     if kind == CLIENT_HELLO {
-        // The version and the random; then the session ID, the cipher suites and the compression methods.
+        // Skips the version and the random, then the session ID, the cipher suites and the compression methods.
         rest = rest.get(2 + 32..)?;
         for width in [1, 2, 1] {
             rest = take_list(rest, width)?.1;
@@ -102,7 +102,7 @@ fn take_number(bytes: &[u8]) -> Option<(u16, &[u8])> {
     Some((u16::from_be_bytes(*number), rest))
 }
 
-/// The contents after a length field of `width` bytes, and the bytes after them.
+/// Splits off a length field of `width` bytes. Returns the contents and the bytes after them.
 fn take_list(bytes: &[u8], width: usize) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_at_checked(width)?;
     let length = length

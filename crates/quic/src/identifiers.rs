@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fathometer_model::Seed;
 use quinn_proto::{ConnectionId, ConnectionIdGenerator};
 
-/// Most bytes of a connection ID (RFC 9000 section 17.2).
+/// The maximum length of a connection ID in bytes (RFC 9000 section 17.2).
 pub(crate) const LONGEST: usize = 20;
 
 /// Draws IDs of one length, one after the other. Clones draw from the same sequence.
@@ -26,7 +26,7 @@ impl Identifiers {
         }
     }
 
-    /// The same sequence, with IDs of another length.
+    /// Returns a generator that draws from the same sequence, with IDs of another length.
     pub(crate) fn with_length(&self, length: usize) -> Identifiers {
         Identifiers {
             length: length.min(LONGEST),

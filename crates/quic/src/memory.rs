@@ -2,18 +2,17 @@
 
 use crate::settings::Waiting;
 
-/// Bytes that a connection may always have waiting, for any number of connections.
+/// The smallest limit of a connection, in bytes, for any number of connections.
 const LEAST: u64 = 8 * 1024;
-/// Congestion windows that a connection may have waiting. One is in flight, one waits to follow it, and two
-/// more are kept while a lost packet is repaired.
+/// The limit of a connection in congestion windows: one is in flight, one waits to follow it, and two more are kept
+/// while a lost packet is repaired.
 const WINDOWS: u64 = 4;
 
-/// The memory of one endpoint. It counts the limits granted to connections, which are the most that they can
-/// use.
+/// The memory of one endpoint. It counts the limits granted to connections, which are upper bounds of their use.
 #[derive(Debug)]
 pub(crate) struct SendMemory {
     waiting: Waiting,
-    /// The upper bound for one connection.
+    /// The upper bound of a connection's limit, in bytes.
     most: u64,
     granted: u64,
 }
@@ -27,8 +26,8 @@ impl SendMemory {
         }
     }
 
-    /// The new limit of a connection whose limit was `before`, with this congestion window and `open`
-    /// connections. A connection that has nothing to send has a window of 0.
+    /// Grants the new limit of a connection, in bytes. `before` is its old limit, `open` the number of open connections.
+    /// Pass a congestion window of 0 for a connection that has nothing to send.
     pub(crate) fn grant(&mut self, before: u64, congestion_window: u64, open: usize) -> u64 {
         let all = self.waiting.all.0;
         let share = all / (open.max(1) as u64);

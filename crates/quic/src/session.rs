@@ -1,11 +1,11 @@
-//! TLS 1.3 for QUIC (RFC 9001), by rustls.
+//! TLS 1.3 for QUIC (RFC 9001), with rustls.
 //!
-//! The session in `quinn-proto` does not report whether a handshake resumed an earlier session, nor the
-//! negotiated cipher suite. This one does the same work and reports both. The keys and their use are rustls's,
-//! the Retry tag is *ring*'s.
+//! The session in `quinn-proto` does not report whether a handshake resumed an earlier session, nor the negotiated
+//! cipher suite. This session does the same work and reports both. rustls derives and applies the keys; *ring*
+//! computes the Retry tag.
 //!
-//! Not in this module: trusted authorities and the storage and issue of tickets, which the settings of rustls
-//! define; and versions of QUIC other than 1.
+//! Not in this module: trust anchors and the storage and issuing of tickets, which the rustls configuration defines;
+//! and versions of QUIC other than 1.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -32,21 +32,21 @@ use crate::settings_error::SettingsError;
 /// The supported version of QUIC (RFC 9000).
 pub(crate) const VERSION: u32 = 1;
 
-/// What both sides have negotiated.
+/// The values that both sides have negotiated.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Agreed {
-    /// ALPN.
+    /// The negotiated protocol (ALPN).
     pub(crate) protocol: Option<Vec<u8>>,
-    /// The requested name; only servers have it.
+    /// The requested server name (SNI); only servers have it.
     pub(crate) server_name: Option<String>,
     /// Whether an earlier session was resumed.
     pub(crate) resumed: bool,
-    /// Its name in the TLS registry.
+    /// The cipher suite's name in the TLS registry.
     pub(crate) cipher_suite: Option<&'static str>,
-    /// Bytes of the certificates that the peer presented in this handshake.
+    /// The bytes of the certificates that the peer presented in this handshake.
     pub(crate) certificates: u64,
-    /// Whether a packet was opened with keys that only a peer has that has received ours (RFC 9000 section
-    /// 8.1).
+    /// Whether a packet was decrypted with Handshake keys. The peer derives these keys from data that we sent, so this
+    /// validates its address (RFC 9000 section 8.1).
     pub(crate) is_peer_shown: Arc<AtomicBool>,
 }
 
@@ -76,7 +76,7 @@ impl crypto::ClientConfig for ClientSession {
         let invalid = || ConnectError::InvalidServerName(server_name.to_owned());
         let name = ServerName::try_from(server_name).map_err(|_| invalid())?;
         let tls = Arc::clone(&self.tls);
-        // Fails for settings without TLS 1.3, for which no `ClientSession` exists.
+        // Fails only for settings without TLS 1.3, for which `ClientSession::new` fails too.
         let tls = ClientConnection::new(tls, Version::V1, name.to_owned(), encoded(parameters))
             .map_err(|_| ConnectError::UnsupportedVersion)?;
         Ok(Box::new(Session::new(
@@ -98,7 +98,7 @@ impl ServerSession {
     pub(crate) fn new(tls: Arc<rustls::ServerConfig>) -> Result<ServerSession, SettingsError> {
         let initial = initial_suite(tls.crypto_provider())?;
         let keys = QuicServerConfig::try_from(Arc::clone(&tls)).map_err(|_| SettingsError::Tls)?;
-        // Finds errors in the settings here, where they can still be reported.
+        // Creates a session to find errors in the settings here, where they can be reported.
         ServerConnection::new(Arc::clone(&tls), Version::V1, Vec::new())
             .map_err(|_| SettingsError::Tls)?;
         Ok(ServerSession { tls, initial, keys })
@@ -124,7 +124,7 @@ impl crypto::ServerConfig for ServerSession {
     ) -> Box<dyn crypto::Session> {
         let tls = Arc::clone(&self.tls);
         let tls = ServerConnection::new(tls, Version::V1, encoded(parameters))
-            .expect("a session was made of these settings before");
+            .expect("a session was created with these settings before");
         Box::new(Session::new(Connection::Server(tls), self.initial))
     }
 }
@@ -134,7 +134,7 @@ struct Session {
     tls: Connection,
     initial: Suite,
     next: Option<Secrets>,
-    /// Whether the peer's early handshake data was announced.
+    /// Whether `read_handshake` has reported that the server name or the protocol is available.
     is_announced: bool,
     is_peer_shown: Arc<AtomicBool>,
     hellos: Hellos,
@@ -184,7 +184,7 @@ impl crypto::Session for Session {
         keys(self.initial.keys(id, side.into(), Version::V1))
     }
 
-    /// An [`Agreed`], as far as it is known.
+    /// Returns an [`Agreed`] with the values that are available so far.
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
         Some(Box::new(self.agreed()))
     }
@@ -229,8 +229,7 @@ impl crypto::Session for Session {
                 reason: error.to_string(),
             }
         })?;
-        // rustls has no event for the moment when a server learns the requested name, or when both sides know
-        // the protocol.
+        // rustls has no event for the arrival of the server name (SNI) or for the end of the ALPN negotiation.
         let is_known = self.tls.alpn_protocol().is_some()
             || self.server_name().is_some()
             || !self.tls.is_handshaking();
@@ -292,7 +291,7 @@ impl crypto::Session for Session {
     }
 }
 
-/// A key that records when a packet was opened with it.
+/// A packet key that records whether a packet was decrypted with it.
 struct WatchedKey {
     key: Box<dyn PacketKey>,
     is_used: Arc<AtomicBool>,
@@ -327,7 +326,7 @@ impl PacketKey for WatchedKey {
     }
 }
 
-/// The suite of Initial packets, which is fixed (RFC 9001 section 5.2).
+/// Returns the cipher suite of Initial packets, which is fixed (RFC 9001 section 5.2).
 fn initial_suite(provider: &rustls::crypto::CryptoProvider) -> Result<Suite, SettingsError> {
     let suites = provider.cipher_suites.iter();
     suites
@@ -364,7 +363,7 @@ fn keys(keys: rustls::quic::Keys) -> Keys {
     }
 }
 
-/// The key and the nonce of Retry packets' tags (RFC 9001 section 5.8).
+/// The key and the nonce of the tags of Retry packets (RFC 9001 section 5.8).
 const RETRY_KEY: u128 = 0xbe0c_690b_9f66_575a_1d76_6b54_e368_c84e;
 const RETRY_NONCE: [u8; 12] = [
     0x46, 0x15, 0x99, 0xd3, 0x5d, 0x63, 0x2b, 0xf2, 0x23, 0x98, 0x25, 0xbb,

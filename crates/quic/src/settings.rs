@@ -1,4 +1,4 @@
-//! Settings of a QUIC transport for experiments, with their units.
+//! The settings of a QUIC transport, with units, as factors of experiments.
 
 use std::io;
 use std::sync::Arc;
@@ -15,8 +15,7 @@ use crate::session::{ClientSession, ServerSession};
 use crate::settings_error::SettingsError;
 use crate::timeline;
 
-/// The smallest maximum datagram size that every path must support (RFC 9000 section 14), in bytes of UDP
-/// payload.
+/// The datagram size that every path must support (RFC 9000 section 14), in bytes of UDP payload.
 pub(crate) const LEAST_DATAGRAM: u16 = 1200;
 
 /// The destination of a qlog.
@@ -25,10 +24,10 @@ pub type QlogWriter = Box<dyn io::Write + Send + Sync>;
 /// A congestion controller.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Congestion {
-    /// CUBIC (RFC 8312), as in the kernel's TCP.
+    /// CUBIC (RFC 8312), the algorithm of the kernel's TCP.
     #[default]
     Cubic,
-    /// BBR version 1, which the library calls experimental.
+    /// BBR version 1, which `quinn-proto` documents as experimental.
     Bbr,
     /// NewReno (RFC 9002 section 7).
     NewReno,
@@ -38,7 +37,7 @@ impl Congestion {
     /// All controllers.
     pub const ALL: [Congestion; 3] = [Congestion::Cubic, Congestion::Bbr, Congestion::NewReno];
 
-    /// Its name in settings and records.
+    /// The name in settings and records.
     pub const fn name(self) -> &'static str {
         match self {
             Congestion::Cubic => "cubic",
@@ -59,15 +58,15 @@ impl std::str::FromStr for Congestion {
     }
 }
 
-/// Requests to the peer about acknowledgements (draft-ietf-quic-ack-frequency-04). A peer without the extension
-/// ignores them.
+/// The acknowledgement frequency that is requested from the peer (draft-ietf-quic-ack-frequency-04). A peer without
+/// the extension ignores the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AckFrequency {
-    /// Packets that may arrive without an acknowledgement: 1 acknowledges every other packet.
+    /// The number of packets that may arrive without an acknowledgement: 1 acknowledges every other packet.
     pub packets: u32,
-    /// The longest delay of an acknowledgement; `None` leaves it to the peer.
+    /// The longest delay of an acknowledgement; `None`: the peer decides.
     pub delay: Option<Duration>,
-    /// How far out of order a packet must arrive to be acknowledged at once; 0: never.
+    /// How far out of order a packet must arrive to be acknowledged immediately; 0: never.
     pub reordering: u32,
 }
 
@@ -76,41 +75,42 @@ pub struct AckFrequency {
 pub struct TransportSettings {
     /// The congestion controller.
     pub congestion: Congestion,
-    /// Datagrams of [`datagram_size`](Self::datagram_size) that may be in flight before the first is
-    /// acknowledged; at least 1. (BBR starts with at least 4.)
+    /// The initial congestion window, in datagrams of [`datagram_size`](Self::datagram_size); at least 1. (BBR starts
+    /// with at least 4.)
     pub initial_window: u32,
-    /// The largest UDP payload, in bytes, before a larger one is confirmed; at least 1200.
+    /// The largest UDP payload, in bytes, before MTU discovery confirms a larger size; at least 1200.
     pub datagram_size: u16,
-    /// The largest UDP payload, in bytes, that MTU discovery tries (RFC 8899); `None` tries none.
+    /// The largest UDP payload, in bytes, that MTU discovery probes (RFC 8899); `None`: no MTU discovery.
     pub mtu_discovery: Option<u16>,
-    /// The round-trip time that is assumed before the first measurement.
+    /// The assumed round-trip time before the first measurement.
     pub initial_rtt: Duration,
-    /// Time-out of an idle connection; `None`: none. The smaller value of both sides applies.
+    /// The time-out of an idle connection; `None`: no time-out. The smaller value of both sides applies.
     pub max_idle: Option<Duration>,
-    /// Idle time after which a keep-alive is sent.
+    /// The idle time after which a keep-alive is sent; `None`: no keep-alives.
     pub keep_alive: Option<Duration>,
-    /// Bidirectional streams that the peer may have open at the same time.
+    /// The number of bidirectional streams that the peer may have open at the same time.
     pub bidirectional_streams: u64,
-    /// Unidirectional streams that the peer may have open at the same time.
+    /// The number of unidirectional streams that the peer may have open at the same time.
     pub unidirectional_streams: u64,
-    /// Bytes that the peer may send on one stream ahead of what was read.
+    /// The receive window of a stream: the bytes that the peer may send ahead of what was read.
     pub stream_window: Bytes,
-    /// Bytes that the peer may send on all streams together ahead of what was read; `None`: no limit.
+    /// The receive window of all streams together, in the same sense; `None`: no limit.
     pub connection_window: Option<Bytes>,
-    /// Bytes of all streams that are kept until they are acknowledged; above that, writes block.
+    /// The limit on unacknowledged bytes of all streams together; writes block at the limit.
     pub send_window: Bytes,
-    /// Whether streams of equal priority take turns; otherwise they are sent in the order of writing.
+    /// Whether streams of equal priority take turns; otherwise data are sent in the order of writing.
     pub fair: bool,
-    /// Requests to the peer about acknowledgements; `None` sends none.
+    /// The acknowledgement frequency to request from the peer; `None`: no request.
     pub ack_frequency: Option<AckFrequency>,
-    /// Later packets that must be acknowledged before a packet counts as lost; RFC 9002 recommends 3.
+    /// The reordering threshold for losses, in packets; RFC 9002 recommends 3.
     pub packet_threshold: u32,
-    /// The same as a time, in round-trip times; RFC 9002 recommends 9/8.
+    /// The reordering threshold for losses, in round-trip times; RFC 9002 recommends 9/8.
     pub time_threshold: f32,
-    /// Whether the spin bit shows the round-trip time to observers on the path (RFC 9000 section 17.4).
+    /// Whether the spin bit is used, so that observers on the path can measure the round-trip time (RFC 9000 section
+    /// 17.4).
     pub spin: bool,
-    /// Length of this side's connection IDs in bytes, 0 to 20. A server needs at least 1; a client with a
-    /// socket for each connection needs none.
+    /// The length of this side's connection IDs in bytes, 0 to 20. A server needs at least 1; a client with a socket
+    /// for each connection can use 0.
     pub identifier_length: u8,
 }
 
@@ -152,7 +152,7 @@ impl TransportSettings {
         }
     }
 
-    /// The configuration of the machine.
+    /// Builds the configuration for `quinn-proto`.
     pub(crate) fn build(&self, qlog: Option<Qlog>) -> Result<TransportConfig, SettingsError> {
         let largest = 65_527;
         if !(LEAST_DATAGRAM..=largest).contains(&self.datagram_size) {
@@ -174,7 +174,7 @@ impl TransportSettings {
             });
         }
         let mut config = TransportConfig::default();
-        // The machine holds back a datagram that would fill its window exactly.
+        // quinn-proto holds back a datagram that would fill the window exactly.
         let window = u64::from(self.initial_window) * u64::from(self.datagram_size) + 1;
         match self.congestion {
             Congestion::Cubic => {
@@ -259,7 +259,7 @@ impl TransportSettings {
     }
 }
 
-/// The writer of a qlog.
+/// The writer and the title of a qlog.
 pub(crate) struct Qlog {
     pub(crate) writer: QlogWriter,
     pub(crate) title: String,
@@ -272,8 +272,7 @@ fn number(value: u64, what: &'static str) -> Result<VarInt, SettingsError> {
     })
 }
 
-/// TLS of a client as the machine needs it. Created once and shared by connections, which then share its
-/// session tickets.
+/// A client's TLS configuration. Create it once and share it among connections, so that they share session tickets.
 #[derive(Clone)]
 pub struct ClientTls {
     pub(crate) session: Arc<ClientSession>,
@@ -281,8 +280,8 @@ pub struct ClientTls {
 }
 
 impl ClientTls {
-    /// Creates it from a TLS 1.3 configuration, whose protocols (ALPN) should be `h3` for HTTP/3. If it allows
-    /// early data, a connection with a ticket sends its data at once (0-RTT).
+    /// Converts a TLS 1.3 configuration, whose protocols (ALPN) should be `h3` for HTTP/3. If the configuration enables
+    /// early data, a connection with a ticket sends data immediately (0-RTT).
     pub fn new(tls: Arc<rustls::ClientConfig>) -> Result<ClientTls, SettingsError> {
         let early_data = tls.enable_early_data;
         Ok(ClientTls {
@@ -300,14 +299,14 @@ impl std::fmt::Debug for ClientTls {
     }
 }
 
-/// Limits on written data that waits for acknowledgement: the memory that clients can make a server hold.
+/// Limits on a server's written but unacknowledged data. They bound the memory that clients can occupy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
-    /// The limit for any connection. A connection whose acknowledgements show that its path holds more gets
-    /// four congestion windows, at most [`TransportSettings::send_window`].
+    /// The initial limit of a connection. When its congestion window grows, the limit grows to four congestion windows,
+    /// at most [`TransportSettings::send_window`].
     pub each: Bytes,
-    /// The limit for all connections of an endpoint together. Above it, each gets an equal share, at least 8
-    /// KiB.
+    /// The limit for all connections of an endpoint together. When it is reached, a connection gets an equal share, at
+    /// least 8 KiB.
     pub all: Bytes,
 }
 
@@ -320,16 +319,16 @@ impl Default for Waiting {
     }
 }
 
-/// Limits on handshakes in progress. Each costs memory, and a client can make a server start one without
-/// receiving any response.
+/// Limits on handshakes in progress. Each handshake costs memory, and a client can start handshakes at a server without
+/// receiving any response, and so with a forged address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HalfOpen {
-    /// From this number in progress on, a client must validate its address before another handshake starts
-    /// (Retry, RFC 9000 section 8.1.2).
+    /// The number of handshakes in progress from which clients must validate their addresses before a new handshake
+    /// starts (Retry, RFC 9000 section 8.1.2).
     pub retry_from: usize,
-    /// The most in progress. Above it, the oldest is abandoned for a new one.
+    /// The largest number of handshakes in progress. At this number, a new handshake replaces the oldest handshake.
     pub most: usize,
-    /// The longest time for a handshake while others wait for its place.
+    /// The longest duration of a handshake while at least `retry_from` handshakes are in progress.
     pub within: Duration,
 }
 
@@ -348,25 +347,24 @@ pub struct ServerSettings {
     /// TLS 1.3; the protocols (ALPN) should be `h3` for HTTP/3. If early data is enabled, any amount is
     /// accepted, as QUIC requires.
     pub tls: Arc<rustls::ServerConfig>,
-    /// The transport settings of its connections.
+    /// The transport settings of the server's connections.
     pub transport: TransportSettings,
-    /// Whether every client must validate its address first (Retry, RFC 9000 section 8.1.2). It costs a round
-    /// trip.
+    /// Whether every client must validate its address first (Retry, RFC 9000 section 8.1.2), which costs a round trip.
     pub validates_addresses: bool,
     /// Whether clients may migrate to another address.
     pub migration: bool,
-    /// Most connections at the same time; more are refused.
+    /// The largest number of connections at the same time; more connections are refused.
     pub most_connections: usize,
     /// Limits on handshakes in progress.
     pub half_open: HalfOpen,
-    /// Limits on data that waits for acknowledgement.
+    /// Limits on unacknowledged data.
     pub waiting: Waiting,
-    /// The destination of the qlog of all connections.
+    /// The destination of the qlog, which contains all connections.
     pub qlog: Option<QlogWriter>,
 }
 
 impl ServerSettings {
-    /// TLS as the machine needs it.
+    /// Creates the TLS configuration for `quinn-proto`.
     pub(crate) fn crypto(&self) -> Result<Arc<ServerSession>, SettingsError> {
         let mut tls = Arc::clone(&self.tls);
         if !matches!(tls.max_early_data_size, 0 | u32::MAX) {

@@ -1,9 +1,9 @@
-//! Why settings of a transport cannot be used.
+//! The error for invalid transport settings.
 
-/// Why settings are invalid.
+/// Why transport settings are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// A number outside the range of the protocol.
+    /// A value outside the range that the protocol permits.
     #[error("{what} is out of range: {range}")]
     OutOfRange {
         /// The setting.
@@ -14,10 +14,10 @@ pub enum SettingsError {
     /// An unknown congestion controller.
     #[error("{0:?} is not a congestion controller: write cubic, bbr or newreno")]
     Congestion(String),
-    /// The TLS settings lack TLS 1.3, which QUIC requires, or the suite of Initial packets.
-    #[error("the TLS settings lack TLS 1.3 or its suite TLS_AES_128_GCM_SHA256")]
+    /// The TLS settings lack TLS 1.3, which QUIC requires, or the cipher suite of Initial packets.
+    #[error("the TLS settings lack TLS 1.3 or the cipher suite TLS_AES_128_GCM_SHA256")]
     Tls,
-    /// The head of the qlog could not be written.
-    #[error("the qlog cannot be written")]
+    /// The qlog's header could not be written.
+    #[error("cannot write the qlog's header")]
     Qlog,
 }

@@ -1,4 +1,4 @@
-//! Counts of a connection, and measurements of its path.
+//! Counters of a connection, and measurements of its path.
 
 use std::time::Duration;
 
@@ -6,34 +6,34 @@ use fathometer_model::Bytes;
 
 use crate::handshake::Volume;
 
-/// Figures of one connection, from its start.
+/// The figures of one connection since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// UDP payloads sent.
+    /// Datagrams sent, and the bytes of their UDP payloads.
     pub sent: Volume,
-    /// UDP payloads received that belong to this connection.
+    /// Datagrams received for this connection, and the bytes of their UDP payloads.
     pub received: Volume,
     /// Packets sent; a datagram may contain several.
     pub packets_sent: u64,
-    /// Packets considered lost, without MTU probes.
+    /// Packets declared lost, without MTU probes.
     pub packets_lost: u64,
     /// Bytes of the lost packets.
     pub bytes_lost: Bytes,
-    /// MTU probes that were sent, and those that were lost.
+    /// The numbers of MTU probes sent and lost.
     pub mtu_probes: (u64, u64),
-    /// Number of reductions of the congestion window.
+    /// The number of reductions of the congestion window.
     pub congestion_events: u64,
     /// The smoothed round-trip time.
     pub rtt: Duration,
     /// The smallest round-trip time measured.
     pub min_rtt: Duration,
-    /// Bytes that may be in flight now.
+    /// The current congestion window, in bytes.
     pub congestion_window: Bytes,
     /// The largest confirmed UDP payload, in bytes.
     pub datagram_size: u16,
-    /// ACK frames sent and received.
+    /// The numbers of ACK frames sent and received.
     pub acks: (u64, u64),
-    /// STREAM frames sent and received.
+    /// The numbers of STREAM frames sent and received.
     pub stream_frames: (u64, u64),
     /// Frames sent that report that flow control blocks this side (DATA_BLOCKED, STREAM_DATA_BLOCKED).
     pub blocked_frames: u64,

@@ -1,8 +1,7 @@
-//! Converts our instants to those of the transport machine, and back.
+//! Converts our instants to `quinn-proto`'s instants, and back.
 //!
-//! `quinn-proto` uses `std::time::Instant`, whose values come only from the system's clock. One such reading
-//! represents our origin. Its value has no meaning: everything is relative to it, in both directions, so no
-//! result depends on when it was taken.
+//! `quinn-proto` uses `std::time::Instant`, whose values come only from the system's clock. One reading of that clock
+//! represents our origin. All conversions are relative to this reading, so no result depends on its value.
 
 #![expect(
     clippy::disallowed_types,
@@ -22,21 +21,21 @@ pub(crate) fn origin() -> std::time::Instant {
     *ORIGIN.get_or_init(std::time::Instant::now)
 }
 
-/// The machine's representation of an instant.
+/// Converts our instant to `quinn-proto`'s type.
 pub(crate) fn to_machine(instant: Instant) -> std::time::Instant {
     origin() + Duration::from_nanos(instant.as_nanos())
 }
 
-/// The machine's time type.
+/// The time type of `quinn-proto`.
 pub(crate) type MachineInstant = std::time::Instant;
 
-/// Our representation of an instant of the machine.
+/// Converts an instant of `quinn-proto` to our type.
 pub(crate) fn from_machine(instant: std::time::Instant) -> Instant {
     Instant::ZERO + instant.saturating_duration_since(origin())
 }
 
-/// The time for the stamps of address validation tokens: that of the last call, relative to the Unix epoch as
-/// if our origin were there. Only this program reads those tokens.
+/// The clock for address validation tokens: the time of the last call, with our origin mapped to the Unix epoch. Only
+/// this program reads those tokens.
 #[derive(Debug, Default)]
 pub(crate) struct TokenTime(AtomicU64);
 

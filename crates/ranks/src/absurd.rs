@@ -1,4 +1,4 @@
-//! Tests: what a rank that knows the secret may report, and what is refused.
+//! Tests: what a rank with the right secret may report, and what is refused.
 
 use std::time::Duration;
 
@@ -95,7 +95,7 @@ fn intervals_with_absurd_figures_are_refused_one_by_one_and_in_sum() {
             "{place}: {refused:?}"
         );
     }
-    // Each is possible, but not all of them.
+    // Each interval is possible, but not all of them together.
     let mut whole = Whole::new(FACTS);
     let taken = (0..INTERVALS).find(|&interval| {
         let mut large = part(1, interval);
@@ -105,7 +105,7 @@ fn intervals_with_absurd_figures_are_refused_one_by_one_and_in_sum() {
     assert_eq!(taken, Some(2));
 }
 
-/// The largest figures that are accepted, from each of many ranks: no sum overflows, and all is printed.
+/// The largest accepted figures, from each of many ranks: no sum overflows, and everything is printed.
 #[test]
 fn the_largest_figures_of_all_ranks_can_be_summed_and_printed() {
     let facts = TestFacts { ranks: 64, ..FACTS };
@@ -154,7 +154,7 @@ fn a_spool_with_absurd_figures_is_refused_with_its_rank() {
     assert!(
         error
             .to_string()
-            .starts_with("the figures of rank 2: its duration"),
+            .starts_with("the figures of rank 2: invalid duration"),
         "{error}"
     );
     let times = [

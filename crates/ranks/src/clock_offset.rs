@@ -1,37 +1,38 @@
-//! How far the clock of rank 0 is ahead of a member's, by ping-pong.
+//! The offset of rank 0's clock from a member's clock, by ping-pong.
 //!
 //! A member sends a ping at t1, rank 0 reads it at t2 of its own clock and answers at once, and the member reads the
-//! answer at t4. The offset is then t2 − (t1 + t4)/2, and wrong by (t4 − t1)/2 at most, whatever the way there and back
-//! take (Cristian, "Probabilistic clock synchronization", Distributed Computing 3, 1989). Of many round trips the
-//! shortest counts.
+//! answer at t4. The offset is then t2 − (t1 + t4)/2. Its error is at most (t4 − t1)/2, however the round-trip time
+//! is divided between the two directions (Cristian, "Probabilistic clock synchronization", Distributed Computing 3,
+//! 1989). The shortest of many round trips is used.
 
 use std::time::Duration;
 
 use fathometer_model::Instant;
 use serde::{Deserialize, Serialize};
 
-/// The offset of rank 0's clock against this one.
+/// The offset of rank 0's clock from this clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockOffset {
-    /// Nanoseconds that rank 0's clock is ahead.
+    /// Nanoseconds by which rank 0's clock is ahead.
     pub offset: i64,
-    /// The largest error of that.
+    /// The largest error of the offset.
     pub uncertainty: Duration,
 }
 
 impl ClockOffset {
-    /// The offset of a clock against itself.
+    /// The offset of a clock from itself.
     pub const SAME: ClockOffset = ClockOffset {
         offset: 0,
         uncertainty: Duration::ZERO,
     };
 
-    /// The offset that one round trip shows: `sent` and `back` by this clock, `read` by that of rank 0.
+    /// The offset from one round trip: `sent` and `back` are instants of this clock, `read` is an instant of rank 0's
+    /// clock.
     pub fn of_round_trip(sent: Instant, read: Instant, back: Instant) -> ClockOffset {
         let round_trip = back.since(sent);
         let middle = sent + round_trip / 2;
         let offset = i128::from(read.as_nanos()) - i128::from(middle.as_nanos());
-        // A clock that is 292 years away is wrong, but no reason to stop.
+        // A clock that is 292 years off is wrong, but that is no reason to stop.
         let most = if offset > 0 { i64::MAX } else { i64::MIN };
         ClockOffset {
             offset: i64::try_from(offset).unwrap_or(most),
@@ -39,13 +40,13 @@ impl ClockOffset {
         }
     }
 
-    /// The instant of this clock at an instant of rank 0's.
+    /// Converts an instant of rank 0's clock to this clock.
     pub fn own(&self, of_rank_0: Instant) -> Instant {
         let nanos = i128::from(of_rank_0.as_nanos()) - i128::from(self.offset);
         Instant::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
     }
 
-    /// By how much the clocks have certainly drifted between two readings of their offset.
+    /// The smallest drift of the clocks that explains two readings of their offset.
     pub fn certain_drift(&self, other: &ClockOffset) -> Duration {
         let between = Duration::from_nanos(self.offset.abs_diff(other.offset));
         between.saturating_sub(self.uncertainty + other.uncertainty)
@@ -63,21 +64,21 @@ impl DivCeilTwo for Duration {
     }
 }
 
-/// The clock of a member against that of rank 0, over a test.
+/// The clock of a member compared with that of rank 0, over a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockRecord {
-    /// Before the test.
+    /// The offset before the test.
     pub before: ClockOffset,
-    /// After it; `None` when rank 0 did not answer.
+    /// The offset after the test; `None` if rank 0 did not answer.
     pub after: Option<ClockOffset>,
-    /// The largest certain drift since before the test, of all readings during and after it.
+    /// The largest certain drift since before the test, over all readings during and after the test.
     pub drift: Duration,
-    /// Round trips in all.
+    /// Total number of round trips.
     pub round_trips: u64,
 }
 
 impl ClockRecord {
-    /// That of rank 0.
+    /// The record of rank 0.
     pub const SAME: ClockRecord = ClockRecord {
         before: ClockOffset::SAME,
         after: Some(ClockOffset::SAME),
@@ -86,7 +87,7 @@ impl ClockRecord {
     };
 }
 
-/// Round trips before the test, and after it.
+/// Number of round trips before the test, and after it.
 pub const ROUND_TRIPS: u32 = 32;
 
 /// Estimates an offset from round trips, one series after another.
@@ -118,23 +119,23 @@ impl Estimator {
         self.in_series >= ROUND_TRIPS
     }
 
-    /// The series before the test begins.
+    /// Starts the series before the test.
     pub fn begin(&mut self) {
         (self.best, self.in_series) = (None, 0);
     }
 
-    /// The series before the test is complete.
+    /// Ends the series before the test.
     pub fn end_before(&mut self) -> Option<ClockOffset> {
         self.before = self.best.take();
         self.before
     }
 
-    /// The series after the test is complete.
+    /// Ends the series after the test.
     pub fn end_after(&mut self) {
         self.after = self.best.take();
     }
 
-    /// What was found; `None` when there was no round trip before the test.
+    /// The offsets and the drift; `None` if there was no round trip before the test.
     pub fn record(&self) -> Option<ClockRecord> {
         Some(ClockRecord {
             before: self.before?,

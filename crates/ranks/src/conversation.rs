@@ -34,7 +34,7 @@ struct World {
     delay: Duration,
     coordinator: Coordinator,
     members: BTreeMap<u32, Member>,
-    /// Bytes on the way: when they arrive, to whom, from rank 0 or to it.
+    /// Bytes in flight: the time of arrival, the member, the direction, and the bytes.
     flying: Vec<(Instant, u32, bool, Vec<u8>)>,
     /// Members that are cut off.
     cut: Vec<u32>,
@@ -155,7 +155,7 @@ fn ranks_start_together_although_their_clocks_differ() {
         let skew = at.since(own).max(own.since(at));
         let clock = world.members[&1].clock().unwrap();
         assert!(skew <= clock.before.uncertainty, "{skew:?}");
-        // A step of the simulation at each of three places.
+        // The simulation adds up to one step at each of three places.
         assert!(clock.before.uncertainty <= delay + 3 * STEP);
         assert_eq!(clock.drift, Duration::ZERO);
     }
@@ -199,7 +199,7 @@ fn figures_and_the_result_arrive_and_the_member_may_exit() {
         ]
     );
     assert!(world.coordinator.is_over());
-    // The connection then ends, which is no loss.
+    // The connection is then closed, which is not a loss.
     world.coordinator.closed(1, "it ended");
     assert_eq!(world.coordinator.event(), None);
 }
@@ -207,7 +207,7 @@ fn figures_and_the_result_arrive_and_the_member_may_exit() {
 #[test]
 fn silence_is_a_loss_on_both_sides_and_a_delay_of_two_seconds_is_none() {
     let (mut world, ..) = World::started(STEP);
-    // A rank that reports often hears from rank 0 all the same.
+    // A rank that reports often still gets answers from rank 0.
     for interval in 0..12 {
         let member = world.members.get_mut(&1).unwrap();
         member.send(&Message::Interval(vec![interval]));
@@ -220,13 +220,13 @@ fn silence_is_a_loss_on_both_sides_and_a_delay_of_two_seconds_is_none() {
     assert_eq!(world.events, []);
     world.cut = vec![1];
     world.run(SILENCE + Duration::from_secs(3));
-    let lost = "nothing was heard from it for 5s".to_owned();
+    let lost = "it sent no message for 5s".to_owned();
     assert_eq!(
         world.events,
         [CoordinatorEvent::Close(1), CoordinatorEvent::Lost(1, lost)]
     );
     assert!(world.coordinator.is_over());
-    let lost = "nothing was heard from rank 0 for 5s".to_owned();
+    let lost = "rank 0 sent no message for 5s".to_owned();
     assert_eq!(world.of(1).last(), Some(&MemberEvent::Lost(lost)));
 }
 
@@ -295,7 +295,7 @@ fn a_rank_of_another_test_is_refused_and_the_test_does_not_start() {
         (|hello| hello.plan = [8; 32], "another plan"),
         (|hello| hello.version = "2".to_owned(), "version 2"),
         (|hello| hello.ranks = 4, "one of 4 ranks"),
-        (|hello| hello.rank = 7, "none of the ranks 1 to 2"),
+        (|hello| hello.rank = 7, "not one of the ranks 1 to 2"),
     ];
     for (change, why) in changes {
         let mut world = World::new(3, STEP);
@@ -367,7 +367,7 @@ fn a_start_that_is_far_away_and_a_host_that_is_no_name_are_refused() {
     let Some(MemberEvent::Lost(why)) = member.event() else {
         panic!("the start was accepted");
     };
-    assert!(why.contains("far away"), "{why}");
+    assert!(why.contains("too far in the future"), "{why}");
     for host in ["x".repeat(256), "a\u{1b}[2J".to_owned()] {
         let mut world = World::new(2, Duration::from_micros(100));
         world.join(Hello {
@@ -379,8 +379,8 @@ fn a_start_that_is_far_away_and_a_host_that_is_no_name_are_refused() {
         let [MemberEvent::Lost(why)] = member_events else {
             panic!("{member_events:?}");
         };
-        assert!(why.contains("no name"), "{why}");
-        // The place stays free for the rank itself.
+        assert!(why.contains("is malformed"), "{why}");
+        // The rank itself can still connect.
         assert!(
             world
                 .events

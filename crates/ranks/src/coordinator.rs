@@ -1,7 +1,7 @@
-//! The control connections of rank 0, without I/O.
+//! The state machine of rank 0's control connections, without I/O.
 //!
-//! Rank 0 waits for all other ranks, starts the test when all are ready, takes their figures, and finds out which
-//! ranks are lost. A connection that is not a rank of this test costs a bounded time and memory, and changes nothing.
+//! Rank 0 waits for all other ranks, starts the test when all are ready, receives their figures, and detects lost
+//! ranks. A connection that is not a rank of this test costs bounded time and memory, and changes nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,22 +13,22 @@ use crate::link::{Link, LinkError};
 use crate::message::{Hello, Message};
 use crate::secret::{BINDING, NONCE, Secret, Side};
 
-/// How long a connection may take to say which rank it is.
-pub const INTRODUCTION: Duration = Duration::from_secs(5);
+/// How long a connection may take to identify its rank.
+pub const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The most connections whose rank is not known yet.
-pub const MOST_STRANGERS: usize = 64;
+/// Maximum number of connections whose rank is still unknown.
+pub const MAX_UNIDENTIFIED: usize = 64;
 
-/// The most bytes that wait to be sent to a connection. What rank 0 sends fits many times; a peer that asks for the time
-/// again and again and reads no answer does not.
+/// Maximum of bytes that wait to be sent on a connection. What rank 0 sends fits many times; the answers for a peer
+/// that sends ping after ping and reads nothing do not.
 pub const MOST_UNSENT: usize = 64 << 10;
 
-/// From the last rank's being ready to the start, so that every rank has received the instant before it comes.
+/// The time from the last rank's readiness to the start, so that every rank receives the start before it is due.
 const LEAD: Duration = Duration::from_millis(100);
-/// For each rank in addition.
+/// Added to the lead for each rank.
 const LEAD_OF_RANK: Duration = Duration::from_micros(200);
 
-/// What the host of rank 0 has to do.
+/// An action for the host of rank 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CoordinatorEvent {
     /// The test starts at this instant.
@@ -41,20 +41,20 @@ pub enum CoordinatorEvent {
     Lost(u32, String),
     /// The test does not start. Nothing but [`CoordinatorEvent::Close`] follows.
     Failed(String),
-    /// A connection is to be closed once its bytes are sent.
+    /// Close this connection once its bytes are sent.
     Close(u64),
 }
 
-/// What rank 0 expects of the others.
+/// What rank 0 expects of the members.
 #[derive(Debug, Clone)]
 pub struct Expected {
-    /// What a member of this test says first, except for its rank and host.
+    /// The first message of a member of this test, except for its rank and host.
     pub hello: Hello,
-    /// The number of this test, at random.
+    /// The random number of this test.
     pub test: u64,
     /// How long to wait for all ranks.
     pub rendezvous: Duration,
-    /// A rank is lost when nothing is heard from it for this long.
+    /// A rank without a message for this long is lost.
     pub silence: Duration,
 }
 
@@ -69,7 +69,7 @@ enum Stage {
 #[derive(Debug)]
 struct Peer {
     link: Link,
-    /// `None` until it has sent it.
+    /// `None` until the peer has identified itself.
     rank: Option<u32>,
     since: Instant,
     last_heard: Instant,
@@ -81,7 +81,7 @@ struct Rank {
     connection: Option<u64>,
     host: String,
     is_ready: bool,
-    /// Its result has arrived, or it is lost.
+    /// Whether its result has arrived, or it is lost.
     is_over: bool,
 }
 
@@ -92,16 +92,16 @@ pub struct Coordinator {
     secret: Secret,
     stage: Stage,
     began: Instant,
-    /// All ranks; the first is this one.
+    /// All ranks; the first is rank 0.
     ranks: Vec<Rank>,
     peers: BTreeMap<u64, Peer>,
     events: VecDeque<CoordinatorEvent>,
-    /// Connections of strangers, by the reason why they were closed, for the message when ranks are missing.
-    last_stranger: Option<String>,
+    /// Why the last connection was closed before the start, for the message if ranks are missing.
+    last_refusal: Option<String>,
 }
 
 impl Coordinator {
-    /// Waits for the ranks of a test from now on.
+    /// Creates the coordinator, which waits for the ranks of a test from now on.
     pub fn new(expected: Expected, secret: Secret, now: Instant) -> Coordinator {
         let ranks = vec![Rank::default(); expected.hello.ranks.max(1) as usize];
         Coordinator {
@@ -112,7 +112,7 @@ impl Coordinator {
             ranks,
             peers: BTreeMap::new(),
             events: VecDeque::new(),
-            last_stranger: None,
+            last_refusal: None,
         }
     }
 
@@ -121,7 +121,7 @@ impl Coordinator {
         self.events.pop_front()
     }
 
-    /// The bytes to be sent on a connection; what was sent is removed from the front.
+    /// The bytes to send on a connection; the caller removes the sent bytes from the front.
     pub fn outbox(&mut self, connection: u64) -> Option<&mut Vec<u8>> {
         Some(self.peers.get_mut(&connection)?.link.outbox())
     }
@@ -131,13 +131,13 @@ impl Coordinator {
         self.ranks.iter().skip(1).all(|rank| rank.is_over)
     }
 
-    /// Whether another connection may be accepted now. Others wait in the system's queue.
+    /// Whether another connection may be accepted now. Further connections wait in the system's queue.
     pub fn has_room(&self) -> bool {
         let strangers = self.peers.values().filter(|peer| peer.rank.is_none());
-        strangers.count() < MOST_STRANGERS
+        strangers.count() < MAX_UNIDENTIFIED
     }
 
-    /// A connection was accepted. False: there are too many; it is to be closed.
+    /// Adds an accepted connection. False: there are too many, and the connection must be closed.
     pub fn accept(&mut self, connection: u64, nonce: [u8; NONCE], now: Instant) -> bool {
         if !self.has_room() {
             return false;
@@ -160,10 +160,10 @@ impl Coordinator {
         }
     }
 
-    /// Takes bytes of a connection that were read at `now`.
+    /// Processes bytes of a connection that were read at `now`.
     pub fn receive(&mut self, connection: u64, bytes: &[u8], now: Instant) {
         let peer = self.peers.get_mut(&connection);
-        // What comes after the end is not kept.
+        // Bytes after the end of a connection are ignored.
         let Some(peer) = peer.filter(|peer| !peer.is_closing) else {
             return;
         };
@@ -191,7 +191,7 @@ impl Coordinator {
         let Some(rank) = rank else {
             return match message {
                 Message::Hello(hello) => self.introduce(connection, hello),
-                _ => self.end(connection, "it did not say which rank it is"),
+                _ => self.end(connection, "its first message does not identify its rank"),
             };
         };
         match message {
@@ -217,17 +217,17 @@ impl Coordinator {
                 let why = printable(&why);
                 self.end(connection, &format!("its share of the test failed: {why}"));
             }
-            _ => self.end(connection, "it sent a message out of turn"),
+            _ => self.end(connection, "it sent an unexpected message"),
         }
     }
 
-    /// A connection says which rank it is.
+    /// Handles the first message of a connection, which identifies its rank.
     fn introduce(&mut self, connection: u64, hello: Hello) {
         let expected = &self.expected.hello;
         let ranks = expected.ranks;
         let (rank, host) = (hello.rank, hello.host);
         if !is_host(&host) || !is_host(&hello.version) {
-            let why = "the name of a host or a version is no name".to_owned();
+            let why = "the host name or the version is malformed".to_owned();
             return self.refuse(connection, why);
         }
         let name = format!("rank {rank} on {host}");
@@ -242,7 +242,7 @@ impl Coordinator {
             ))
         } else if rank == 0 || rank >= ranks {
             Some(format!(
-                "{name} is none of the ranks 1 to {}",
+                "{name} is not one of the ranks 1 to {}",
                 ranks.saturating_sub(1)
             ))
         } else if hello.version != expected.version {
@@ -280,7 +280,7 @@ impl Coordinator {
         self.send(connection, &Message::Welcome);
     }
 
-    /// The loops of rank 0 are ready.
+    /// The event loops of rank 0 are ready.
     pub fn ready(&mut self, now: Instant) {
         self.ranks[0].is_ready = true;
         self.start_if_ready(now);
@@ -300,7 +300,7 @@ impl Coordinator {
         self.tell_all(&start);
     }
 
-    /// Ends the test early on every rank; before its start: fails it.
+    /// Ends the test early on every rank. Before the start, the test fails.
     pub fn stop(&mut self, why: &str) {
         match self.stage {
             Stage::Gathering => self.fail(why.to_owned()),
@@ -317,7 +317,7 @@ impl Coordinator {
         }
     }
 
-    /// A connection has ended.
+    /// A connection was closed.
     pub fn closed(&mut self, connection: u64, why: &str) {
         // A member checks the proof of rank 0 first, and leaves if it is wrong.
         let peer = self.peers.get(&connection);
@@ -333,7 +333,7 @@ impl Coordinator {
         self.expected.test
     }
 
-    /// Gives up a rank, whose figures cannot be used.
+    /// Gives up a rank whose figures cannot be used.
     pub fn give_up_rank(&mut self, rank: u32, why: &str) {
         if let Some(connection) = self
             .ranks
@@ -344,7 +344,7 @@ impl Coordinator {
         }
     }
 
-    /// Gives up the ranks that have not ended.
+    /// Gives up the ranks that have not finished.
     pub fn give_up(&mut self, why: &str) {
         let of = |rank: &Rank| rank.connection.filter(|_| !rank.is_over);
         let connections: Vec<u64> = self.ranks.iter().filter_map(of).collect();
@@ -353,7 +353,7 @@ impl Coordinator {
         }
     }
 
-    /// A connection is of no more use.
+    /// Closes a connection; if it belongs to a rank of a running test, the rank is lost.
     fn end(&mut self, connection: u64, why: &str) {
         let Some(peer) = self.peers.get(&connection).filter(|peer| !peer.is_closing) else {
             return;
@@ -361,15 +361,15 @@ impl Coordinator {
         let rank = peer.rank;
         self.close(connection);
         let Some(number) = rank else {
-            self.last_stranger = Some(why.to_owned());
+            self.last_refusal = Some(why.to_owned());
             return;
         };
         let rank = &mut self.ranks[number as usize];
         match self.stage {
-            // The engine may start it again.
+            // The launcher may restart the rank.
             Stage::Gathering => {
                 *rank = Rank::default();
-                self.last_stranger = Some(format!("rank {number}: {why}"));
+                self.last_refusal = Some(format!("rank {number}: {why}"));
             }
             Stage::Running if !rank.is_over => {
                 rank.is_over = true;
@@ -382,7 +382,7 @@ impl Coordinator {
 
     fn refuse(&mut self, connection: u64, why: String) {
         self.send(connection, &Message::Refused(why.clone()));
-        self.last_stranger = Some(why);
+        self.last_refusal = Some(why);
         self.close(connection);
     }
 
@@ -422,12 +422,12 @@ impl Coordinator {
         }
     }
 
-    /// Does what is due.
+    /// Handles all time-outs that are due.
     pub fn tick(&mut self, now: Instant) {
         let silence = self.expected.silence;
         let late = |(&connection, peer): (&u64, &Peer)| {
             let is_late = match peer.rank {
-                None => now.since(peer.since) >= INTRODUCTION,
+                None => now.since(peer.since) >= IDENTIFY_TIMEOUT,
                 Some(_) => now.since(peer.last_heard) >= silence,
             };
             (is_late && !peer.is_closing).then_some((connection, peer.rank))
@@ -435,14 +435,8 @@ impl Coordinator {
         let late: Vec<(u64, Option<u32>)> = self.peers.iter().filter_map(late).collect();
         for (connection, rank) in late {
             match rank {
-                None => self.end(
-                    connection,
-                    "a connection did not say in time which rank it is",
-                ),
-                Some(_) => self.end(
-                    connection,
-                    &format!("nothing was heard from it for {silence:?}"),
-                ),
+                None => self.end(connection, "a connection did not identify its rank in time"),
+                Some(_) => self.end(connection, &format!("it sent no message for {silence:?}")),
             }
         }
         if self.stage == Stage::Gathering && now.since(self.began) >= self.expected.rendezvous {
@@ -450,7 +444,7 @@ impl Coordinator {
         }
     }
 
-    /// Which ranks are missing after the time for the rendezvous.
+    /// The error if ranks are missing at the end of the rendezvous.
     fn missing(&self) -> String {
         let there = |rank: &&Rank| rank.connection.is_some();
         let ranks = self.ranks.len();
@@ -467,11 +461,11 @@ impl Coordinator {
             let missing = missing.filter(|(_, rank)| rank.connection.is_none());
             let numbers: Vec<String> = missing.take(10).map(|(n, _)| n.to_string()).collect();
             format!(
-                "only {found} of {ranks} ranks came within {time:?}; missing, among the first: {}",
+                "only {found} of {ranks} ranks connected within {time:?}; the first missing ranks: {}",
                 numbers.join(", ")
             )
         };
-        if let Some(stranger) = &self.last_stranger {
+        if let Some(stranger) = &self.last_refusal {
             why.push_str(&format!("; the last refused connection: {stranger}"));
         }
         why.push_str("; check that all ranks start, or set a longer --rendezvous-timeout");

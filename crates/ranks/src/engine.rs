@@ -1,12 +1,12 @@
-//! The variables in which Slurm, Kubernetes, Open MPI and PMI state the place of a process.
+//! The variables in which a launcher (Slurm, Kubernetes, Open MPI, PMI) states the place of a process.
 
 use crate::node_list::{self, NodeListError};
 
-/// The variable with the number of ranks, where an engine has none.
+/// The variable with the number of ranks, for a launcher that has none.
 pub const RANKS: &str = "FATHOMETER_RANKS";
-/// The variable with the place to meet.
+/// The variable with the rendezvous.
 pub const RENDEZVOUS: &str = "FATHOMETER_RENDEZVOUS";
-/// The most ranks of a test.
+/// Maximum number of ranks of a test.
 pub const MOST_RANKS: u32 = 4096;
 
 /// Why the place of a process is unknown or impossible.
@@ -23,12 +23,12 @@ pub enum PlaceError {
     /// One of two values that belong together is missing.
     #[error("{given} is set and {missing} is not: set both")]
     Missing {
-        /// What is set.
+        /// The variable that is set.
         given: &'static str,
-        /// What is not.
+        /// The variable that is not set.
         missing: &'static str,
     },
-    /// Two sources state another number of ranks.
+    /// Two sources state different numbers of ranks.
     #[error(
         "{one} is {ranks} and {other} is {others}: start as many processes as the test has ranks, or set both --rank and \
          --ranks"
@@ -43,22 +43,22 @@ pub enum PlaceError {
         /// The number of ranks that the other states.
         others: u32,
     },
-    /// Two engines state another place of this process.
+    /// Two launchers state different places for this process.
     #[error(
         "this is rank {} of {} ({one}), and rank {} of {} ({other}): start the ranks by one of the two, srun or mpirun, \
          or set both --rank and --ranks", place.0, place.1, others.0, others.1
     )]
     Engines {
-        /// The variables of an engine.
+        /// The variables of a launcher.
         one: &'static str,
         /// Its rank and number of ranks.
         place: (u32, u32),
-        /// The variables of another engine.
+        /// The variables of the other launcher.
         other: &'static str,
         /// Its rank and number of ranks.
         others: (u32, u32),
     },
-    /// An Indexed Job does not say how many pods it has.
+    /// An Indexed Job does not state its number of pods.
     #[error(
         "JOB_COMPLETION_INDEX is set and {RANKS} is not: set it to the number of pods, or to 1 for a test of its own in \
          the only pod"
@@ -74,9 +74,9 @@ pub enum PlaceError {
         /// The number of ranks.
         ranks: u32,
     },
-    /// There are several ranks, and no place to meet.
+    /// There are several ranks, but no rendezvous.
     #[error(
-        "this is rank {rank} of {ranks} ({source_of}), and no place to meet is known: set --rendezvous HOST:PORT (or \
+        "this is rank {rank} of {ranks} ({source_of}), and no rendezvous is known: set --rendezvous HOST:PORT (or \
          {RENDEZVOUS}), where rank 0 listens, on every rank; or use --rank 0 --ranks 1 for a test of its own in every \
          process"
     )]
@@ -85,10 +85,10 @@ pub enum PlaceError {
         rank: u32,
         /// The number of ranks.
         ranks: u32,
-        /// Where these come from.
+        /// The source of these numbers.
         source_of: &'static str,
     },
-    /// The place to meet has no port.
+    /// The rendezvous has no port.
     #[error("the rendezvous {0:?} is not HOST:PORT")]
     NoPort(String),
     /// Slurm's list of nodes is malformed.
@@ -96,26 +96,26 @@ pub enum PlaceError {
     NodeList(#[from] NodeListError),
 }
 
-/// The ports from which a Slurm job takes one, by its number: below those that Linux gives to clients.
+/// The ports from which a Slurm job takes one by its number: below the ephemeral ports of Linux.
 const SLURM_PORTS: (u32, u32) = (20_000, 10_000);
 
-/// The variables in which an engine states rank and size.
+/// The variables in which a launcher states rank and size.
 struct Engine {
     rank: &'static str,
     size: &'static str,
-    /// Both, in words for messages.
+    /// Both names, for messages.
     source: &'static str,
 }
 
-/// In the order in which they count.
+/// The first launcher whose variables are set takes precedence.
 const ENGINES: [Engine; 4] = [
-    // Every process below Slurm has these, those of `sbatch` itself too.
+    // Every process under Slurm has these variables, also the batch script itself.
     Engine {
         rank: "SLURM_PROCID",
         size: "SLURM_NTASKS",
         source: SLURM,
     },
-    // An Indexed Job has an index, and no size.
+    // An Indexed Job states an index, but no size.
     Engine {
         rank: INDEX,
         size: RANKS,
@@ -142,10 +142,10 @@ pub const PMI: &str = "PMI_RANK and PMI_SIZE";
 /// The index of a pod of an Indexed Job.
 const INDEX: &str = "JOB_COMPLETION_INDEX";
 
-/// Reads a variable that is not empty.
+/// Reads a variable; `None` if it is empty or not set.
 pub(crate) type Read<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Rank and size from the first engine whose variables are set. `size` is that of `--ranks`.
+/// Rank and size from the first launcher whose variables are set. `size` is the value of `--ranks`.
 pub(crate) fn of_engine(
     size: Option<u32>,
     read: Read<'_>,
@@ -174,7 +174,7 @@ pub(crate) fn of_engine(
 }
 
 impl Engine {
-    /// Rank and number of ranks, if this engine states them.
+    /// Rank and number of ranks, if this launcher states them.
     fn place(&self, size: Option<u32>, read: Read<'_>) -> Result<Option<(u32, u32)>, PlaceError> {
         let Some(rank) = number(self.rank, read)? else {
             return Ok(None);
@@ -201,7 +201,7 @@ impl Engine {
     }
 }
 
-/// The default place to meet of a Slurm job: the first node of its list, and a port that its number selects.
+/// The default rendezvous of a Slurm job: the first node of its list, and a port that its number selects.
 pub(crate) fn of_slurm(source: &str, read: Read<'_>) -> Result<Option<String>, PlaceError> {
     if source != SLURM {
         return Ok(None);
@@ -211,7 +211,7 @@ pub(crate) fn of_slurm(source: &str, read: Read<'_>) -> Result<Option<String>, P
         return Ok(None);
     };
     let first = node_list::expand(&list)?.swap_remove(0);
-    // Steps of one job may run beside each other.
+    // Several steps of a job may run at the same time.
     let step = number("SLURM_STEP_ID", read)?.unwrap_or(0);
     let (base, ports) = SLURM_PORTS;
     let port = base + job.wrapping_mul(13).wrapping_add(step) % ports;

@@ -1,16 +1,16 @@
-//! Which rank this process is, of how many, and where they meet: from options or from the environment of an engine.
+//! The rank of this process, the number of ranks and their rendezvous, from options or from a launcher's environment.
 //!
-//! Options come first, then Slurm, Kubernetes, Open MPI and PMI: the first engine whose variables are set decides. Any
-//! other that is set must agree with it. `mpirun` in a batch job of Slurm, for example, starts processes that all have
-//! rank 0 of the job. A process that is one of several has a place to meet or is an error: it never starts a test of its
-//! own by mistake.
+//! Options come first, then Slurm, Kubernetes, Open MPI and PMI: the first launcher whose variables are set decides,
+//! and every other launcher that is set must agree. For example, `mpirun` in a Slurm batch job starts processes that
+//! all have rank 0 of the job, which is an error. It is also an error if one of several processes has no rendezvous:
+//! a process never starts a test of its own by mistake.
 
 use fathometer_load::Share;
 
 pub use crate::engine::{MOST_RANKS, PMI, PlaceError, RANKS, RENDEZVOUS};
 use crate::engine::{of_engine, of_slurm};
 
-/// What the command line says.
+/// The options of the command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GivenPlace {
     /// `--rank`.
@@ -26,19 +26,19 @@ pub struct GivenPlace {
 pub struct Placement {
     /// Its share of the test.
     pub share: Share,
-    /// Where rank 0 listens, as `host:port`; `None` with one rank, which listens nowhere.
+    /// Where rank 0 listens, as `host:port`; `None` for a single rank, which does not listen.
     pub rendezvous: Option<String>,
-    /// Where rank and size come from, in words for messages.
+    /// The source of rank and size, for messages.
     pub source: &'static str,
 }
 
 /// The variable with the shared secret.
 pub const SECRET: &str = "FATHOMETER_SECRET";
 
-/// Finds the place of this process. `None`: a test of its own. `variable` reads the environment.
+/// Finds the place of this process; `None` if the test has only this process. `variable` reads the environment.
 ///
 /// # Errors
-/// If a value is malformed, if values contradict each other, or if several ranks have no place to meet.
+/// If a value is malformed, if values contradict each other, or if several ranks have no rendezvous.
 pub fn placement(
     given: &GivenPlace,
     variable: &dyn Fn(&str) -> Option<String>,
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(place(NOTHING, &[]), Ok(None));
         let given = (Some(1), Some(2), Some("here:7000"));
         assert_eq!(place(given, &[]), some(1, 2, "here:7000"));
-        // Options come before every engine.
+        // Options take precedence over every launcher.
         assert_eq!(place(given, &SLURM_JOB), some(1, 2, "here:7000"));
         assert_eq!(place(NOTHING, &SLURM_JOB), some(2, 3, "node07:23013"));
         let elsewhere = (None, None, Some("other:7000"));
@@ -159,7 +159,7 @@ mod tests {
             (RENDEZVOUS, "[::1]:9"),
         ];
         assert_eq!(place(NOTHING, &pmi), some(0, 2, "[::1]:9"));
-        // Slurm before Open MPI, which agrees with it.
+        // Slurm takes precedence over Open MPI, which agrees.
         let agreed = [("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_SIZE", "3")];
         let both: Vec<_> = SLURM_JOB.into_iter().chain(agreed).collect();
         assert_eq!(place(NOTHING, &both), some(2, 3, "node07:23013"));
@@ -189,7 +189,7 @@ mod tests {
                 error.contains(which) && error.contains("--rendezvous HOST:PORT"),
                 "{error}"
             );
-            // Options make it a test of its own.
+            // Options select a test with a single process.
             let solo = (Some(0), Some(1), None);
             assert_eq!(place(solo, several), Ok(Some((0, 1, None))));
         }
@@ -240,7 +240,7 @@ mod tests {
             ((Some(2), Some(2), Some("a:1")), &[], "no rank 2 of 2"),
             ((Some(0), Some(0), None), &[], "no rank 0 of 0"),
             ((Some(0), Some(5000), Some("a:1")), &[], "at most 4096"),
-            ((Some(0), Some(2), None), &[], "no place to meet"),
+            ((Some(0), Some(2), None), &[], "no rendezvous is known"),
             ((Some(0), Some(2), Some("host")), &[], "not HOST:PORT"),
             ((Some(0), Some(2), Some(":80")), &[], "not HOST:PORT"),
             ((Some(0), Some(2), Some("host:0")), &[], "not HOST:PORT"),

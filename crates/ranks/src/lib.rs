@@ -1,19 +1,21 @@
 //! One load test on many machines.
 //!
-//! `fathometer load` started *N* times is one test of *N* ranks. [`environment`] finds which rank a process is, from
-//! options or from the variables of Slurm, Kubernetes, Open MPI and PMI.
+//! `fathometer load` started *N* times is one test of *N* ranks. [`environment`] determines the rank of a process,
+//! from options or from the variables of Slurm, Kubernetes, Open MPI and PMI.
 //!
-//! Rank 0 listens where all ranks meet, and each other rank, a member, has one control connection to it. The machines
-//! of both sides are without I/O: [`coordinator`] and [`member`], over a [`link`] that authenticates both sides with a
-//! shared [`secret`], over a [`channel`] that encrypts. [`clock_offset`] compares their clocks. [`session`] hosts either
-//! machine on sockets.
+//! Rank 0 listens at the rendezvous, and each other rank, a member, has one control connection to it. The state
+//! machines of both sides do no I/O: [`coordinator`] and [`member`], over a [`link`] that authenticates both sides
+//! with a shared [`secret`], over a [`channel`] that encrypts. [`clock_offset`] compares the clocks of two ranks.
+//! [`session`] runs either state machine on sockets.
 //!
-//! Where the launcher has a store for its processes, [`rendezvous`] finds the place to meet by it, with [`pmi`].
+//! If the launcher has a key-value store for its processes, [`rendezvous`] finds the rendezvous through it, with
+//! [`pmi`].
 //!
-//! A study over several machines needs no communication: [`study_share`] finds which share a process measures.
+//! A study over several machines needs no communication: [`study_share`] determines the share of a process.
 //!
-//! A rank reports its figures of each interval and its result, to rank 0 and to its [`spool`]. The [`whole`] is a
-//! function of these reports, whether they arrive or are read, and [`merge`] makes one result of it.
+//! A rank reports the figures of each interval, and its result, to rank 0 and to its [`spool`]. The [`whole`] test is
+//! computed from these reports, whether they arrive from the network or are read from spools, and [`merge`] makes one
+//! result of it.
 
 #[cfg(test)]
 mod absurd;

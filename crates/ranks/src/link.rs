@@ -7,25 +7,26 @@
 //! frame               length (u32), counter (u64), message, HMAC(key, counter length message)
 //! ```
 //!
-//! The MACs are HMAC-SHA-256 (RFC 2104). Each side has a key of its own that follows from the secret and both nonces,
-//! and its frames are counted from 0: a frame that is repeated, left out, reordered, reflected or from another
-//! connection is an error. Numbers are little-endian.
+//! The MACs are HMAC-SHA-256 (RFC 2104). Each side has its own key, derived from the secret and both nonces, and its
+//! frames are counted from 0: a frame that is repeated, omitted, reordered, reflected or from another connection is
+//! an error. Numbers are little-endian.
 //!
-//! These bytes are the content of a TLS session, the [`channel`](crate::channel). A link that is [bound](Link::bind) to it
-//! uses HMAC(secret, "bound to session" binding) in place of the secret. Its own counters and MACs do not rely on TLS.
+//! These bytes are the content of a TLS session, the [`channel`](crate::channel). A link that is [bound](Link::bind)
+//! to the session uses HMAC(secret, "bound to session" binding) instead of the secret. The link's own counters and
+//! MACs do not rely on TLS.
 
 use ring::hmac::{self, Key};
 
 use crate::message::Message;
 use crate::secret::{BINDING, MAC, NONCE, Nonces, Secret, Side};
 
-/// What the first bytes of all versions of this protocol have in common. Those before version 3 had no TLS.
+/// The first bytes of all versions of this protocol. Versions before 3 had no TLS.
 pub(crate) const PROTOCOL: &[u8] = b"fathom\x00";
 
 /// The first bytes of both sides, with the version of this protocol.
 pub(crate) const MAGIC: [u8; 8] = *b"fathom\x00\x03";
 
-/// Bytes of a frame in front of its message.
+/// Length of a frame's header in bytes.
 const HEAD: usize = 4 + 8;
 
 /// The longest message in bytes: a result, whose histograms may be full.
@@ -35,21 +36,21 @@ pub const LONGEST: usize = 16 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     /// The peer is another program, or another version.
-    #[error("the peer is no rank of this version")]
+    #[error("the peer is not a rank of this version")]
     Magic,
-    /// The peer does not know the secret.
+    /// The peer has another secret.
     #[error(
         "the peer has another secret, or a proxy decrypts the connection: every rank needs the same --secret-file or \
          FATHOMETER_SECRET, and TLS must not end between them"
     )]
     Secret,
-    /// A frame was altered, repeated or left out.
+    /// A frame was altered, repeated or omitted.
     #[error("a frame was altered, repeated or lost on the way")]
     Frame,
     /// A frame is longer than [`LONGEST`].
     #[error("a frame is longer than {LONGEST} bytes")]
     TooLong,
-    /// An authenticated frame holds no message.
+    /// An authenticated frame does not hold a message.
     #[error("a frame has no message of this version")]
     Message,
 }
@@ -61,9 +62,9 @@ pub struct Link {
     secret: Secret,
     nonce: [u8; NONCE],
     stage: Stage,
-    /// Received bytes that are not used yet.
+    /// Received bytes that are not processed yet.
     inbox: Vec<u8>,
-    /// Bytes to be sent.
+    /// Bytes to send.
     outbox: Vec<u8>,
 }
 
@@ -73,7 +74,7 @@ enum Stage {
     Opening,
     /// Rank 0 waits for the member's proof.
     Proof(Nonces),
-    /// Frames pass.
+    /// The link is authenticated, and frames are exchanged.
     Open(Box<Frames>),
     /// After an error.
     Broken(LinkError),
@@ -89,7 +90,7 @@ struct Frames {
 }
 
 impl Link {
-    /// One side of a new connection. `nonce` must be random and of no other connection.
+    /// Creates one side of a new connection. `nonce` must be random and unique to this connection.
     pub fn new(side: Side, secret: Secret, nonce: [u8; NONCE]) -> Link {
         let mut link = Link {
             side,
@@ -106,39 +107,39 @@ impl Link {
         link
     }
 
-    /// Binds this connection to its TLS session, before the peer's first byte. The peer's proof is then of no use unless
+    /// Binds this connection to its TLS session, before the peer's first byte. The peer's proof is then valid only if
     /// it was made for the same session.
     pub fn bind(&mut self, binding: &[u8; BINDING]) {
         debug_assert!(matches!(self.stage, Stage::Opening) && self.inbox.is_empty());
         self.secret = self.secret.bound(binding);
     }
 
-    /// Whether this side has sent its proof and waits for that of the peer.
+    /// Whether this side has sent its proof and waits for the proof of the peer.
     pub(crate) fn waits_for_proof(&self) -> bool {
         matches!(self.stage, Stage::Proof(_))
     }
 
-    /// Whether both sides have shown that they know the secret. Before that nothing can be sent.
+    /// Whether both sides have proved that they have the secret. Before that nothing can be sent.
     pub fn is_open(&self) -> bool {
         matches!(self.stage, Stage::Open(_))
     }
 
-    /// Takes bytes of the peer; the messages in them come from [`Link::message`].
+    /// Receives bytes of the peer; [`Link::message`] returns the messages in them.
     pub fn receive(&mut self, bytes: &[u8]) {
         if !matches!(self.stage, Stage::Broken(_)) {
             self.inbox.extend_from_slice(bytes);
         }
     }
 
-    /// The bytes to be sent; what was sent is removed from the front.
+    /// The bytes to send; the caller removes the sent bytes from the front.
     pub fn outbox(&mut self) -> &mut Vec<u8> {
         &mut self.outbox
     }
 
-    /// Sends a message.
+    /// Queues a message to send.
     ///
     /// # Errors
-    /// If it is too long, or if the connection is not open.
+    /// If the message is too long, or if the connection is not open.
     pub fn send(&mut self, message: &Message) -> Result<(), LinkError> {
         let Stage::Open(frames) = &mut self.stage else {
             return Err(match self.stage {
@@ -160,11 +161,11 @@ impl Link {
         Ok(())
     }
 
-    /// The next message of the peer; `None` until more bytes arrive.
+    /// Returns the next message of the peer; `None` until more bytes arrive.
     ///
     /// # Errors
-    /// If the peer does not know the secret, or if what it sent is damaged. The connection is then broken, and every
-    /// further call returns the same error.
+    /// If the peer has another secret, or if its bytes are damaged. The connection is then broken, and every further
+    /// call returns the same error.
     pub fn message(&mut self) -> Result<Option<Message>, LinkError> {
         let next = self.advance();
         if let Err(error) = next {
@@ -198,7 +199,7 @@ impl Link {
         }
     }
 
-    /// Reads the peer's first bytes, and answers. False: more are needed.
+    /// Reads the peer's first bytes, and answers. Returns false if more bytes are needed.
     fn open(&mut self) -> Result<bool, LinkError> {
         let seen = self.inbox.len().min(MAGIC.len());
         if self.inbox[..seen] != MAGIC[..seen] {
@@ -366,7 +367,7 @@ mod tests {
         assert_eq!(result, Err(LinkError::Secret));
         assert!(!stranger.is_open() && !rank_0.is_open());
         assert_eq!(stranger.send(&Message::Done), Err(LinkError::Secret));
-        // A stranger that sends a guess as its proof, too.
+        // An unknown peer that also guesses a proof.
         let (_, mut rank_0) = pair();
         rank_0.receive(&[&MAGIC[..], &[3; NONCE], &[0; MAC]].concat());
         assert_eq!(rank_0.message(), Err(LinkError::Secret));
@@ -386,7 +387,7 @@ mod tests {
             let is_open = result.is_ok();
             assert_eq!([member.is_open(), rank_0.is_open()], [is_open; 2]);
         }
-        // A side that is not bound at all.
+        // A side that is not bound.
         let (mut member, mut rank_0) = pair();
         member.bind(&[7; BINDING]);
         let (result, ..) = talk(&mut member, &mut rank_0);
@@ -462,7 +463,8 @@ mod tests {
     }
 
     proptest! {
-        /// Bytes of a stranger open nothing, in whatever pieces they come, and no memory is kept after the error.
+        /// Bytes of an unknown peer never open the link, however they are split, and no memory is kept after the
+        /// error.
         #[test]
         fn garbage_opens_nothing(pieces: Vec<Vec<u8>>, magic: bool, is_member: bool) {
             let side = if is_member { Side::Member } else { Side::RankZero };

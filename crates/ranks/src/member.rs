@@ -1,8 +1,8 @@
-//! The control connection of a rank other than 0, without I/O.
+//! The state machine of a member's control connection (a rank other than 0), without I/O.
 //!
-//! The member says who it is, compares the clocks when its loops are ready, waits for the common start, sends its
-//! figures of each interval, compares the clocks again and sends its result. Pings once a second show both sides that
-//! the other one is there.
+//! The member identifies itself, compares the clocks when its loops are ready, waits for the common start, sends the
+//! figures of each interval, compares the clocks again and sends its result. Pings once a second show each side that
+//! the other side is alive.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,30 +15,31 @@ use crate::link::{Link, LinkError};
 use crate::message::{Hello, Message};
 use crate::secret::{BINDING, NONCE, Secret, Side};
 
-/// How often a member shows that it is there.
+/// The interval of a member's pings.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// The longest time to the start of the test that a member accepts; rank 0 takes a second for the most ranks.
+/// The longest time to the start of the test that a member accepts; rank 0 needs one second for the largest number of
+/// ranks.
 pub const MOST_LEAD: Duration = Duration::from_secs(60);
 
-/// What the host of a member has to do.
+/// An action for the host of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemberEvent {
     /// Rank 0 accepts this rank.
     Welcome,
-    /// The test of this number starts at this instant of the own clock.
+    /// The test with this number starts at this instant of the member's clock.
     Start(Instant, u64),
-    /// Rank 0 ends the test early.
+    /// Rank 0 ended the test early.
     Stop,
     /// The clocks were compared after the test.
     Compared(ClockRecord),
-    /// The result has arrived: this rank may exit.
+    /// Rank 0 has received the result: this rank may exit.
     Done,
     /// The test does not start, or rank 0 is lost. Nothing follows.
     Lost(String),
 }
 
-/// What a series of round trips is for.
+/// The purpose of a series of round trips.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Series {
     None,
@@ -54,9 +55,9 @@ pub struct Member {
     estimator: Estimator,
     series: Series,
     events: VecDeque<MemberEvent>,
-    /// Rank 0 accepts this rank.
+    /// Whether rank 0 accepted this rank.
     is_welcome: bool,
-    /// The loops of this rank are ready.
+    /// Whether the event loops of this rank are ready.
     is_ready: bool,
     is_lost: bool,
     silence: Duration,
@@ -65,7 +66,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// A member that has just connected. Rank 0 is lost when nothing is heard from it for `silence`.
+    /// Creates a member that has just connected. Rank 0 is lost if it sends no message for `silence`.
     pub fn new(
         hello: Hello,
         secret: Secret,
@@ -88,7 +89,7 @@ impl Member {
         }
     }
 
-    /// The bytes to be sent; what was sent is removed from the front.
+    /// The bytes to send; the caller removes the sent bytes from the front.
     pub fn outbox(&mut self) -> &mut Vec<u8> {
         self.link.outbox()
     }
@@ -103,7 +104,7 @@ impl Member {
         self.events.pop_front()
     }
 
-    /// Takes bytes that were read at `now`.
+    /// Processes bytes that were read at `now`.
     pub fn receive(&mut self, bytes: &[u8], now: Instant) {
         if self.is_lost {
             return;
@@ -143,7 +144,7 @@ impl Member {
                 Some(clock) => {
                     let at = clock.before.own(Instant::from_nanos(at));
                     if at.since(now) > MOST_LEAD {
-                        let why = "rank 0 starts the test at an instant that is far away";
+                        let why = "rank 0 set a start time that is too far in the future";
                         return self.lose(why.to_owned());
                     }
                     self.events.push_back(MemberEvent::Start(at, test));
@@ -152,7 +153,7 @@ impl Member {
             },
             Message::Stop => self.events.push_back(MemberEvent::Stop),
             Message::Done => self.events.push_back(MemberEvent::Done),
-            // These are a member's own.
+            // Only members send these messages.
             Message::Hello(_)
             | Message::Ping { .. }
             | Message::Ready
@@ -163,7 +164,7 @@ impl Member {
     }
 
     fn round_trip(&mut self, sent: Instant, read: Instant, now: Instant) {
-        // An instant that was never sent would be an offset that never was.
+        // An answer to a ping that was never sent would give a wrong offset.
         if sent > now {
             return self.lose(LinkError::Message.to_string());
         }
@@ -185,16 +186,16 @@ impl Member {
         }
     }
 
-    /// The loops of this rank are ready.
+    /// The event loops of this rank are ready.
     pub fn ready(&mut self, now: Instant) {
         self.is_ready = true;
-        // Before that, rank 0 has not confirmed that it takes part.
+        // Before that, rank 0 has not confirmed that this rank takes part.
         if self.is_welcome {
             self.begin(Series::Before, now);
         }
     }
 
-    /// The share of this rank has ended: the clocks are compared again.
+    /// The share of this rank has finished: starts the second comparison of the clocks.
     pub fn compare_again(&mut self, now: Instant) {
         self.begin(Series::After, now);
     }
@@ -205,7 +206,7 @@ impl Member {
         self.ping(now);
     }
 
-    /// What was found about the clocks so far.
+    /// The comparison of the clocks so far.
     pub fn clock(&self) -> Option<ClockRecord> {
         self.estimator.record()
     }
@@ -216,7 +217,7 @@ impl Member {
         self.send(&Message::Ping { sent });
     }
 
-    /// Sends a message of the host: figures of an interval, a result, or a failure.
+    /// Sends a message of the caller: figures of an interval, a result, or a failure.
     pub fn send(&mut self, message: &Message) {
         if self.is_lost {
             return;
@@ -231,7 +232,7 @@ impl Member {
         self.is_lost
     }
 
-    /// The connection has ended.
+    /// The connection was closed.
     pub fn closed(&mut self, why: &str) {
         self.lose(why.to_owned());
     }
@@ -243,11 +244,11 @@ impl Member {
         }
     }
 
-    /// Does what is due.
+    /// Handles all time-outs that are due.
     pub fn tick(&mut self, now: Instant) {
         if now.since(self.last_heard) >= self.silence {
             let silence = self.silence;
-            return self.lose(format!("nothing was heard from rank 0 for {silence:?}"));
+            return self.lose(format!("rank 0 sent no message for {silence:?}"));
         }
         if self.link.is_open() && now.since(self.last_ping) >= HEARTBEAT {
             self.ping(now);

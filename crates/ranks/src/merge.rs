@@ -10,8 +10,8 @@ use fathometer_model::{Bytes, Validity};
 
 use crate::record::{RankRecord, Reported, TestFacts};
 
-/// The largest difference between the starts of two ranks, and the largest drift of a clock. Above it a result is
-/// INVALID: a planned instant is not where the plan says.
+/// The largest difference between the starts of two ranks, and the largest drift of a clock. Above this limit a
+/// result is INVALID, because the planned instants of a rank are shifted.
 pub const SKEW: Duration = Duration::from_millis(5);
 
 /// The result of a whole test.
@@ -20,12 +20,13 @@ pub type Merged = LoadResult;
 /// Why there is no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
-    /// No rank ended.
-    #[error("no rank of {0} ended with a result")]
+    /// No rank finished.
+    #[error("none of the {0} ranks finished with a result")]
     Nothing(u32),
 }
 
-/// Merges what the ranks reported, in their order. `lost` are numbers, reasons and intervals of lost ranks.
+/// Merges the reports of the ranks, in their order. `lost` holds the number, the reason and the intervals of each
+/// lost rank.
 pub(crate) fn merge(
     facts: &TestFacts,
     ended: Vec<RankRecord>,
@@ -63,7 +64,7 @@ pub(crate) fn merge(
         add_reported(&mut result.measured, so_far);
     }
     if !lost.is_empty() {
-        // The users of a lost rank are in no sum.
+        // The sums do not contain the users of a lost rank.
         result.user_time = None;
     }
     result.timeline = timeline.finish(elapsed);
@@ -72,7 +73,7 @@ pub(crate) fn merge(
     Ok(result)
 }
 
-/// Reasons of one rank to invalidate the result.
+/// Adds the reasons of one rank to invalidate the result.
 fn judge(record: &RankRecord, facts: &TestFacts, validity: &mut Validity) {
     let name = format!("rank {} ({})", record.rank, record.host);
     for reason in &record.result.validity.reasons {
@@ -194,7 +195,7 @@ fn add(to: &mut LoadResult, from: LoadResult) {
     to.cpu_system += from.cpu_system;
     to.workers.extend(from.workers);
     to.peak_memory = to.peak_memory.max(from.peak_memory);
-    // The rank that is closest to its limit.
+    // Keeps the values of the rank that is closest to its limit.
     let share = |(open, limit): (u64, u64)| open as f64 / limit.max(1) as f64;
     if share(from.descriptors) > share(to.descriptors) {
         to.descriptors = from.descriptors;
@@ -204,7 +205,7 @@ fn add(to: &mut LoadResult, from: LoadResult) {
     to.repeated += from.repeated;
 }
 
-/// Adds the same window of another rank. All ranks start together, so the longer one covers both.
+/// Adds the same window of another rank. All ranks start together, so the longer window covers both.
 fn add_window(to: &mut Window, from: &Window) {
     let Window {
         duration,
@@ -294,7 +295,7 @@ fn add_ended(to: &mut Ended, from: &Ended) {
     to.connected += connected;
 }
 
-/// Adds what a lost rank reported: counts, bytes received, latency and send lag.
+/// Adds the reports of a lost rank: counts, received bytes, latency and send lag.
 fn add_reported(to: &mut Window, so_far: &Reported) {
     let counts: &Counts = &so_far.counts;
     merge_counts(&mut to.counts, counts.clone());

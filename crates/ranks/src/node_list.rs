@@ -1,6 +1,6 @@
 //! Slurm's lists of nodes, as in `node[01-03,7],login` (scontrol(1), "show hostnames").
 
-/// The most nodes that a list may stand for.
+/// Maximum number of nodes in a list.
 const MOST: usize = 1 << 16;
 
 /// Why a list of nodes is malformed.
@@ -20,7 +20,7 @@ pub enum NodeListError {
     TooMany,
 }
 
-/// All nodes of a list, in its order; at least one.
+/// Returns all nodes of a list, in its order; at least one.
 ///
 /// # Errors
 /// If the list is malformed or empty.
@@ -35,7 +35,7 @@ pub fn expand(list: &str) -> Result<Vec<String>, NodeListError> {
     }
 }
 
-/// Splits at the commas outside of brackets.
+/// Splits at the commas outside brackets.
 fn split(list: &str) -> Result<Vec<&str>, NodeListError> {
     let (mut parts, mut start, mut is_inside) = (Vec::new(), 0, false);
     for (place, character) in list.char_indices() {
@@ -57,7 +57,7 @@ fn split(list: &str) -> Result<Vec<&str>, NodeListError> {
     }
 }
 
-/// Expands a name with any number of brackets, the last one fastest.
+/// Expands a name with any number of brackets; the last bracket varies fastest.
 fn expand_part(part: &str, nodes: &mut Vec<String>) -> Result<(), NodeListError> {
     let mut names = vec![String::new()];
     let mut rest = part.trim();
@@ -87,7 +87,7 @@ fn expand_part(part: &str, nodes: &mut Vec<String>) -> Result<(), NodeListError>
     Ok(())
 }
 
-/// The numbers of `01-03,7`, with the leading zeros of a range's start.
+/// The numbers of `01-03,7`, padded with zeros like the start of their range.
 fn numbers(ranges: &str) -> Result<Vec<String>, NodeListError> {
     let mut numbers = Vec::new();
     for range in ranges.split(',') {

@@ -1,4 +1,4 @@
-//! Where all ranks meet: the place that a launcher with PMI-1 knows, and the address at which rank 0 listens.
+//! The rendezvous of all ranks: from a launcher with PMI-1, and the address on which rank 0 listens.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
@@ -8,16 +8,16 @@ use fathometer_sys::{Clock, SocketOptions, inherited, socket};
 
 use crate::pmi::{DESCRIPTOR, DescriptorWire, Pmi1, meet};
 
-/// Why there is no place to meet.
+/// Why there is no rendezvous.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RendezvousError(String);
 
-/// The ports from which rank 0 takes the first free one: below those that Linux gives to clients.
+/// The ports from which rank 0 takes the first free one: below the ephemeral ports of Linux.
 const PORTS: std::ops::Range<u16> = 20_000..30_000;
 
-/// The place to meet, by the key-value store of the launcher; `None` without `PMI_FD`. Rank 0 offers the address `listen`,
-/// or a free port.
+/// Returns the rendezvous from the launcher's key-value store; `None` without `PMI_FD`. Rank 0 stores the address
+/// `listen`, or a free port.
 ///
 /// # Errors
 /// If the variable is malformed, or the launcher does not answer in time.
@@ -46,7 +46,7 @@ pub fn by_pmi(
     Ok(Some(place))
 }
 
-/// The place that rank 0 offers: the name of its machine, and the port of `--listen` or a free one.
+/// The address that rank 0 stores: the name of its machine, with the port of `--listen` or a free port.
 fn offered(listen: Option<SocketAddr>) -> Result<String, String> {
     let name = host_name();
     match listen {
@@ -56,7 +56,7 @@ fn offered(listen: Option<SocketAddr>) -> Result<String, String> {
         Some(address) => return Ok(address.to_string()),
         None => {}
     }
-    // Tests that start at the same time begin to look at different ports.
+    // Tests that start at the same time try different ports first.
     let first = std::process::id() as usize % PORTS.len();
     let mut ports = PORTS.cycle().skip(first).take(PORTS.len());
     let is_free = |port: &u16| {
@@ -74,16 +74,16 @@ pub fn host_name() -> String {
     names.nodename().to_string_lossy().into_owned()
 }
 
-/// The addresses of a rendezvous.
+/// Resolves a rendezvous.
 ///
 /// # Errors
-/// If its name cannot be looked up.
+/// If the name cannot be resolved.
 pub fn resolve(place: &str) -> io::Result<Vec<SocketAddr>> {
     Ok(place.to_socket_addrs()?.collect())
 }
 
-/// Where rank 0 listens. A machine's own name is often that of its loopback interface, which no other machine
-/// reaches; rank 0 then listens on all of its addresses.
+/// The address on which rank 0 listens. A machine's own name often resolves to its loopback interface, which other
+/// machines cannot reach; rank 0 then listens on all of its addresses.
 ///
 /// # Errors
 /// If the rendezvous has no address.

@@ -1,4 +1,4 @@
-//! Tests: the whole of made-up shares, as it arrives and as it is read from spools.
+//! Tests: a whole test made of synthetic shares, reported directly and read from spools.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(crate) fn part(rank: u32, interval: u64) -> Part {
         part.completed += 1;
         part.received = Bytes(part.received.0 + 1000);
     }
-    // The counts of the measured window so far, which begins with interval 1.
+    // The counts of the measured window, which begins with interval 1, up to this interval.
     let so_far: u64 = (1..=interval)
         .map(|n| latencies(rank, n).count() as u64)
         .sum();
@@ -116,7 +116,7 @@ pub(crate) fn record(rank: u32) -> RankRecord {
     }
 }
 
-/// The bytes of a rank's spool, with these intervals, and its result if it `ended`.
+/// The bytes of a rank's spool, with these intervals, and with its result if the rank `ended`.
 fn spooled(rank: u32, intervals: u64, ended: bool) -> Vec<u8> {
     let header = SpoolHeader {
         test: 9,
@@ -168,7 +168,7 @@ fn the_whole_is_the_same_in_whatever_order_figures_arrive_and_as_it_was_spooled(
     let offline = whole(read(&spools)).unwrap().finish().unwrap();
     results.push(json(&offline));
     assert!(results.windows(2).all(|pair| pair[0] == pair[1]));
-    // Percentiles are those of one process that was fed the same exchanges.
+    // The percentiles equal those of one process with the same exchanges.
     let mut one = Latency::default();
     for rank in 0..RANKS {
         for nanos in (1..INTERVALS).flat_map(|interval| latencies(rank, interval)) {
@@ -195,7 +195,7 @@ fn the_whole_is_the_same_in_whatever_order_figures_arrive_and_as_it_was_spooled(
 
 #[test]
 fn what_a_lost_rank_reported_counts_and_the_result_is_invalid() {
-    // Rank 1 has left its first three intervals, of which one is the warm-up; rank 2 nothing.
+    // Rank 1 has left its first three intervals, one of them in the warm-up; rank 2 has left nothing.
     let spools = [spooled(0, INTERVALS, true), spooled(1, 3, false)];
     let result = whole(read(&spools)).unwrap().finish().unwrap();
     let expected = 3 * 50 + 2 * 51;
@@ -305,8 +305,8 @@ fn spools_of_different_tests_or_of_one_rank_twice_are_not_merged() {
     assert!(matches!(error, SpoolError::OtherTest));
 }
 
-/// The figures of an interval with latencies as in docs/scale.md: log-normal, a median of 1 ms, a 99th percentile of 5 ms,
-/// and one exchange of a thousand a hundred times as slow.
+/// The figures of an interval with latencies as in docs/scale.md: log-normal, with a median of 1 ms and a 99th
+/// percentile of 5 ms; one exchange of a thousand is a hundred times as slow.
 fn busy_part(exchanges: u64) -> Part {
     let seed = Seed(5);
     let mut part = Part::new(7);

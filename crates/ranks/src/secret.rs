@@ -1,4 +1,4 @@
-//! The secret that all ranks share, and the keys that follow from it.
+//! The secret that all ranks share, and the keys derived from it.
 
 use std::fmt;
 
@@ -13,25 +13,25 @@ pub const NONCE: usize = 32;
 /// The length of a channel binding in bytes (RFC 9266 section 2).
 pub const BINDING: usize = 32;
 
-/// The fewest bytes of a secret.
+/// Minimum length of a secret in bytes.
 pub const LEAST: usize = 16;
 
-/// A secret that is too short.
+/// The error for a secret that is too short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the secret has {0} bytes, and at least {LEAST} are required: make one with `head -c 32 /dev/urandom | base64`"
 )]
 pub struct ShortSecret(pub usize);
 
-/// The system gave no random bytes.
+/// The error if the system returns no random bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the system gave no random bytes for a secret")]
 pub struct NoRandomBytes;
 
-/// The text of a new secret: 32 random bytes in hexadecimal.
+/// Returns the text of a new secret: 32 random bytes in hexadecimal.
 ///
 /// # Errors
-/// If the system gives no random bytes.
+/// If the system returns no random bytes.
 pub fn random_text() -> Result<String, NoRandomBytes> {
     let mut bytes = [0; 32];
     SystemRandom::new()
@@ -44,7 +44,7 @@ pub fn random_text() -> Result<String, NoRandomBytes> {
 #[derive(Clone)]
 pub struct Secret(Key);
 
-/// Without the secret.
+/// Does not print the secret.
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
@@ -52,10 +52,10 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// The secret of a file's or a variable's content, without white space at its ends.
+    /// Creates the secret from the content of a file or variable, without white space at either end.
     ///
     /// # Errors
-    /// If it is shorter than [`LEAST`] bytes.
+    /// If the content is shorter than [`LEAST`] bytes.
     pub fn new(content: &[u8]) -> Result<Secret, ShortSecret> {
         let content = content.trim_ascii();
         match content.len() {
@@ -64,23 +64,23 @@ impl Secret {
         }
     }
 
-    /// The secret of one TLS session: proofs and keys that follow from it are of no use in another session.
+    /// The secret of one TLS session: proofs and keys derived from it are invalid in every other session.
     pub(crate) fn bound(&self, binding: &[u8; BINDING]) -> Secret {
         let tag = hmac::sign(&self.0, &[BOUND, binding].concat());
         Secret(Key::new(HMAC_SHA256, tag.as_ref()))
     }
 
-    /// The proof that a side knows the secret, for these two nonces.
+    /// The proof that a side has the secret, for these two nonces.
     pub(crate) fn proof(&self, of: Side, nonces: &Nonces) -> [u8; MAC] {
         self.derived(of.proof(), nonces)
     }
 
-    /// Whether a peer's proof is right, in constant time.
+    /// Checks a peer's proof in constant time.
     pub(crate) fn is_proof(&self, of: Side, nonces: &Nonces, proof: &[u8]) -> bool {
         hmac::verify(&self.0, &labelled(of.proof(), nonces), proof).is_ok()
     }
 
-    /// The key of what a side sends on a connection with these nonces.
+    /// The key for the frames of a side on a connection with these nonces.
     pub(crate) fn key(&self, of: Side, nonces: &Nonces) -> Key {
         Key::new(HMAC_SHA256, &self.derived(of.key(), nonces))
     }
@@ -97,8 +97,8 @@ fn labelled(label: &[u8], nonces: &Nonces) -> Vec<u8> {
     [label, &nonces.member, &nonces.rank_0].concat()
 }
 
-/// The label of secrets that are bound to a session: as long as the others, and followed by fewer bytes, so that no
-/// input of the MAC is equal to one of theirs.
+/// The label of secrets that are bound to a session. It is as long as the other labels and is followed by fewer
+/// bytes, so that the inputs of the MAC always differ.
 const BOUND: &[u8] = b"bound to session";
 
 /// The nonces of both sides of a connection.
@@ -125,7 +125,7 @@ impl Side {
         }
     }
 
-    /// Labels have the same length, so that no two inputs of the MAC are equal.
+    /// All labels have the same length, so that no two inputs of the MAC are equal.
     fn proof(self) -> &'static [u8] {
         match self {
             Side::RankZero => b"proof of rank 0.",

@@ -1,7 +1,8 @@
-//! The records that a rank keeps of its share, and reads back for a merge.
+//! The records that a rank keeps of its share, for a merge.
 //!
 //! A spool begins with a line of text. Entries follow: length (u32), kind (u8), content, and the CRC-32 of kind and
-//! content. Numbers are little-endian, contents are postcard. A spool that was cut off keeps all whole entries.
+//! content. Numbers are little-endian, contents are in the format of postcard. A truncated spool keeps all complete
+//! entries.
 
 use std::io::{self, Write};
 
@@ -23,24 +24,24 @@ const INTERVAL: u8 = 2;
 const ENDED: u8 = 3;
 const LOST: u8 = 4;
 
-/// Which test and which rank a spool is of.
+/// The test and the rank of a spool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpoolHeader {
-    /// The number of the test, which its spools have in common.
+    /// The number of the test, which all its spools share.
     pub test: u64,
     /// The rank.
     pub rank: u32,
-    /// What all ranks have in common.
+    /// The facts that all ranks share.
     pub facts: TestFacts,
 }
 
 /// Why spools cannot be merged.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
-    /// A file is no spool of this version.
-    #[error("it is no spool of this version")]
+    /// A file is not a spool of this version.
+    #[error("it is not a spool of this version")]
     Magic,
-    /// The spool ends before its header does.
+    /// The spool ends before its header is complete.
     #[error("it ends before the test started")]
     Empty,
     /// An entry is malformed, although its checksum is right.
@@ -64,10 +65,10 @@ pub struct SpoolWriter<W> {
 }
 
 impl<W: Write> SpoolWriter<W> {
-    /// Begins a spool.
+    /// Begins a spool with its header.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn begin(mut to: W, header: &SpoolHeader) -> io::Result<SpoolWriter<W>> {
         to.write_all(MAGIC)?;
         let mut writer = SpoolWriter { to };
@@ -76,32 +77,32 @@ impl<W: Write> SpoolWriter<W> {
         Ok(writer)
     }
 
-    /// The figures of the next interval.
+    /// Writes the figures of the next interval.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// If they cannot be written.
     pub fn interval(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.entry(INTERVAL, bytes)
     }
 
-    /// The result of the rank.
+    /// Writes the result of the rank.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn ended(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.entry(ENDED, bytes)
     }
 
-    /// Rank 0 lost another rank, which a merge then reports with the same reason.
+    /// Writes that rank 0 lost another rank; a merge then reports the loss with the same reason.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn lost(&mut self, rank: u32, why: &str) -> io::Result<()> {
         let bytes = postcard::to_allocvec(&(rank, why)).map_err(io::Error::other)?;
         self.entry(LOST, &bytes)
     }
 
-    /// One write for each entry, so that a process that is killed leaves whole ones.
+    /// Each entry is a single write, so that a killed process leaves complete entries.
     fn entry(&mut self, kind: u8, content: &[u8]) -> io::Result<()> {
         let mut entry = Vec::with_capacity(content.len() + 9);
         entry.extend((content.len() as u32).to_le_bytes());
@@ -117,7 +118,7 @@ impl<W: Write> SpoolWriter<W> {
 /// The spool of one rank.
 #[derive(Debug)]
 pub struct Spool {
-    /// Which test and which rank it is of.
+    /// The test and the rank of the spool.
     pub header: SpoolHeader,
     intervals: Vec<Vec<u8>>,
     ended: Option<Vec<u8>>,
@@ -125,10 +126,10 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// Reads a spool. What follows a damaged or incomplete entry is left out.
+    /// Reads a spool, up to the first damaged or incomplete entry.
     ///
     /// # Errors
-    /// If it is no spool, or if it ends before its header does.
+    /// If it is not a spool, or if it ends before its header is complete.
     pub fn read(bytes: &[u8]) -> Result<Spool, SpoolError> {
         let mut rest = bytes.strip_prefix(MAGIC).ok_or(SpoolError::Magic)?;
         let (kind, content) = next_entry(&mut rest).ok_or(SpoolError::Empty)?;
@@ -164,7 +165,7 @@ impl Spool {
     }
 }
 
-/// The next whole entry.
+/// Reads the next complete entry.
 fn next_entry<'a>(rest: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     let (length, after) = rest.split_first_chunk::<4>()?;
     let length = u32::from_le_bytes(*length) as usize;
@@ -180,11 +181,11 @@ fn next_entry<'a>(rest: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     Some((entry[0], &entry[1..]))
 }
 
-/// The whole of a test from its spools, in any order, each with the name of its file for messages. Ranks without a
-/// spool, or whose spool has no result, are lost.
+/// The whole test from its spools, in any order; each spool comes with its file name for messages. A rank without a
+/// spool, or whose spool has no result, is lost.
 ///
 /// # Errors
-/// If spools do not belong together, or hold no figures of a rank; with the name of the file.
+/// If the spools do not belong together, or if the figures of a rank cannot be used; with the name of the file.
 pub fn whole(mut spools: Vec<(String, Spool)>) -> Result<Whole, (String, SpoolError)> {
     spools.sort_by_key(|(_, spool)| spool.header.rank);
     let Some((_, first)) = spools.first() else {

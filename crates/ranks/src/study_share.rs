@@ -1,18 +1,18 @@
-//! Which share of a study this process measures: from options, or from the environment of an engine.
+//! The share of a study that this process measures, from options or from a launcher's environment.
 //!
-//! The shares of a study need no communication, so there is no place to meet. Options come first, then a Slurm array,
-//! the tasks of a Slurm step, and an Indexed Job of Kubernetes.
+//! The shares of a study need no communication, so there is no rendezvous. Options come first, then a Slurm array,
+//! the tasks of a Slurm step, and a Kubernetes Indexed Job.
 
 use fathometer_load::Share;
 
 use crate::engine::{MOST_RANKS, PlaceError, RANKS, Read, number};
 
-/// A share, and where it comes from.
+/// A share and its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StudyPlace {
     /// The rank, and the number of ranks; more than one.
     pub share: Share,
-    /// Where both come from, in words for messages.
+    /// The source of both numbers, for messages.
     pub source: &'static str,
 }
 
@@ -22,7 +22,7 @@ pub enum StudyShareError {
     /// A value is malformed or missing, or there is no such rank.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// The indexes of a Slurm array have gaps of different size.
+    /// The indexes of a Slurm array are not evenly spaced.
     #[error(
         "the indexes of the Slurm array are not evenly spaced, so that index {index} has no rank: submit it with \
          --array=0-{last}, or set --rank and --ranks"
@@ -30,7 +30,7 @@ pub enum StudyShareError {
     UnevenArray {
         /// The index of this task.
         index: u32,
-        /// The last index of an array of the same size that begins with 0.
+        /// The last index of an array of the same size that begins at 0.
         last: u32,
     },
     /// `--ranks` is not the size of the array.
@@ -45,8 +45,8 @@ pub enum StudyShareError {
     },
 }
 
-/// Finds the share of this process; `None`: the whole study. `rank` and `ranks` are the options of these names, and
-/// `variable` reads the environment. `--ranks 1` is the whole study, whatever the environment.
+/// Finds the share of this process; `None` if it measures the whole study. `rank` and `ranks` are the options of
+/// these names, and `variable` reads the environment. `--ranks 1` selects the whole study, whatever the environment.
 ///
 /// # Errors
 /// If a value is malformed, or values contradict each other.
@@ -74,7 +74,7 @@ pub fn study_place(
     Ok((ranks > 1).then_some(StudyPlace { share, source }))
 }
 
-/// Rank and size of the first engine whose variables are set.
+/// Rank and size from the first launcher whose variables are set.
 fn of_engine(
     size: Option<u32>,
     read: Read<'_>,
@@ -93,7 +93,7 @@ fn of_engine(
         };
         Ok::<_, PlaceError>(rank.zip(ranks).map(|(rank, ranks)| (rank, ranks, source)))
     };
-    // Every process below Slurm has these, those of `sbatch` itself too, with one task.
+    // Every process under Slurm has these variables, also the batch script itself, with one task.
     let step = pair(
         "SLURM_PROCID",
         "SLURM_NTASKS",
@@ -106,7 +106,7 @@ fn of_engine(
     Ok(job)
 }
 
-/// Rank and size of a task of a Slurm array. Its indexes may begin anywhere, and may have a step.
+/// Rank and size of a task of a Slurm array. The indexes may begin at any number, and may have a step.
 fn of_array(read: Read<'_>) -> Result<Option<(u32, u32)>, StudyShareError> {
     let Some(index) = number("SLURM_ARRAY_TASK_ID", read)? else {
         return Ok(None);
@@ -117,7 +117,8 @@ fn of_array(read: Read<'_>) -> Result<Option<(u32, u32)>, StudyShareError> {
     let min = number("SLURM_ARRAY_TASK_MIN", read)?.unwrap_or(0);
     let max = number("SLURM_ARRAY_TASK_MAX", read)?;
     let last = count.saturating_sub(1);
-    // The step that fits first and last index: that of the environment is 1 for lists, whatever their gaps.
+    // The step that fits the first and the last index: the step in the environment is 1 for lists, whatever their
+    // gaps.
     let step = match (max, last) {
         (Some(max), 1..) => max.saturating_sub(min) / last,
         _ => 1,
@@ -178,7 +179,7 @@ mod tests {
         let job = [("JOB_COMPLETION_INDEX", "1"), (RANKS, "2")];
         assert_eq!(place(None, None, &job), Ok(Some((1, 2))));
         assert_eq!(place(None, Some(5), &job[..1]), Ok(Some((1, 5))));
-        // Options come before every engine.
+        // Options take precedence.
         let array = array(["2", "4", "0", "3"]);
         assert_eq!(place(Some(0), Some(2), &array), Ok(Some((0, 2))));
     }
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(place(None, None, &solo), Ok(None));
         assert_eq!(place(Some(0), Some(1), &[]), Ok(None));
         assert_eq!(place(None, Some(1), &array(["2", "4", "0", "3"])), Ok(None));
-        // An index without a size may count something else.
+        // An index without a size may have another meaning.
         assert_eq!(
             place(None, None, &[("JOB_COMPLETION_INDEX", "1")]),
             Ok(None)

@@ -1,7 +1,7 @@
-//! The whole of a test: the figures of all ranks, as they arrive or as they were spooled.
+//! The whole test: the figures of all ranks, from the network or from spools.
 //!
-//! An interval of the whole is closed when each rank has reported it, has ended or is lost. Its figures are merged in
-//! the order of the ranks, so the whole does not depend on the order in which they arrived.
+//! An interval of the whole test is closed when each rank has reported it, has finished or is lost. Its figures are
+//! merged in the order of the ranks, so the result does not depend on the order of arrival.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,36 +10,36 @@ use fathometer_analysis::load::Distribution;
 use fathometer_load::MOST_INTERVALS;
 use fathometer_load::timeline::{ClosedInterval, Part, Spares, Timeline, merge_counts};
 
-use crate::limits::{AbsurdFigure, Totals};
+use crate::limits::{ImpossibleFigure, Totals};
 use crate::merge::{self, MergeError, Merged};
 use crate::record::{RankRecord, Reported, TestFacts};
 
-/// The longest latency that histograms have memory for at the start.
+/// The longest latency for which histograms have memory at the start.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// The figures of a rank that cannot be used.
+/// Why the figures of a rank cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FiguresError {
-    /// There is no such rank, or it has ended.
-    #[error("figures of a rank that does not take part")]
+    /// There is no such rank, or it has finished.
+    #[error("received figures from a rank that is not in this test")]
     Rank,
     /// The bytes are not the figures of an interval, or not a result.
     #[error("malformed figures: {0}")]
     Malformed(postcard::Error),
     /// An interval is missing or comes twice.
-    #[error("figures of interval {found} where those of interval {expected} follow")]
+    #[error("received interval {found}, expected interval {expected}")]
     Order {
-        /// The interval that came.
+        /// The interval that was received.
         found: u64,
-        /// The one that should have come.
+        /// The interval that was expected.
         expected: u64,
     },
-    /// A figure that no test has.
+    /// A figure that no test can have.
     #[error("{0}")]
-    Absurd(#[from] AbsurdFigure),
+    Absurd(#[from] ImpossibleFigure),
 }
 
-/// The whole of a test.
+/// The whole test.
 #[derive(Debug)]
 pub struct Whole {
     facts: TestFacts,
@@ -47,14 +47,14 @@ pub struct Whole {
     ranks: Vec<Rank>,
     /// Intervals that are not closed, each with the figures of the ranks that have reported it.
     open: BTreeMap<u64, BTreeMap<u32, Vec<u8>>>,
-    /// The next interval to be closed.
+    /// The next interval to close.
     next: u64,
 }
 
-/// What is known of a rank.
+/// The state of a rank.
 #[derive(Debug, Default)]
 struct Rank {
-    /// Intervals that it has reported.
+    /// Number of intervals that the rank has reported.
     reported: u64,
     so_far: Reported,
     totals: Totals,
@@ -70,13 +70,13 @@ enum RankEnd {
     Lost(String),
 }
 
-/// The figures of an interval as bytes.
+/// Encodes the figures of an interval.
 pub fn encode_part(part: &Part) -> Vec<u8> {
-    // A vector takes any number of bytes.
+    // Writing to a vector does not fail.
     postcard::to_allocvec(part).unwrap_or_default()
 }
 
-/// The result of a rank as bytes.
+/// Encodes the result of a rank.
 pub fn encode_record(record: &RankRecord) -> Vec<u8> {
     postcard::to_allocvec(record).unwrap_or_default()
 }
@@ -86,7 +86,7 @@ fn decode_part(bytes: &[u8]) -> Result<Part, FiguresError> {
 }
 
 impl Whole {
-    /// A test of which nothing is known yet.
+    /// Creates a test without any figures.
     pub fn new(facts: TestFacts) -> Whole {
         let expected = facts.measured.map_or(0, |measured| {
             let all = facts.warm_up.saturating_add(measured);
@@ -102,10 +102,10 @@ impl Whole {
         }
     }
 
-    /// A rank reports its next interval.
+    /// Adds the report of a rank's next interval.
     ///
     /// # Errors
-    /// If the figures are malformed, out of order or absurd. They then count for nothing.
+    /// If the figures are malformed, out of order or impossible. They are then not counted.
     pub fn interval(&mut self, rank: u32, bytes: Vec<u8>) -> Result<(), FiguresError> {
         let known = self.ranks.get_mut(rank as usize);
         let known = known.filter(|rank| matches!(rank.end, RankEnd::Open));
@@ -134,10 +134,10 @@ impl Whole {
         Ok(())
     }
 
-    /// A rank reports its result.
+    /// Adds the result of a rank.
     ///
     /// # Errors
-    /// If it is malformed or absurd.
+    /// If the result is malformed or absurd.
     pub fn ended(&mut self, rank: u32, bytes: &[u8]) -> Result<(), FiguresError> {
         let record: RankRecord = postcard::from_bytes(bytes).map_err(FiguresError::Malformed)?;
         let known = self.ranks.get_mut(rank as usize);
@@ -148,7 +148,7 @@ impl Whole {
         Ok(())
     }
 
-    /// A rank is lost.
+    /// Marks a rank as lost.
     pub fn lost(&mut self, rank: u32, why: String) {
         if let Some(known) = self.ranks.get_mut(rank as usize)
             && matches!(known.end, RankEnd::Open)
@@ -157,7 +157,7 @@ impl Whole {
         }
     }
 
-    /// Closes the next interval if no rank is still to report it.
+    /// Closes the next interval if all its reports have arrived.
     pub fn close_next(&mut self) -> Option<ClosedInterval> {
         let next = self.next;
         let is_whole = |rank: &Rank| rank.reported > next || !matches!(rank.end, RankEnd::Open);
@@ -169,7 +169,7 @@ impl Whole {
         self.next += 1;
         let mut merged: Option<Part> = None;
         for bytes in figures.into_values() {
-            // They were read before.
+            // The bytes were decoded before, so this does not fail.
             let Ok(mut part) = decode_part(&bytes) else {
                 continue;
             };
@@ -184,15 +184,15 @@ impl Whole {
         self.timeline.add(merged?)
     }
 
-    /// Corrected latency of all closed intervals.
+    /// The corrected latency of all closed intervals.
     pub fn corrected(&self) -> &Distribution {
         self.timeline.corrected()
     }
 
-    /// The result of the whole. Ranks that have not ended are lost.
+    /// The result of the whole test. Ranks that have not finished are lost.
     ///
     /// # Errors
-    /// If no rank has ended.
+    /// If no rank has finished.
     pub fn finish(mut self) -> Result<Merged, MergeError> {
         for rank in &mut self.ranks {
             if matches!(rank.end, RankEnd::Open) {

@@ -1,4 +1,4 @@
-//! Style sheets and scripts that follow each other in documents, as one file.
+//! Concatenates style sheets and scripts that follow each other in documents.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ use fathometer_content::{
     Run, RunKind, StyleSheet, Unchanged, join_runs, join_scripts, join_style_sheets, runs,
 };
 
-/// Runs above which further ones are left as they are: they bound the memory.
+/// The most runs that are joined, which bounds the memory.
 const MOST_RUNS: usize = 10_000;
 
-/// What is joined: the kind and the places of the files, in their order.
+/// A run to join: the kind and the places of the files, in order.
 pub type Files = (RunKind, Vec<String>);
 
 /// The concatenations of a site. A place is a path that names a file of the site, with slashes.
 #[derive(Debug, Default)]
 pub struct Concatenations {
-    /// With the name of the joined file once it was made.
+    /// The runs, with the name of the joined file if it was made.
     found: BTreeMap<Files, Option<String>>,
 }
 
-/// A file that was made. Without images, there is no `--write` that writes it.
+/// A joined file. Without images, there is no `--write` that writes it.
 #[derive(Debug)]
 #[cfg_attr(
     not(feature = "images"),
@@ -33,7 +33,7 @@ pub struct JoinedFile {
 }
 
 impl Concatenations {
-    /// Notes the runs of a document. `place_of` finds the place of a URL in it.
+    /// Records the runs of a document. `place_of` finds the place of a URL in it.
     pub fn note(
         &mut self,
         html: &[u8],
@@ -49,8 +49,8 @@ impl Concatenations {
         Ok(())
     }
 
-    /// Makes the joined files: from the content of each file, `None` if it is not of the site, and for names that
-    /// `is_free`. Returns them, and why others cannot be made.
+    /// Makes the joined files, with names for which `is_free` returns true. The content of a file is `None` if
+    /// the file is not of the site. Returns the joined files, and the reasons why others cannot be made.
     pub fn make(
         &mut self,
         content_of: impl Fn(&str) -> Option<Vec<u8>>,
@@ -86,7 +86,7 @@ impl Concatenations {
         (made, left)
     }
 
-    /// The document with the joined files, and how many requests fewer a first visit makes. `None` if
+    /// The document with the joined files, and the number of requests that a first visit saves. `None` if
     /// nothing changes.
     pub fn apply(
         &self,
@@ -108,7 +108,7 @@ impl Concatenations {
         (requests > 0).then(|| (join_runs(html, &replaced), requests))
     }
 
-    /// The files of each run of the document that is joined.
+    /// The files of each joined run of the document.
     pub fn joined_runs(
         &self,
         html: &[u8],
@@ -121,13 +121,13 @@ impl Concatenations {
             .collect()
     }
 
-    /// The place of the file that these are joined to.
+    /// The place of the joined file for these files.
     pub fn place(&self, files: &Files) -> Option<String> {
         let name = self.found.get(files)?.as_deref()?;
         Some(format!("{}{name}", folder_of(files.1.first()?)))
     }
 
-    /// The content of the file that these are joined to, from the content of each.
+    /// The joined file for these files, from the content of each file.
     pub fn joined(
         &self,
         (kind, places): &Files,
@@ -143,7 +143,7 @@ fn files_of(run: &Run<'_>, place_of: &impl Fn(&str) -> Option<String>) -> Option
     Some((run.kind, places.collect::<Option<_>>()?))
 }
 
-/// Joins the files, or says which cannot be joined.
+/// Joins the files, or returns the reason why a file cannot be joined.
 fn joined(kind: RunKind, places: &[String], contents: &[Vec<u8>]) -> Result<Vec<u8>, String> {
     match kind {
         RunKind::StyleSheets => {
@@ -167,7 +167,7 @@ fn joined(kind: RunKind, places: &[String], contents: &[Vec<u8>]) -> Result<Vec<
     }
 }
 
-/// The folder of a place, with its slash.
+/// The folder of a place, with its final slash.
 fn folder_of(place: &str) -> &str {
     place.rfind('/').map_or("", |slash| &place[..=slash])
 }

@@ -1,4 +1,4 @@
-//! A treated copy of a site.
+//! Writes a treated copy of a site.
 
 mod documents;
 mod names;
@@ -39,25 +39,25 @@ pub enum Treat {
     Avif,
     /// HTML and style sheets minified.
     Minify,
-    /// Style sheets, and scripts, that follow each other in a document as one file.
+    /// Consecutive style sheets, or consecutive scripts, of a document joined into one file.
     Concat,
-    /// Small images that the same documents show in one PNG (lossless).
+    /// Small images that the same documents show, joined into one PNG (lossless).
     Sprite,
-    /// Small images that one tag shows as `data:` URLs in it (lossless).
+    /// Small images that a single tag shows, as `data:` URLs in that tag (lossless).
     Inline,
 }
 
-/// Writes a treated copy of a site, a folder, to the folder `out`, which must be empty or not exist. Of several treatments of
-/// an image, the smallest result is taken.
+/// Writes a treated copy of a site, a folder, to the folder `out`, which must be empty or not exist. If several
+/// treatments apply to an image, the smallest result is used.
 ///
 /// # Errors
 ///
-/// When the options are wrong, and when a file cannot be read or written. No copy is left then.
+/// If the options are invalid, or a file cannot be read or written. No copy is left then.
 pub fn copy(options: &Options, treatments: &[Treat], out: &Path) -> Result<Written, Failure> {
     if !options.site.is_dir() {
         let site = options.site.display();
         return Err(usage(format!(
-            "{site} is no folder: only a folder can be copied"
+            "{site} is not a folder: only folders can be copied"
         )));
     }
     let partial = prepare(&options.site, out)?;
@@ -73,7 +73,7 @@ pub fn copy(options: &Options, treatments: &[Treat], out: &Path) -> Result<Writt
     let mut written = match finished {
         Ok(written) => written,
         Err(error) => {
-            // The first error counts: the folder is named as incomplete if it stays.
+            // The first error is returned: the name of a remaining folder shows that it is incomplete.
             drop(fs::remove_dir_all(&partial));
             return Err(error);
         }
@@ -98,7 +98,7 @@ struct SiteCopy<'a> {
     names: Names,
     /// The elements whose white space is kept; `None` without minification.
     kept_white_space: Option<KeptWhiteSpace>,
-    /// The files that are joined; `None` without concatenation.
+    /// The files to join; `None` without concatenation.
     concatenations: Option<Concatenations>,
     /// The small images; `None` without sprites.
     sprites: Option<Sprites>,
@@ -111,8 +111,8 @@ struct SiteCopy<'a> {
     written: Written,
 }
 
-/// What one pass handles: images first, so that documents are written with the new names. Documents are read before
-/// style sheets are written, because they may state their hashes.
+/// The files of one pass. Images come first, so that documents are written with their new names. Documents are
+/// read before style sheets are written, because they may state hashes of style sheets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pass {
     Others,
@@ -123,7 +123,7 @@ enum Pass {
 }
 
 impl Pass {
-    /// In their order.
+    /// All passes in order.
     const ALL: [Pass; 5] = [
         Pass::Others,
         Pass::ReadCss,
@@ -209,7 +209,7 @@ impl<'a> SiteCopy<'a> {
         let content = match walk::read(path, self.options.max_file) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-                // Copied as it is, without being in memory.
+                // Copied unchanged, without reading the file into memory.
                 let bytes =
                     fs::copy(path, &target).map_err(|error| not_written(&target, &error))?;
                 self.count(bytes, bytes);
@@ -220,7 +220,8 @@ impl<'a> SiteCopy<'a> {
         let bytes = content.len() as u64;
         let rewritten = match pass {
             Pass::Html => self.html(path, &place, &content),
-            // With the hash of this style sheet in a document, it must stay. The old names stay, too.
+            // If a document states the hash of a style sheet, no style sheet may change. The URLs in style sheets
+            // then still name the original files.
             Pass::Css if !self.states_integrity => self.css(path, &place, &content),
             Pass::Css | Pass::ReadCss | Pass::ReadHtml => content,
             Pass::Others => return self.copy_other(path, &place, &target, &content),
@@ -230,7 +231,7 @@ impl<'a> SiteCopy<'a> {
         Ok(())
     }
 
-    /// Copies a file that is no document, with its image treated.
+    /// Copies a file that is not a document. If it is an image, it is treated.
     fn copy_other(
         &mut self,
         path: &Path,
@@ -272,7 +273,7 @@ impl<'a> SiteCopy<'a> {
                     names::with_suffix(place, suffix),
                     names::with_suffix(path, suffix).is_some_and(|path| path.exists()),
                 ) else {
-                    // The site has a file of that name, or the name cannot be a reference.
+                    // The site has a file with that name, or the name cannot be used in a reference.
                     write(target, content)?;
                     self.count(bytes, bytes);
                     return Ok(());
@@ -289,7 +290,7 @@ impl<'a> SiteCopy<'a> {
         Ok(())
     }
 
-    /// Notes an image as it is in the copy, which a document may have in it.
+    /// Records the image in the copy, which may be inlined into a document.
     fn note_inlined(&mut self, place: &Path, file: &[u8]) {
         if let (Some(inlining), Some(place), Some(format)) =
             (&mut self.inlining, place.to_str(), Format::of(file))
@@ -298,7 +299,7 @@ impl<'a> SiteCopy<'a> {
         }
     }
 
-    /// The smallest image of the treatments, if it is smaller than the file.
+    /// The smallest result of the image treatments, if it is smaller than the file.
     fn smallest(
         &mut self,
         path: &Path,
@@ -344,7 +345,7 @@ impl<'a> SiteCopy<'a> {
     }
 }
 
-/// What a file is, by its name.
+/// The kind of a file, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Html,

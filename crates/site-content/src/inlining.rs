@@ -1,4 +1,4 @@
-//! Small images as parts of the documents that show them: `data:` URLs (RFC 2397) in place of their names.
+//! Inlines small images into the documents that show them: `data:` URLs (RFC 2397) replace their names.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,27 +9,27 @@ use fathometer_content::{Unchanged, image_tags, rewrite_html};
 use super::table::Inlined;
 use super::treatment::FileCosts;
 
-/// Bytes of an image above which it stays a file.
+/// The largest image that is inlined, in bytes.
 const LARGEST: usize = 2048;
-/// Images that are noted: they and what codings make of them are in memory.
+/// The most images that are recorded. They and their encoded forms are in memory.
 const MOST_IMAGES: usize = 4000;
-/// References that are noted.
+/// The most references that are recorded.
 const MOST_USED: usize = 100_000;
 
-/// The small images of a site, and how documents name them. An image is inlined if one `<img>` of the site is all that
-/// names it: more would repeat its content.
+/// The small images of a site, and the references to them. An image is inlined only if a single `<img>` is the
+/// only reference to it on the site; otherwise its content would be repeated.
 #[derive(Debug, Default)]
 pub struct Inlining {
-    /// By the place of the file that a document or a style sheet names.
+    /// The references to files, by the place of the file.
     uses: HashMap<String, Uses>,
     images: BTreeMap<String, Small>,
 }
 
-/// How a file is named.
+/// The references to a file.
 #[derive(Debug, Default)]
 struct Uses {
     references: u64,
-    /// Those by an `<img>`, with the bytes of the tag and of the source in it.
+    /// The references by an `<img>`, with the bytes of the tag and of the source in it.
     tags: u64,
     tag_bytes: u64,
     source_bytes: u64,
@@ -43,7 +43,7 @@ struct Small {
 }
 
 impl Inlining {
-    /// Notes what a document names. `place_of` finds the place of a URL in it.
+    /// Records the references of a document. `place_of` finds the place of a URL in it.
     pub fn note_document(
         &mut self,
         html: &[u8],
@@ -66,14 +66,14 @@ impl Inlining {
         })
     }
 
-    /// Notes that a document or a style sheet names the file.
+    /// Records that a document or a style sheet refers to the file.
     pub fn note_reference(&mut self, place: String) {
         if self.uses.len() < MOST_USED || self.uses.contains_key(&place) {
             self.uses.entry(place).or_default().references += 1;
         }
     }
 
-    /// Notes an image of the site.
+    /// Records an image of the site.
     pub fn note_image(&mut self, place: String, media_type: &'static str, content: &[u8]) {
         if content.len() <= LARGEST && self.images.len() < MOST_IMAGES {
             let small = Small {
@@ -85,15 +85,15 @@ impl Inlining {
         }
     }
 
-    /// Notes what codings and lossless treatments make of an image.
+    /// Records the bytes and times of an image after codings and lossless treatments.
     pub fn note_costs(&mut self, place: &str, costs: &FileCosts) {
         if let Some(small) = self.images.get_mut(place) {
             small.costs = costs.clone();
         }
     }
 
-    /// The document with its small images in it, and how many requests fewer a first visit makes. `None` if nothing
-    /// changes.
+    /// The document with its small images inlined, and the number of requests that a first visit saves. `None`
+    /// if nothing changes.
     pub fn apply(
         &self,
         html: &[u8],
@@ -105,7 +105,8 @@ impl Inlining {
             let small = place_of(tag.source).and_then(|place| Some(self.inlined(&place)?.1));
             if let Some(small) = small {
                 out.extend_from_slice(&html[at..tag.source_start]);
-                // In quotes: base64 may end with an equals sign, which a value without quotes must not have.
+                // The URL needs quotes: base64 may end with an equals sign, which an unquoted value must not
+                // contain.
                 out.push(b'"');
                 out.extend_from_slice(small.url().as_bytes());
                 out.push(b'"');
@@ -118,12 +119,12 @@ impl Inlining {
         (images > 0).then_some((out, images))
     }
 
-    /// What the inlined images, which are files no longer, cost as files.
+    /// The costs of the inlined images as separate files.
     pub fn files(&self) -> impl Iterator<Item = &FileCosts> {
         self.all().map(|(_, small)| &small.costs)
     }
 
-    /// The images that are inlined, and the bytes of their tags. `None` if there is none.
+    /// The inlined images, and the bytes of their tags. `None` if there are none.
     pub fn summary(&self) -> Option<Inlined> {
         let mut inlined = Inlined {
             limit_bytes: LARGEST,
@@ -170,7 +171,8 @@ mod tests {
         Some(url.to_owned())
     }
 
-    /// What inlining makes of the document, on a site with the images `a` and `b`, whose style sheet names `back`.
+    /// The result of inlining for the document, on a site with the images `a` and `b` and a style sheet that
+    /// names `back`.
     fn treated(html: &str, back: &str) -> (Option<(String, u64)>, Option<Inlined>) {
         let mut inlining = Inlining::default();
         inlining.note_reference(back.to_owned());

@@ -1,12 +1,12 @@
-//! What documents load, in fewer files: style sheets and scripts concatenated, small images as sprites or inlined; alone,
-//! and together with the other treatments.
+//! Joins the files that documents load: style sheets and scripts are concatenated, small images become sprites
+//! or are inlined. Alone, and together with the other treatments.
 
 use fathometer_content::{Coding, KeptWhiteSpace};
 
 use super::concatenation::Concatenations;
 use super::minified::{Minifiable, minify};
 use super::page_files::{
-    Change, HeldKind, JoinedSite, Joins, MOST_BYTES, Made, MakingCost, PageFiles,
+    Change, JoinedSite, Joins, MOST_BYTES, Made, MakingCost, PageFileKind, PageFiles,
 };
 use super::small_images::SmallImages;
 use super::table::{Inlined, Row};
@@ -17,46 +17,46 @@ use super::treatment::{
 
 /// The codings of joined files.
 const CODINGS: [Option<Coding>; 3] = [None, Some(USUAL), Some(STRONGEST)];
-/// The row of all treatments together.
+/// The row with all treatments together.
 const ALL_TOGETHER: &str = "lossless images, sprites, minified, concatenated, brotli 11";
-/// The row that it is compared with if no image is treated.
+/// The row with which that row is compared if no image is treated.
 const MINIFIED: &str = "minified, brotli 11";
 
-/// What joined files are made of.
+/// The inputs of joined files.
 pub struct Inputs<'a> {
     /// The documents of the site, with their style sheets and scripts.
     pub page_files: &'a PageFiles,
     /// The sums of the row of this name, and of the site as it is for the empty name.
     pub bases: &'a dyn Fn(&str) -> Option<Sums>,
-    /// The elements whose white space minification keeps.
+    /// Returns the sums of the row with this name; for the empty name, those of the untreated site.
     pub kept: &'a KeptWhiteSpace,
-    /// Bytes of the site.
+    /// The bytes of the site.
     pub site_bytes: u64,
-    /// How many times each file is made, coded and decoded.
+    /// The number of times that each file is made, encoded and decoded.
     pub repetitions: usize,
-    /// Whether to keep the files that are made.
-    pub keeps_files: bool,
+    /// Whether the files that are made are kept.
+    pub retains_files: bool,
 }
 
-/// What joined files save.
+/// The savings by joined files.
 #[derive(Debug, Default)]
 pub struct Joined {
-    /// A row for each way to join files that saves a request, and each coding.
+    /// A row for each coding and each kind of joining that saves a request.
     pub rows: Vec<Row>,
-    /// What small images save as `data:` URLs.
+    /// The savings by small images as `data:` URLs.
     pub inlined: Option<Inlined>,
-    /// The files that were made, if they are kept.
+    /// The joined files, if they are kept.
     pub sites: Vec<JoinedSite>,
-    /// What is not in the rows.
+    /// The reasons for missing rows.
     pub notes: Vec<String>,
 }
 
-/// The row that a row of joined files is compared with, and so how their texts are treated.
+/// The row with which a row of joined files is compared. It determines the treatment of their texts.
 #[derive(Clone, Copy, Debug)]
 enum Comparison {
-    /// Single files with a coding, or as they are.
+    /// Single files with a coding, or untreated.
     Coded(Option<Coding>),
-    /// Lossless images, texts minified and by the strongest coding.
+    /// Lossless images; texts minified and with the strongest coding.
     Minified,
 }
 
@@ -68,7 +68,7 @@ impl Joined {
         if files.is_full {
             let most = MOST_BYTES >> 20;
             joined.notes.push(format!(
-                "no concatenation, no sprites and no inlining: documents, style sheets and scripts need more than {most} MiB"
+                "no concatenation, sprites or inlining: documents, style sheets and scripts need more than {most} MiB"
             ));
             return Ok(joined);
         }
@@ -113,7 +113,7 @@ impl Joined {
             joined.keep("sprites, concatenated", change);
         }
 
-        let short = |kind: HeldKind, content: &[u8]| minified(kind, content, inputs.kept);
+        let short = |kind: PageFileKind, content: &[u8]| minified(kind, content, inputs.kept);
         let all = Joins {
             treat: &short,
             ..both
@@ -124,11 +124,11 @@ impl Joined {
         Ok(joined)
     }
 
-    /// The files that are concatenated, of the site as it is.
+    /// The concatenations of the untreated site.
     fn concatenations(&mut self, files: &PageFiles) -> Concatenations {
         let mut concatenations = Concatenations::default();
-        for file in files.of(HeldKind::Html) {
-            // A document that cannot be scanned stays as it is; the note on minification counts it.
+        for file in files.of(PageFileKind::Html) {
+            // A document that cannot be scanned is left unchanged; the note on minification counts it.
             let _ = concatenations.note(&file.content, |url| file.place_of(url));
         }
         let content_of = |place: &str| Some(files.get(place)?.content.clone());
@@ -142,7 +142,7 @@ impl Joined {
         concatenations
     }
 
-    /// Adds the rows of one way to join files, alone and with codings, and the files.
+    /// Adds the rows of one kind of joining, alone and with codings, and its files.
     fn add(
         &mut self,
         inputs: &Inputs<'_>,
@@ -158,7 +158,7 @@ impl Joined {
                 }
             }
         }
-        if inputs.keeps_files && change.requests > 0 {
+        if inputs.retains_files && change.requests > 0 {
             self.keep(name, change);
         }
         Ok(())
@@ -168,7 +168,7 @@ impl Joined {
         self.sites.iter().any(|site| site.name == name)
     }
 
-    /// Keeps the files that a way to join files makes.
+    /// Keeps the files of one kind of joining.
     fn keep(&mut self, name: &'static str, change: Change<'_>) {
         let files = change.made.into_iter();
         let files = files.map(|made| (made.place, made.content)).collect();
@@ -220,7 +220,7 @@ impl Comparison {
         }
     }
 
-    /// What a file is in that row.
+    /// The result for a file in that row.
     fn of(self, file: &FileCosts) -> Option<&Applied> {
         match self {
             Comparison::Coded(Some(USUAL)) => Some(&file.usual),
@@ -232,7 +232,7 @@ impl Comparison {
 }
 
 impl Made {
-    /// The file with a coding, and what it costs to make, code and decode it.
+    /// The file with a coding, and its costs: to make, encode and decode it.
     fn applied(&self, coding: Option<Coding>, repetitions: usize) -> Result<Applied, ApplyError> {
         match &self.cost {
             MakingCost::Image(applied) => Ok(applied.clone()),
@@ -251,11 +251,11 @@ impl Made {
     }
 }
 
-fn minified(kind: HeldKind, content: &[u8], kept: &KeptWhiteSpace) -> Vec<u8> {
+fn minified(kind: PageFileKind, content: &[u8], kept: &KeptWhiteSpace) -> Vec<u8> {
     let minifiable = match kind {
-        HeldKind::Html => Minifiable::Html,
-        HeldKind::Css => Minifiable::Css,
-        HeldKind::Script => return content.to_vec(),
+        PageFileKind::Html => Minifiable::Html,
+        PageFileKind::Css => Minifiable::Css,
+        PageFileKind::Script => return content.to_vec(),
     };
     minify(minifiable, content, kept).unwrap_or_else(|_| content.to_vec())
 }

@@ -1,8 +1,9 @@
-//! What treatments of a whole site save: content codings, a shared dictionary, tags in lower case, minification, joined files
-//! and other formats of images; what its pages take over a path; and a treated copy of it.
+//! Computes how much treatments of a whole site save: content codings, a shared dictionary, lower-case tags,
+//! minification, joined files and other image formats. Also predicts the time of its pages over a path, and
+//! writes a treated copy of the site.
 //!
-//! [`analyse`] reads a folder, an HTTP archive or a list of URLs, and [`copy()`] writes the treated copy of a folder. The
-//! treatments of one file are those of `fathometer-content`.
+//! [`analyse`] reads a folder, an HTTP archive or a list of URLs, and [`copy()`] writes the treated copy of a
+//! folder. The treatments of single files are in `fathometer-content`.
 
 mod concatenation;
 #[cfg(feature = "images")]
@@ -44,11 +45,11 @@ use self::source::Source;
 pub use self::table::{Distortion, FileRow, Inlined, ReplacedRow, Report, Row};
 pub use self::treatment::Sums;
 
-/// Why a site was not treated: a message that says what to do. It is a [`UsageError`], or the error of a lower crate, which
-/// says itself whether it is one of usage.
+/// The reason why a site was not treated, as a message that says what to do. It is a [`UsageError`] or an
+/// error of another crate, which states whether it is a usage error.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// Options that are wrong, regardless of the machine.
+/// Options that are invalid on every machine.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);
@@ -60,30 +61,30 @@ fn usage(message: impl Into<String>) -> Failure {
 /// Writes one line of progress, or the reason why a file cannot be treated.
 pub type Say = fn(fmt::Arguments<'_>);
 
-/// Makes the options of TLS, when a URL of a list needs them.
+/// Creates the TLS options when a URL of a list needs them.
 pub type TlsOptions<'a> = &'a dyn Fn(Clock) -> Result<ClientOptions, Failure>;
 
-/// What is treated, and within which limits.
+/// The site to treat, and the limits.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Folder of the site, HTTP archive with contents, or list of URLs.
+    /// The folder of the site, an HTTP archive with contents, or a list of URLs.
     pub site: PathBuf,
-    /// How many files to list, those with the largest saving first.
+    /// The number of files to list, those with the largest savings first.
     pub files: usize,
-    /// How many times each file is encoded and decoded.
+    /// The number of times that each file is encoded and decoded.
     pub repeat: u8,
-    /// Bytes above which a file is an error and not treated.
+    /// The largest file in bytes. A larger file is an error and is not treated.
     pub max_file: u64,
-    /// Bytes to fetch of a list of URLs, in total.
+    /// The most bytes to fetch for a list of URLs, in total.
     pub max_fetch: u64,
-    /// Time limit of each URL of a list.
+    /// The time limit for each URL of a list.
     pub timeout: Duration,
-    /// Whether options of TLS are stated, which have no effect without a list of URLs: an error then.
+    /// Whether TLS options were given. Without a list of URLs they have no effect, which is an error.
     pub is_tls_stated: bool,
-    /// Pixels, in all frames together, above which an image is an error and not treated.
+    /// The most pixels of an image, in all frames together. A larger image is an error and is not treated.
     #[cfg(feature = "images")]
     pub max_pixels: u64,
-    /// Quality of the JPEG images that are encoded again, 1 to 100.
+    /// The quality of re-encoded JPEG images, 1 to 100.
     #[cfg(feature = "images")]
     pub jpeg_quality: u8,
     /// Whether still images are also encoded as AVIF.
@@ -91,27 +92,28 @@ pub struct Options {
     pub avif: bool,
     /// Whether [`Analysis::page`] shows images before and after.
     pub shows_images: bool,
-    /// Paths over which the pages are predicted: names or TOML files.
+    /// The paths over which the pages are predicted: names or TOML files.
     pub paths: Vec<String>,
-    /// Connection policies of the predictions.
+    /// The connection policies of the predictions.
     pub policies: Vec<Policy>,
-    /// How many pages to predict, in the order of their paths.
+    /// The number of pages to predict, in the order of their paths.
     pub pages: usize,
-    /// Where messages go.
+    /// The receiver of messages.
     pub say: Say,
 }
 
-/// What the treatments of a site save.
+/// The savings by treatments of a site.
 #[derive(Debug)]
 pub struct Analysis {
-    /// The figures. Its `Display` is a table.
+    /// The figures. `Display` prints them as a table.
     pub report: Report,
     images: Vec<ImagePair>,
     replaced: Vec<Replaced>,
 }
 
 impl Analysis {
-    /// The figures as a page: HTML in one file, without scripts. The images of the page are not kept: another one has none.
+    /// The figures as an HTML page in one file, without scripts. The images are moved into the page: a second
+    /// call returns a page without images.
     pub fn page(&mut self) -> String {
         let images = std::mem::take(&mut self.images);
         page::page(&self.report, images, std::mem::take(&mut self.replaced))
@@ -122,8 +124,8 @@ impl Analysis {
 ///
 /// # Errors
 ///
-/// When the options are wrong, and when the site cannot be read. Files that cannot be read or treated are counted in the
-/// report, and reported through [`Options::say`].
+/// If the options are invalid or the site cannot be read. Files that cannot be read or treated are counted in
+/// the report, and reported through [`Options::say`].
 pub fn analyse(options: &Options, tls: TlsOptions<'_>) -> Result<Analysis, Failure> {
     predicted::check(options)?;
     let source = Source::open(options, tls)?;

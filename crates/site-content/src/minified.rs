@@ -1,21 +1,21 @@
-//! HTML and style sheets without what browsers do not need.
+//! Minifies HTML and style sheets.
 
 use fathometer_content::{KeptWhiteSpace, StyleSheetError, Unchanged, minify_html};
 
 use super::treatment::{Minified, timed};
 
-/// Why a file is left as it is.
+/// The reason why a file is left as it is.
 #[derive(Debug, thiserror::Error)]
 pub enum NotMinified {
-    /// The document has a construct whose extent depends on the tree: no fault of it.
+    /// The document has a construct whose extent depends on the tree. This is no error of the document.
     #[error("{0}")]
     Document(Unchanged),
-    /// The style sheet has a fault.
+    /// The style sheet has an error.
     #[error("{0}")]
     StyleSheet(#[from] StyleSheetError),
 }
 
-/// What can be minified.
+/// The kind of a file that can be minified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Minifiable {
     /// A document.
@@ -42,7 +42,7 @@ pub fn minify(
     })
 }
 
-/// Minifies a file so many times, for the spread of its CPU time.
+/// Minifies a file `repetitions` times, for the spread of its CPU time.
 pub fn minify_repeatedly(
     kind: Minifiable,
     content: &[u8],
@@ -61,7 +61,7 @@ pub fn minify_repeatedly(
     Ok(minified)
 }
 
-/// A style sheet inside of a document: one with a fault stays.
+/// Minifies a style sheet in a document. A style sheet with an error is left unchanged.
 #[cfg(feature = "css")]
 fn minified_part(css: &[u8]) -> Option<Vec<u8>> {
     style_sheet(css).ok()
@@ -77,7 +77,7 @@ fn style_sheet(css: &[u8]) -> Result<Vec<u8>, StyleSheetError> {
     fathometer_content::minify_css(css)
 }
 
-/// Without the library, a style sheet stays as it is.
+/// Without the library, a style sheet is left unchanged.
 #[cfg(not(feature = "css"))]
 fn style_sheet(css: &[u8]) -> Result<Vec<u8>, StyleSheetError> {
     Ok(css.to_vec())

@@ -1,4 +1,4 @@
-//! The result of `content` as a page.
+//! The result of `content` as an HTML page.
 
 use fathometer_analysis::content_page::{
     self, ContentReport, FileSaving, ImagePair, Replaced, Treatment,
@@ -7,7 +7,7 @@ use fathometer_model::digits::grouped;
 
 use super::table::{Report, Row, spread};
 
-/// The page, with these images before and after, and those that HTML and CSS could replace.
+/// The page, with these images before and after treatment, and the images that HTML and CSS could replace.
 pub fn page(report: &Report, images: Vec<ImagePair>, replaced: Vec<Replaced>) -> String {
     let mut facts = vec![
         ("files".to_owned(), grouped(report.files)),
@@ -16,7 +16,7 @@ pub fn page(report: &Report, images: Vec<ImagePair>, replaced: Vec<Replaced>) ->
     ];
     if let Some(bytes) = report.dictionary_bytes {
         let what = format!(
-            "{} bytes, once in its row; trained on these files, others gain less",
+            "{} bytes, counted once in its row; it was trained on these files and saves less on others",
             grouped(bytes)
         );
         facts.push(("dictionary".to_owned(), what));
@@ -28,7 +28,7 @@ pub fn page(report: &Report, images: Vec<ImagePair>, replaced: Vec<Replaced>) ->
     let lossy = lossy.filter_map(|row| row.distortion.as_ref()).next();
     let definition = lossy.map_or(String::new(), |distortion| {
         format!(
-            " SSIM is the {}; 1 is no difference.",
+            " SSIM is the {}; 1 means no difference.",
             distortion.definition
         )
     });
@@ -38,8 +38,8 @@ pub fn page(report: &Report, images: Vec<ImagePair>, replaced: Vec<Replaced>) ->
         facts,
         treatments: report.treatments.iter().map(treatment).collect(),
         remark: format!(
-            "Bytes are exact, of bodies only. A file that a treatment does not make smaller counts as it is. CPU times \
-             are of all files: median [least, greatest] of {} repetitions.{definition}",
+            "Bytes are exact and include bodies only. If a treatment does not make a file smaller, its original size is \
+             counted. CPU times are of all files: median [least, greatest] of {} repetitions.{definition}",
             report.repetitions()
         ),
         files: report
@@ -71,16 +71,16 @@ fn treatment(row: &Row) -> Treatment {
     }
 }
 
-/// What the treatment changes beside bytes.
+/// The effect of the treatment other than on bytes.
 fn remark(row: &Row) -> Option<String> {
     let requests = row.requests_saved;
     let requests = requests
-        .map(|requests| format!("{requests} requests fewer in first visits of all documents"));
+        .map(|requests| format!("{requests} fewer requests in first visits of all documents"));
     requests.or_else(|| {
         let distortion = row.distortion.as_ref()?;
         let (mean, least) = (distortion.ssim_mean, distortion.ssim_least);
         Some(format!(
-            "changes pixels: SSIM mean {mean:.4}, least {least:.4}"
+            "changes pixels: SSIM mean {mean:.4}, lowest {least:.4}"
         ))
     })
 }

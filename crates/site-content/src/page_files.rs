@@ -1,4 +1,4 @@
-//! The documents, style sheets and scripts of a site, and what changes when files of them are joined.
+//! The documents, style sheets and scripts of a site, and the changes when files are joined.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -13,36 +13,36 @@ use super::place::{location, place};
 use super::source::SiteFile;
 use super::treatment::{Applied, FileCosts, repeated};
 
-/// Bytes of the documents, style sheets and scripts of a site, which are in memory together.
+/// The most bytes of the documents, style sheets and scripts of a site, which are all in memory.
 pub const MOST_BYTES: usize = 32 << 20;
 
 /// The documents of a site, with their style sheets and scripts.
 #[derive(Debug)]
 pub struct PageFiles {
-    /// The site's folder, if it is one.
+    /// The folder of the site, if the site is a folder.
     folder: PathBuf,
     files: BTreeMap<String, Held>,
     bytes: usize,
-    /// Whether there are more files than may be in memory; none is then.
+    /// Whether the files exceed the limit on memory. No files are kept then.
     pub is_full: bool,
 }
 
 /// A file in memory.
 #[derive(Debug)]
 pub struct Held {
-    kind: HeldKind,
+    kind: PageFileKind,
     /// Its content.
     pub content: Vec<u8>,
     costs: FileCosts,
-    /// Host and target, which relative URLs begin at.
+    /// The host and target, which are the base of relative URLs.
     location: (String, String),
-    /// Whether it is of an archive or a list: a query is then a part of a file's name.
+    /// Whether the file comes from an archive or a list. A query is then part of its name.
     has_url: bool,
 }
 
-/// What a file in memory is.
+/// The kind of a file in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeldKind {
+pub enum PageFileKind {
     /// A document.
     Html,
     /// A style sheet.
@@ -51,61 +51,61 @@ pub enum HeldKind {
     Script,
 }
 
-/// A document after a change, and how many requests fewer a first visit makes.
+/// A document after a change, and the number of requests that a first visit saves.
 pub type JoinedDocument = (Vec<u8>, u64);
 
-/// What is joined, and how the results are treated before a content coding.
+/// The files to join, and the treatment of the results before a content coding.
 #[derive(Clone, Copy)]
 pub struct Joins<'a> {
     /// Style sheets and scripts.
     pub concatenations: Option<&'a Concatenations>,
-    /// Changes the images of a document, and returns it with the requests that this saves.
+    /// Changes the images of a document. Returns the document, and the number of requests that this saves.
     pub images: &'a dyn Fn(&Held) -> Option<JoinedDocument>,
-    /// What is made of each document, style sheet and script.
-    pub treat: &'a dyn Fn(HeldKind, &[u8]) -> Vec<u8>,
-    /// How many times each file is made, for the spread of the CPU time.
+    /// Treats the content of each document, style sheet and script.
+    pub treat: &'a dyn Fn(PageFileKind, &[u8]) -> Vec<u8>,
+    /// The number of times that each file is made, for the spread of the CPU time.
     pub repetitions: usize,
 }
 
-/// Files that are no longer loaded, and those in their place.
+/// The files that are no longer loaded, and the files that replace them.
 #[derive(Debug, Default)]
 pub struct Change<'a> {
-    /// What the files cost that are no longer loaded as they are.
+    /// The costs of the files that are no longer loaded unchanged.
     pub gone: Vec<&'a FileCosts>,
-    /// The files in their place.
+    /// The files that replace them.
     pub made: Vec<Made>,
-    /// Requests fewer of first visits of all documents together.
+    /// The number of requests saved in first visits of all documents together.
     pub requests: u64,
 }
 
-/// A file that takes the place of others.
+/// A file that replaces others.
 #[derive(Debug)]
 pub struct Made {
     /// Its place.
     pub place: String,
     /// Its content.
     pub content: Vec<u8>,
-    /// Bytes of the files that it takes the place of.
+    /// The bytes of the files that it replaces.
     pub others_bytes: u64,
-    /// What it costs to make.
+    /// The cost of making it.
     pub cost: MakingCost,
 }
 
-/// The files that take the place of others of a site.
+/// The files that replace others of a site.
 #[derive(Debug)]
 pub struct JoinedSite {
-    /// How they are joined, as in `concatenated`.
+    /// The kind of joining, such as `concatenated`.
     pub name: &'static str,
-    /// Their places, with their contents before a content coding.
+    /// The places of the files, with their contents before a content coding.
     pub files: Vec<(String, Vec<u8>)>,
 }
 
-/// What a file costs that takes the place of others.
+/// The cost of making a file that replaces others.
 #[derive(Debug)]
 pub enum MakingCost {
-    /// CPU times to make a text, before a content coding.
+    /// The CPU times to make a text, before a content coding.
     Text(Vec<Duration>),
-    /// What was made of an image, which has no content coding.
+    /// The result for an image, which has no content coding.
     #[cfg_attr(
         not(feature = "images"),
         expect(dead_code, reason = "only the treatments of images make one")
@@ -114,7 +114,7 @@ pub enum MakingCost {
 }
 
 impl PageFiles {
-    /// Those of a site in this folder, or elsewhere.
+    /// The page files of a site in this folder, or of another source.
     pub fn new(folder: &Path) -> PageFiles {
         PageFiles {
             folder: folder.to_owned(),
@@ -127,11 +127,11 @@ impl PageFiles {
     /// Keeps the file if it is a document, a style sheet or a script.
     pub fn note(&mut self, file: &SiteFile, costs: FileCosts) {
         let kind = if file.is_html() {
-            HeldKind::Html
+            PageFileKind::Html
         } else if file.is_css() {
-            HeldKind::Css
+            PageFileKind::Css
         } else if file.is_script() {
-            HeldKind::Script
+            PageFileKind::Script
         } else {
             return;
         };
@@ -155,7 +155,7 @@ impl PageFiles {
     }
 
     /// The files of this kind, in the order of their places.
-    pub fn of(&self, kind: HeldKind) -> impl Iterator<Item = &Held> {
+    pub fn of(&self, kind: PageFileKind) -> impl Iterator<Item = &Held> {
         self.files.values().filter(move |file| file.kind == kind)
     }
 
@@ -171,12 +171,12 @@ impl PageFiles {
         !self.files.contains_key(place) && !path.exists()
     }
 
-    /// What changes if files are joined.
+    /// The changes when files are joined.
     pub fn change(&self, joins: &Joins<'_>) -> Change<'_> {
         let mut change = Change::default();
         let mut runs = Runs::default();
         for (place, file) in &self.files {
-            if file.kind != HeldKind::Html {
+            if file.kind != PageFileKind::Html {
                 continue;
             }
             if let Some(all) = joins.concatenations {
@@ -184,7 +184,7 @@ impl PageFiles {
             }
             let made = repeated(joins.repetitions, || {
                 let (html, requests) = file.joined(joins)?;
-                Some(((joins.treat)(HeldKind::Html, &html), requests))
+                Some(((joins.treat)(PageFileKind::Html, &html), requests))
             });
             if let Some(((content, requests), times)) = made {
                 change.requests += requests;
@@ -203,7 +203,7 @@ impl PageFiles {
         change
     }
 
-    /// Adds the files that were joined, and removes those that nothing else names.
+    /// Adds the joined files, and removes the files to which no other reference exists.
     fn concatenate<'a>(
         &'a self,
         all: &Concatenations,
@@ -211,15 +211,17 @@ impl PageFiles {
         joins: &Joins<'_>,
         change: &mut Change<'a>,
     ) {
-        for sheet in self.of(HeldKind::Css) {
+        for sheet in self.of(PageFileKind::Css) {
             rewrite_css(&sheet.content, |url| {
                 runs.name(sheet.place_of(url));
                 None
             });
         }
         for (place, times) in &runs.joined {
-            // A file that is named elsewhere, too, is still loaded.
-            let file = self.get(place).filter(|file| file.kind != HeldKind::Html);
+            // A file to which another reference exists is still loaded.
+            let file = self
+                .get(place)
+                .filter(|file| file.kind != PageFileKind::Html);
             if runs.named.get(place) == Some(times) {
                 change.gone.extend(file.map(|file| &file.costs));
             }
@@ -246,9 +248,9 @@ impl PageFiles {
 /// The files that documents load one after the other.
 #[derive(Debug, Default)]
 struct Runs {
-    /// How often files are named, by their places.
+    /// The number of references to each file, by place.
     named: HashMap<String, u64>,
-    /// How often they are named as parts of runs that are joined.
+    /// The number of references to each file in joined runs, by place.
     joined: HashMap<String, u64>,
     made: BTreeSet<super::concatenation::Files>,
 }
@@ -278,7 +280,7 @@ impl Runs {
 }
 
 impl Held {
-    /// The document after the joins, and the requests that they save; `None` if nothing changes.
+    /// The document after joining, and the number of requests that this saves; `None` if nothing changes.
     fn joined(&self, joins: &Joins<'_>) -> Option<JoinedDocument> {
         let with_images = (joins.images)(self);
         let source = with_images.as_ref().map_or(&self.content, |(html, _)| html);
@@ -290,7 +292,7 @@ impl Held {
         Some((html, requests.iter().sum()))
     }
 
-    /// The place of the file that the URL means in this one.
+    /// The place of the file to which the URL in this file refers.
     pub fn place_of(&self, url: &str) -> Option<String> {
         let (authority, target) = &self.location;
         match Resolver::new(authority, target).resolve(url.as_bytes()) {

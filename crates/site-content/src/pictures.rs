@@ -1,4 +1,4 @@
-//! The images of a site, in other formats and by other encoders.
+//! The images of a site in other formats and by other encoders.
 
 mod proposals;
 mod shown;
@@ -19,28 +19,28 @@ use super::source::SiteFile;
 use super::table::{Distortion, Row};
 use super::treatment::{Applied, FileCosts, LOSSLESS_MINIFIED, Sums, timed};
 
-/// Frames of an animation above which it is reported as an error.
+/// The most frames of an animation; more are an error.
 pub const MOST_FRAMES: u32 = 10_000;
-/// The row of the lossless treatments and the strongest coding together.
+/// The row with the lossless treatments and the strongest coding together.
 const TOGETHER: &str = "lossless images, brotli 11 for the rest";
 
 /// The images of a site: sums over all files.
 #[derive(Debug)]
 pub struct Pictures {
-    /// Images, by their first bytes or their names.
+    /// The number of images, by their first bytes or their names.
     pub images: u64,
-    /// Images that could not be treated.
+    /// The number of images that could not be treated.
     pub failed: u64,
     limits: Limits,
     repetitions: usize,
     treated: Vec<Sum>,
     together: Sums,
     minified: Sums,
-    /// The images that the page shows.
+    /// The images in the page.
     shown: Shown,
     /// The images that HTML and CSS could replace.
     proposals: Proposals,
-    /// The small images, which can be joined.
+    /// The small images that can be joined.
     small: SmallImages,
     folder: PathBuf,
 }
@@ -54,7 +54,7 @@ struct Sum {
     similarities: Similarities,
 }
 
-/// The SSIM of the images that a lossy treatment made.
+/// The SSIM values of the images after a lossy treatment.
 #[derive(Clone, Copy, Debug)]
 struct Similarities {
     images: u64,
@@ -67,12 +67,12 @@ struct Similarities {
 struct Treated {
     file: Vec<u8>,
     applied: Applied,
-    /// If it was changed, and has a window.
+    /// The SSIM, if the image was changed and is at least as large as the window.
     similarity: Option<f64>,
 }
 
 impl Pictures {
-    /// Sums of no image.
+    /// The sums without images.
     pub fn new(options: &Options) -> Pictures {
         let repetitions = usize::from(options.repeat);
         let treatments = [
@@ -108,17 +108,19 @@ impl Pictures {
         }
     }
 
-    /// The images that the page shows, with the largest saving first, and why others are not shown.
+    /// The images in the page, those with the largest savings first, and the reason why others are not
+    /// shown.
     pub fn take_shown(&mut self) -> (Vec<ImagePair>, Option<String>) {
         std::mem::take(&mut self.shown).finish()
     }
 
-    /// The images that HTML and CSS could replace, with the largest saving first, and what is not among them.
+    /// The images that HTML and CSS could replace, those with the largest savings first, and notes on images
+    /// without a proposal.
     pub fn take_proposals(&mut self) -> (Vec<Replaced>, Vec<String>) {
         self.proposals.take()
     }
 
-    /// The small images, which can be joined.
+    /// The small images that can be joined.
     pub fn take_small(&mut self) -> SmallImages {
         std::mem::take(&mut self.small)
     }
@@ -128,8 +130,9 @@ impl Pictures {
         self.treated.iter().map(|sum| sum.treatment.to_string())
     }
 
-    /// Treats the file if it is an image, and adds it to the sums in any case. `costs` has what codings made of it, and
-    /// gets the smallest lossless result. Returns the fewest bytes, and the index of the treatment that makes them.
+    /// Treats the file if it is an image, and adds it to the sums in any case. `costs` contains the results of
+    /// codings and receives the smallest lossless result. Returns the fewest bytes, and the index of the
+    /// treatment with this result.
     pub fn treat(
         &mut self,
         file: &SiteFile,
@@ -188,7 +191,7 @@ impl Pictures {
         }
     }
 
-    /// Keeps the image for the page if it is one of those with the largest savings.
+    /// Keeps the image for the page if it has one of the largest savings.
     fn show(&mut self, path: &Path, content: &[u8], treated: Vec<Option<Treated>>) {
         let smallest = treated
             .into_iter()
@@ -220,7 +223,7 @@ impl Pictures {
         });
     }
 
-    /// Applies each treatment that applies. After an error, those before it remain.
+    /// Applies each treatment that is applicable. If a treatment fails, the results before it are kept.
     fn apply_all(&mut self, file: &SiteFile) -> (Vec<Option<Treated>>, Result<(), ImageError>) {
         let content = &file.content;
         let mut treated = vec![None; self.treated.len()];
@@ -235,7 +238,7 @@ impl Pictures {
                 return (treated, Err(error));
             }
         };
-        // Its pixels are not decoded: no treatment makes another file of it.
+        // The pixels are not decoded, because no treatment converts these formats.
         if matches!(format, Format::Webp | Format::Avif) {
             return (treated, Ok(()));
         }
@@ -267,7 +270,7 @@ impl Pictures {
         (treated, Ok(()))
     }
 
-    /// The rows of the treatments that applied to an image, and of all lossless ones together.
+    /// The rows of the treatments that applied to an image, and the row of all lossless treatments together.
     pub fn into_rows(self, site_bytes: u64) -> Vec<Row> {
         let mut rows = Vec::new();
         let mut is_treated = false;
@@ -303,7 +306,7 @@ pub fn format_of(path: &Path, content: &[u8]) -> Result<Option<Format>, ImageErr
     }
 }
 
-/// Treats the image in so many repetitions, and compares what was decoded with it.
+/// Treats the image `repetitions` times, and compares the decoded result with it.
 fn apply(
     treatment: ImageTreatment,
     image: &Image<'_>,

@@ -1,4 +1,4 @@
-//! Places in a site: one name for each file, whatever way a URL is written.
+//! The place of a file in a site: one name for each file, for all spellings of its URL.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use fathometer_load::url::Url;
 
 use super::source::SiteFile;
 
-/// Host and target of a file. A folder is the root of a host without a name.
+/// The host and target of a file. A folder is the root of a host without a name.
 pub fn location(folder: &Path, file: &SiteFile) -> Option<(String, String)> {
     if file.media_type.is_some() {
         let url = Url::parse(file.path.to_str()?).ok()?;
@@ -24,7 +24,8 @@ pub fn location(folder: &Path, file: &SiteFile) -> Option<(String, String)> {
     Some(("localhost".to_owned(), target))
 }
 
-/// Host and target of a URL with percent-encoding in one form: each encoded byte that needs none is decoded.
+/// The place for the host and target of a URL. Percent-encoding has one form: encoded bytes that need no
+/// encoding are decoded.
 pub fn place(authority: &str, target: &str) -> String {
     let mut place = authority.to_ascii_lowercase();
     let mut rest = target;

@@ -1,4 +1,5 @@
-//! Packets and seconds of the site's pages over a path, as they are and coded, by the models in virtual time.
+//! Predicts packets and seconds of the site's pages over a path, untreated and treated, with the models in
+//! virtual time.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -22,12 +23,12 @@ use crate::page_files::JoinedSite;
 use crate::treatment::USUAL;
 use crate::{Failure, Options as SiteOptions, usage};
 
-/// Bytes of a site above which no pages are predicted: the origin of the prediction holds it in memory.
+/// The largest site whose pages are predicted, in bytes: the simulated origin holds the site in memory.
 const MOST_BYTES: u64 = 512 << 20;
 /// The longest retrieval.
 const DEADLINE: Duration = Duration::from_secs(3600);
 
-/// What a page takes on a path.
+/// The predicted costs of a page on a path.
 #[derive(Debug, Serialize)]
 pub struct PagePrediction {
     /// The page's path in the site.
@@ -36,21 +37,21 @@ pub struct PagePrediction {
     pub path: String,
     /// The connection policy.
     pub policy: String,
-    /// The treatment of the site: `as it is`, a coding, or a way to join files with a coding.
+    /// The treatment of the site: `as it is`, a coding, or a kind of joining with a coding.
     pub treatment: String,
     /// Seconds until the page is complete; absent if it was not complete within an hour.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
-    /// The least and the greatest seconds over the phases of the hosts' timers.
+    /// The shortest and the longest time in seconds over the phases of the hosts' timers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds_range: Option<[f64; 2]>,
     /// Packets from the client.
     pub packets_up: u64,
     /// Packets from the server.
     pub packets_down: u64,
-    /// Bytes of all packets, with the headers of IP and TCP.
+    /// The bytes of all packets, including IP and TCP headers.
     pub wire_bytes: u64,
-    /// Why the prediction is less certain.
+    /// The reasons why the prediction is less certain.
     pub extrapolates: Vec<String>,
 }
 
@@ -80,19 +81,19 @@ struct Treated {
     name: String,
     site: Arc<Site>,
     is_coded: bool,
-    /// The files that differ from those of the coded site, or `None` if all may.
+    /// The files that differ from the files of the coded site; `None` if all files may differ.
     changed: Option<HashSet<PathBuf>>,
 }
 
 impl Treated {
-    /// Whether the page may differ from that of the coded site.
+    /// Whether the page may differ from the page of the coded site.
     fn changes(&self, page: &str) -> bool {
         let changed = self.changed.as_ref();
         changed.is_none_or(|changed| changed.contains(&site_folder::name_of(page)))
     }
 }
 
-/// Predicts the pages of the site, and of those whose files are joined, over the paths of the options.
+/// Predicts the pages of the site over the paths of the options, and also the pages whose files are joined.
 pub fn predict_pages(
     options: &SiteOptions,
     bytes: u64,
@@ -104,7 +105,7 @@ pub fn predict_pages(
     if bytes > MOST_BYTES {
         let most = MOST_BYTES >> 20;
         return Err(usage(format!(
-            "--path holds the site in memory, at most {most} MiB; name the folder of fewer files"
+            "--path holds the site in memory, at most {most} MiB; name a smaller folder"
         )));
     }
     let site = site_folder::read(&options.site)?;
@@ -129,7 +130,7 @@ pub fn predict_pages(
             }
         }
     }
-    // The treatments of a page follow each other.
+    // Groups the treatments of each page.
     predictions.sort_by(|one, other| {
         let key = |row: &PagePrediction| (row.path.clone(), row.policy.clone(), row.page.clone());
         key(one).cmp(&key(other))
@@ -142,7 +143,7 @@ fn is_page(path: &str) -> bool {
     extension.eq_ignore_ascii_case("html") || extension.eq_ignore_ascii_case("htm")
 }
 
-/// The site as it is, coded, and with files joined and then coded.
+/// The site untreated, coded, and with joined files and coded.
 fn treated_sites(site: &Site, joined: &[JoinedSite]) -> Result<Vec<Treated>, Failure> {
     let mut coded = site.clone();
     coded.files.iter_mut().try_for_each(code)?;
@@ -198,7 +199,7 @@ fn treated_sites(site: &Site, joined: &[JoinedSite]) -> Result<Vec<Treated>, Fai
     Ok(sites)
 }
 
-/// Codes the file in advance if that makes it smaller, as a server with stored codings has it.
+/// Encodes the file in advance if that makes it smaller, as a server with stored codings does.
 fn code(file: &mut File) -> Result<(), Failure> {
     let content = file.body.bytes();
     let bytes = USUAL.encode(&content)?;
@@ -210,7 +211,7 @@ fn code(file: &mut File) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Our origin as `fathometer serve` runs it, and the client of the studies, with today's TCP.
+/// The scenario: our origin as run by `fathometer serve`, and the client of the studies, with today's TCP.
 fn scenario<'p>(
     profile: &'p Profile,
     policy: Policy,
@@ -218,7 +219,7 @@ fn scenario<'p>(
 ) -> Result<Scenario<'p>, Failure> {
     let definition = Definition::load("embedded")?;
     let Some(embedded) = &definition.embedded else {
-        return Err("the server definition `embedded` has no part [embedded]".into());
+        return Err("the server definition `embedded` has no section [embedded]".into());
     };
     let demands = Demands {
         max_requests: None,
@@ -274,7 +275,7 @@ fn row(scenario: &Scenario<'_>, treatment: &str, spread: &Spread) -> PagePredict
     }
 }
 
-/// Writes the predictions, a line for each page, path, policy and treatment.
+/// Writes the predictions, with one line for each page, path, policy and treatment.
 pub fn write_table(predictions: &[PagePrediction], out: &mut fmt::Formatter<'_>) -> fmt::Result {
     if predictions.is_empty() {
         return Ok(());

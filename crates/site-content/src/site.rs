@@ -1,4 +1,4 @@
-//! The analysis of one site: all its files in all treatments.
+//! The analysis of one site: all files with all treatments.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,18 +22,18 @@ use super::treatment::{self, Applied, FileCosts, Minified, Sums, Text, Treatment
 use super::walk::NotRead;
 use super::{Failure, Options};
 
-/// Bytes of a dictionary: the default of the `zstd` program.
+/// The size of a dictionary in bytes: the default of the `zstd` program.
 const DICTIONARY_BYTES: usize = 112_640;
-/// Bytes of files that a dictionary is trained on: a hundred times its size, as zstd advises.
+/// The bytes of files with which a dictionary is trained: a hundred times its size, as zstd advises.
 const SAMPLES_BYTES: usize = 100 * DICTIONARY_BYTES;
-/// Time between two lines of progress.
+/// The time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(2);
 
-/// A file and the least bytes that a treatment of it alone needs: ordered by the bytes saved.
+/// A file and the fewest bytes that a treatment of it alone needs: ordered by the bytes saved.
 type FileSaving = (u64, PathBuf, u64, usize);
 
-/// The state of one analysis. Its memory is bounded: files are handled one at a time, and only the samples of the
-/// dictionary and the files to list are kept.
+/// The state of one analysis. Its memory is bounded: files are treated one at a time, and only the samples of
+/// the dictionary and the files to list are kept.
 pub struct Site<'a> {
     options: &'a Options,
     source: &'a Source,
@@ -141,7 +141,7 @@ impl<'a> Site<'a> {
                 self.largest.pop();
             }
         }
-        // A file that no coding makes smaller has nothing for a dictionary.
+        // A file that no coding makes smaller does not help a dictionary.
         if codings_save && self.samples_bytes + content.len() <= SAMPLES_BYTES {
             self.samples_bytes += content.len();
             self.samples.push(content);
@@ -149,7 +149,7 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    /// Minifies the file if it is a document or a style sheet. A fault of a style sheet is reported.
+    /// Minifies the file if it is a document or a style sheet. An error in a style sheet is reported.
     fn minify(&mut self, file: &SiteFile) -> Option<Minified> {
         let kind = if file.is_html() {
             Minifiable::Html
@@ -175,7 +175,8 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Treats the file as an image if it is one. Returns the fewest bytes, and the index of that treatment.
+    /// Treats the file as an image if it is one. Returns the fewest bytes, and the index of the treatment with
+    /// this result.
     #[cfg(feature = "images")]
     fn treat_picture(&mut self, file: &SiteFile, costs: &mut FileCosts) -> Option<(u64, usize)> {
         let result = self.pictures.treat(file, costs);
@@ -193,14 +194,15 @@ impl<'a> Site<'a> {
 
     /// Trains a dictionary on the site and treats all files with it, in a second pass.
     pub fn share_dictionary(&mut self) -> Result<(), Failure> {
-        // At most a tenth of the samples: a dictionary with all of them in it would only move the bytes.
+        // At most a tenth of the samples, because a dictionary that contains all samples would only move their
+        // bytes.
         let most = DICTIONARY_BYTES.min(self.samples_bytes / 10);
         let samples = std::mem::take(&mut self.samples);
         let dictionary = match Dictionary::train(&samples, most, 19) {
             Ok(dictionary) => dictionary,
             Err(error) => {
                 self.notes.push(format!(
-                    "no shared dictionary, the site is too small for one: {error}"
+                    "no shared dictionary: the site is too small for one: {error}"
                 ));
                 return Ok(());
             }
@@ -235,7 +237,7 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    /// The images of the page, with the largest saving first.
+    /// The images in the page, those with the largest savings first.
     #[cfg(feature = "images")]
     pub fn shown_images(&mut self) -> Vec<ImagePair> {
         let (images, why) = self.pictures.take_shown();
@@ -248,7 +250,7 @@ impl<'a> Site<'a> {
         Vec::new()
     }
 
-    /// The images that HTML and CSS could replace, with the largest saving first.
+    /// The images that HTML and CSS could replace, those with the largest savings first.
     #[cfg(feature = "images")]
     pub fn proposals(&mut self) -> Vec<Replaced> {
         let (replaced, notes) = self.pictures.take_proposals();
@@ -266,7 +268,8 @@ impl<'a> Site<'a> {
         mut self,
         replaced: &[Replaced],
     ) -> Result<(Report, Vec<JoinedSite>), Failure> {
-        // In the order of their indices; the dictionary, which is no treatment of single files, is the last.
+        // In the order of their indices. The dictionary comes last, because it is not a treatment of single
+        // files.
         let single = treatment::of_single_files();
         let names = single.iter().map(Treatment::name);
         #[cfg(feature = "images")]
@@ -306,7 +309,7 @@ impl<'a> Site<'a> {
             kept: &self.kept_white_space,
             site_bytes: self.bytes,
             repetitions,
-            keeps_files: !self.options.paths.is_empty(),
+            retains_files: !self.options.paths.is_empty(),
         };
         let joined = Joined::of(&inputs, small)?;
         treatments.extend(joined.rows);
@@ -315,7 +318,7 @@ impl<'a> Site<'a> {
         if self.documents_left > 0 {
             let left = self.documents_left;
             self.notes.push(format!(
-                "{left} documents are not minified: a tag in them cannot be distinguished from text without building the tree"
+                "{left} documents are not minified: in each, a full HTML parser would be needed to tell a tag from text"
             ));
         }
         let report = Report {
@@ -348,7 +351,7 @@ impl<'a> Site<'a> {
     }
 }
 
-/// Calls the function for each file, with lines of progress, and returns the entries that were skipped.
+/// Calls the function for each file, and reports progress. Returns the number of entries that were skipped.
 fn each_file(
     source: &Source,
     options: &Options,

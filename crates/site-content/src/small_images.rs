@@ -1,4 +1,4 @@
-//! The small images of a site, several in one file or as parts of their pages.
+//! The small images of a site, joined into sprites or inlined into their pages.
 
 #[cfg(feature = "images")]
 pub use self::with_images::SmallImages;
@@ -10,26 +10,28 @@ mod with_images {
     use fathometer_content::{names_element, rewrite_css};
 
     use crate::inlining::Inlining;
-    use crate::page_files::{Change, Held, HeldKind, JoinedDocument, Made, MakingCost, PageFiles};
+    use crate::page_files::{
+        Change, Held, JoinedDocument, Made, MakingCost, PageFileKind, PageFiles,
+    };
     use crate::sprites::{SpriteFile, Sprites};
     use crate::table::Inlined;
 
     /// The small images of a site.
     #[derive(Debug, Default)]
     pub struct SmallImages {
-        /// Those that sprites can have.
+        /// The images that can be part of sprites.
         pub sprites: Sprites,
-        /// Those that documents can have.
+        /// The images that can be inlined.
         pub inlining: Inlining,
         made: Vec<SpriteFile>,
     }
 
     impl SmallImages {
-        /// Finds how documents and style sheets use the images, and makes the sprites so many times. Returns why there are
-        /// none.
+        /// Finds how documents and style sheets use the images, and makes the sprites (`repetitions` times).
+        /// Returns the reason if there are no sprites.
         pub fn make(&mut self, files: &PageFiles, repetitions: usize) -> Option<String> {
             let mut are_styled = false;
-            for file in files.of(HeldKind::Css) {
+            for file in files.of(PageFileKind::Css) {
                 are_styled |= names_element(&file.content, "img");
                 rewrite_css(&file.content, |url| {
                     if let Some(place) = file.place_of(url) {
@@ -39,7 +41,7 @@ mod with_images {
                     None
                 });
             }
-            for file in files.of(HeldKind::Html) {
+            for file in files.of(PageFileKind::Html) {
                 let place_of = |url: &str| file.place_of(url);
                 // A document that cannot be scanned stays as it is.
                 let _ = self.inlining.note_document(&file.content, place_of);
@@ -56,7 +58,7 @@ mod with_images {
             }
         }
 
-        /// The document with its images from sprites, and the requests that this saves.
+        /// The document with its images from sprites, and the number of requests that this saves.
         pub fn apply_sprites(&self, file: &Held) -> Option<JoinedDocument> {
             self.sprites.apply(&file.content, |url| file.place_of(url))
         }
@@ -75,17 +77,17 @@ mod with_images {
             }
         }
 
-        /// The document with images in it, and the requests that this saves.
+        /// The document with inlined images, and the number of requests that this saves.
         pub fn inline(&self, file: &Held) -> Option<JoinedDocument> {
             self.inlining.apply(&file.content, |url| file.place_of(url))
         }
 
-        /// Removes the images that documents have in them.
+        /// Removes the images that are inlined into documents.
         pub fn remove_inlined<'a>(&'a self, change: &mut Change<'a>) {
             change.gone.extend(self.inlining.files());
         }
 
-        /// The images that documents can have in them.
+        /// The images that can be inlined into documents.
         pub fn inlined(&self) -> Option<Inlined> {
             self.inlining.summary()
         }
@@ -97,7 +99,7 @@ mod without_images {
     use crate::page_files::{Change, Held, JoinedDocument, PageFiles};
     use crate::table::Inlined;
 
-    /// Without the libraries for images there are none.
+    /// Without the image libraries there are no small images.
     #[derive(Debug, Default)]
     pub struct SmallImages;
 

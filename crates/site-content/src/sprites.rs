@@ -1,7 +1,7 @@
-//! Small images of documents, several in one file.
+//! Joins small images of documents into sprites.
 //!
-//! An `<img>` stays an `<img>`, with its text and its size: it shows the part of the common file that was its own, by
-//! `object-position`, which is for `<img>` what the position of a background is for other elements.
+//! An `<img>` remains an `<img>`, with its text and its size. It shows its part of the sprite by
+//! `object-position`, which corresponds to the background position of other elements.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,38 +10,38 @@ use fathometer_content::{ImageTag, Unchanged, image_tags, names_element, rewrite
 
 use super::treatment::{Applied, FileCosts, timed};
 
-/// Bytes of an image above which it is not small.
+/// The largest image that counts as small, in bytes.
 const LARGEST: usize = 4096;
-/// Pixels of an image above which it is not small.
+/// The largest image that counts as small, in pixels.
 const MOST_PIXELS: u64 = 1 << 16;
-/// Images that are noted.
+/// The most images that are recorded.
 const MOST_IMAGES: usize = 2000;
-/// Pixels of all these images, of four bytes each.
+/// The most pixels of all these images, of four bytes each.
 const MOST_PIXELS_NOTED: u64 = 1 << 23;
-/// References that are noted.
+/// The most references that are recorded.
 const MOST_USED: usize = 100_000;
 
 /// The small images of a site, and the documents that show them.
 #[derive(Debug, Default)]
 pub struct Sprites {
-    /// By the place of the file that a document or a style sheet names.
+    /// The references to files, by the place of the file.
     uses: HashMap<String, Uses>,
     images: BTreeMap<String, Small>,
     documents: usize,
-    /// Pixels of the images.
+    /// The number of pixels of the images.
     pixels: u64,
-    /// With the sprites, once they are made.
+    /// The positions of images in the sprites, when the sprites are made.
     placed: HashMap<String, Placed>,
 }
 
 /// How an image is used.
 #[derive(Debug, Default)]
 struct Uses {
-    /// The documents that name it.
+    /// The documents that refer to the image.
     documents: BTreeSet<usize>,
-    /// Times that it is named.
+    /// The number of references to the image.
     references: u64,
-    /// Those by an `<img>` without attributes that may change what is shown, with the sizes in it.
+    /// The references by an `<img>` without attributes that may change the rendering, with the sizes in it.
     plain: u64,
     sizes: BTreeSet<[Option<u32>; 2]>,
 }
@@ -52,7 +52,7 @@ struct Small {
     costs: FileCosts,
 }
 
-/// Where an image is in a sprite.
+/// The position of an image in a sprite.
 #[derive(Clone, Debug)]
 struct Placed {
     /// The name of the sprite, which is in the folder of the image.
@@ -61,7 +61,7 @@ struct Placed {
     size: [u32; 2],
 }
 
-/// A sprite that was made.
+/// A finished sprite.
 #[derive(Debug)]
 pub struct SpriteFile {
     /// Its place.
@@ -70,13 +70,13 @@ pub struct SpriteFile {
     pub content: Vec<u8>,
     /// The places of the images in it.
     pub images: Vec<String>,
-    /// Its bytes, and the times to make and to decode it.
+    /// The bytes of the sprite, and the times to encode and decode it.
     pub applied: Applied,
 }
 
 impl Sprites {
-    /// Notes the images of a document. `place_of` finds the place of a URL in it; `are_styled` says that a style sheet may
-    /// change how images are shown.
+    /// Records the images of a document. `place_of` finds the place of a URL in it; `are_styled` states whether
+    /// a style sheet may change how images are shown.
     pub fn note_document(
         &mut self,
         html: &[u8],
@@ -110,14 +110,14 @@ impl Sprites {
         })
     }
 
-    /// Notes that something else than a document names the file.
+    /// Records that a file other than a document refers to the file.
     pub fn note_reference(&mut self, place: String) {
         if self.uses.len() < MOST_USED || self.uses.contains_key(&place) {
             self.uses.entry(place).or_default().references += 1;
         }
     }
 
-    /// Notes an image of the site, of so many bytes.
+    /// Records an image of the site with this number of bytes.
     pub fn note_image(&mut self, place: String, picture: &Picture, bytes: usize) {
         let pixels = u64::from(picture.width) * u64::from(picture.height);
         let is_small = bytes <= LARGEST && pixels <= MOST_PIXELS;
@@ -132,22 +132,23 @@ impl Sprites {
         }
     }
 
-    /// Notes what codings and lossless treatments make of an image.
+    /// Records the bytes and times of an image after codings and lossless treatments.
     pub fn note_costs(&mut self, place: &str, costs: &FileCosts) {
         if let Some(small) = self.images.get_mut(place) {
             small.costs = costs.clone();
         }
     }
 
-    /// What the images at these places cost as files.
+    /// The costs of the images at these places as separate files.
     pub fn files<'a>(&'a self, places: &'a [String]) -> impl Iterator<Item = &'a FileCosts> {
         places
             .iter()
             .filter_map(move |place| Some(&self.images.get(place)?.costs))
     }
 
-    /// Makes the sprites so many times, with names that `is_free`. Images share one if they are in one folder and the same
-    /// documents show them, so that no document loads an image that it does not show.
+    /// Makes the sprites (`repetitions` times), with names for which `is_free` returns true. Images share a
+    /// sprite if they are in one folder and the same documents show them, so that no document loads an image
+    /// that it does not show.
     pub fn make(
         &mut self,
         repetitions: usize,
@@ -212,8 +213,8 @@ impl Sprites {
         Ok(made)
     }
 
-    /// The document with its images from the sprites, and how many requests fewer a first visit makes. `None` if nothing
-    /// changes.
+    /// The document with its images from the sprites, and the number of requests that a first visit saves.
+    /// `None` if nothing changes.
     pub fn apply(
         &self,
         html: &[u8],
@@ -242,7 +243,7 @@ impl Sprites {
 }
 
 impl Placed {
-    /// The attributes in place of the value of `src`, with this value.
+    /// The attributes that replace the value of `src`, with this source.
     fn attributes(&self, source: &str) -> String {
         let ([left, top], [width, height]) = (self.at, self.size);
         let end = source.find(['?', '#']).unwrap_or(source.len());
@@ -259,7 +260,7 @@ impl Placed {
     }
 }
 
-/// Makes a sprite so many times, at least once, and decodes it to the same pixels.
+/// Makes a sprite `repetitions` times, at least once, and checks that it decodes to the same pixels.
 fn encoded(
     parts: &[&Picture],
     repetitions: usize,
@@ -288,9 +289,9 @@ fn encoded(
     }
 }
 
-/// The size in a tag that shows the image as it is, or `None` if anything in it may change that.
+/// The size in a tag that shows the unchanged image, or `None` if anything in the tag may change the rendering.
 fn size_of(tag: &ImageTag<'_>) -> Option<[Option<u32>; 2]> {
-    // A quote in a URL without quotes would end the new one.
+    // A quote in an unquoted URL would end the new quoted URL.
     if !tag.is_plain || tag.source.contains(['"', '\'', '\\']) || !tag.source.is_ascii() {
         return None;
     }
@@ -303,7 +304,7 @@ fn size_of(tag: &ImageTag<'_>) -> Option<[Option<u32>; 2]> {
     Some(size)
 }
 
-/// Whether a style sheet in the document, or one of another host, may change how images are shown.
+/// Whether a style sheet in the document or of another host may change how images are shown.
 fn styles_images(html: &[u8]) -> Result<bool, Unchanged> {
     let mut is_styled = false;
     let others =
@@ -311,7 +312,7 @@ fn styles_images(html: &[u8]) -> Result<bool, Unchanged> {
     Ok(is_styled || others)
 }
 
-/// The folder of a place, with its slash.
+/// The folder of a place, with its final slash.
 fn folder_of(place: &str) -> &str {
     place.rfind('/').map_or("", |slash| &place[..=slash])
 }
@@ -341,7 +342,7 @@ mod tests {
         Some(url.to_owned())
     }
 
-    /// The document after sprites of the images `i/a` of 4 x 2 and `i/b` of 3 x 5 pixels.
+    /// The document after sprites, on a site with the images `i/a` of 4 x 2 and `i/b` of 3 x 5 pixels.
     fn treated(html: &str, are_styled: bool) -> Option<(String, u64)> {
         let mut sprites = Sprites::default();
         sprites

@@ -8,60 +8,63 @@ use serde::Serialize;
 use super::predicted::{self, PagePrediction};
 use super::treatment::Sums;
 
-/// What the treatments of a site save.
+/// The savings by treatments of a site.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// The site: a folder, an archive or a list.
     pub folder: String,
     /// Files that were treated.
     pub files: u64,
-    /// Files and folders that could not be read.
+    /// The number of files and folders that could not be read.
     pub files_failed: u64,
-    /// Entries that are no files of the site.
+    /// The number of entries that are not files of the site.
     pub entries_skipped: u64,
-    /// What these are.
+    /// The kind of these entries.
     #[serde(skip)]
     pub skipped_entries: &'static str,
-    /// Images among the files, by their first bytes or their names.
+    /// The number of images among the files, by their first bytes or their names.
     pub images: u64,
-    /// Images that could not be treated: malformed, beyond a limit, or of another format than their name says.
+    /// The number of images that could not be treated: malformed, beyond a limit, or of another format than
+    /// their name indicates.
     pub images_failed: u64,
-    /// Style sheets that are not minified, because they have a fault.
+    /// The number of style sheets that are not minified because they have an error.
     pub style_sheets_failed: u64,
-    /// Bytes of the files as they are.
+    /// The bytes of the original files.
     pub bytes: u64,
-    /// Bytes of the shared dictionary, which are part of its row.
+    /// The bytes of the shared dictionary, which are included in its row.
     pub dictionary_bytes: Option<usize>,
-    /// The treatments, with the largest saving first.
+    /// The treatments, those with the largest savings first.
     pub treatments: Vec<Row>,
     /// The files with the largest savings, each with the treatment that makes it smallest.
     pub largest_savings: Vec<FileRow>,
-    /// Images that HTML and CSS could replace, with the largest saving first: proposals, which are in no row.
+    /// The images that HTML and CSS could replace, those with the largest savings first. These are proposals,
+    /// and not included in any row.
     pub replacements: Vec<ReplacedRow>,
-    /// What small images save as `data:` URLs, which is in no row.
+    /// The savings by small images as `data:` URLs. They are not included in any row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inlined: Option<Inlined>,
-    /// Packets and seconds of pages, if a path was named.
+    /// The packets and seconds of pages, if a path was given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub predictions: Vec<PagePrediction>,
-    /// What is not in the result, with the reason.
+    /// The reasons for missing results.
     pub notes: Vec<String>,
 }
 
-/// What one treatment saves on the whole site.
+/// The savings by one treatment on the whole site.
 #[derive(Debug, Serialize)]
 pub struct Row {
     /// Name of the treatment.
     pub treatment: String,
-    /// Share of the site's bytes that it saves.
+    /// The share of the site's bytes that the treatment saves.
     pub saved_share: f64,
-    /// Its sums.
+    /// The sums of the treatment.
     #[serde(flatten)]
     pub sums: Sums,
-    /// The images that it was applied to; not for treatments of all files.
+    /// The number of images to which the treatment was applied; absent for treatments of all files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub images: Option<u64>,
-    /// Requests fewer of first visits of all documents together; not for treatments of single files.
+    /// The number of requests saved in first visits of all documents together; absent for treatments of single
+    /// files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_saved: Option<u64>,
     /// The distortion of a lossy treatment.
@@ -69,59 +72,60 @@ pub struct Row {
     pub distortion: Option<Distortion>,
 }
 
-/// The distortion of the images that a lossy treatment made.
+/// The distortion of images by a lossy treatment.
 #[derive(Debug, Serialize)]
 pub struct Distortion {
-    /// Mean of the images' SSIM.
+    /// The mean SSIM of the images.
     pub ssim_mean: f64,
-    /// The least SSIM of an image.
+    /// The lowest SSIM of an image.
     pub ssim_least: f64,
-    /// Images that it was computed of: those that have at least one window.
+    /// The number of images with an SSIM: those that are at least as large as one window.
     pub images: u64,
-    /// What was computed.
+    /// The definition of the SSIM.
     pub definition: &'static str,
 }
 
 /// A file with a large saving.
 #[derive(Debug, Serialize)]
 pub struct FileRow {
-    /// Its path; bytes that are not UTF-8 are replaced.
+    /// The path of the file; bytes that are not UTF-8 are replaced.
     pub path: String,
-    /// Its bytes as it is.
+    /// The original size in bytes.
     pub bytes: u64,
     /// The treatment that makes it smallest.
     pub treatment: String,
-    /// Its bytes then.
+    /// The size after this treatment, in bytes.
     pub treated_bytes: u64,
 }
 
-/// An image that HTML and CSS could replace. That saves one request.
+/// An image that HTML and CSS could replace, which would save one request.
 #[derive(Debug, Serialize)]
 pub struct ReplacedRow {
     /// Its path; bytes that are not UTF-8 are replaced.
     pub path: String,
-    /// Whether every pixel stays.
+    /// Whether all pixels are preserved.
     pub exact: bool,
-    /// Tags that show it.
+    /// The number of tags that show the image.
     pub tags: u64,
-    /// Bytes of the image and of these tags.
+    /// The bytes of the image and of these tags.
     pub bytes: u64,
-    /// Bytes of the HTML and CSS in place of all these tags.
+    /// The bytes of the HTML and CSS that replace all these tags.
     pub replaced_bytes: u64,
-    /// The HTML and CSS in place of one tag.
+    /// The HTML and CSS that replace one tag.
     pub html: String,
 }
 
-/// The small images that one tag shows, as `data:` URLs in it. Every pixel stays. Each saves one request.
+/// The small images that one tag shows, as `data:` URLs in that tag. All pixels are preserved. Each image saves
+/// one request.
 #[derive(Debug, Default, Serialize)]
 pub struct Inlined {
-    /// The images.
+    /// The number of images.
     pub images: u64,
-    /// The largest image that counts, in bytes.
+    /// The largest image that is inlined, in bytes.
     pub limit_bytes: usize,
-    /// Bytes of these images and of their tags.
+    /// The bytes of these images and of their tags.
     pub bytes: u64,
-    /// Bytes of the tags with `data:` URLs.
+    /// The bytes of the tags with `data:` URLs.
     pub inlined_bytes: u64,
 }
 
@@ -151,7 +155,7 @@ impl ReplacedRow {
 }
 
 impl Row {
-    /// A row of a site of so many bytes.
+    /// A row for a site of `bytes` bytes.
     pub fn new(treatment: String, bytes: u64, sums: Sums) -> Row {
         let saved_share = match bytes {
             0 => 0.0,
@@ -169,7 +173,7 @@ impl Row {
 }
 
 impl Report {
-    /// The answer, a sentence each: the largest saving, and that of the usual setting.
+    /// The result in sentences: the largest saving, and the saving by the usual setting.
     pub fn answers(&self) -> Vec<String> {
         let best = self.treatments.first().map(|best| {
             format!(
@@ -190,13 +194,13 @@ impl Report {
         best.into_iter().chain(usual).collect()
     }
 
-    /// How often each file was encoded and decoded.
+    /// The number of times that each file was encoded and decoded.
     pub fn repetitions(&self) -> usize {
         let rows = self.treatments.iter();
         rows.map(|row| row.sums.encode_s.len()).max().unwrap_or(0)
     }
 
-    /// What is not in the result, with the reason, and the links that were skipped.
+    /// The reasons for missing results, and the number of skipped entries.
     pub fn all_notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
         if self.entries_skipped > 0 {
@@ -206,7 +210,7 @@ impl Report {
         notes
     }
 
-    /// What could not be read or treated.
+    /// The files that could not be read or treated.
     pub fn incomplete(&self) -> Vec<String> {
         let mut incomplete = Vec::new();
         if self.files_failed > 0 {
@@ -227,7 +231,7 @@ impl Report {
     }
 }
 
-/// The median, the least and the greatest, in milliseconds; `-` without a measurement.
+/// The median, the least and the greatest value in milliseconds; `-` without a measurement.
 pub fn spread(seconds: &[f64]) -> String {
     if seconds.is_empty() {
         return "-".to_owned();
@@ -263,28 +267,28 @@ impl fmt::Display for Report {
         }
         writeln!(
             out,
-            "\nBytes are exact, of bodies only. A file that a treatment does not make smaller counts as it is.\n\
+            "\nBytes are exact and include bodies only. If a treatment does not make a file smaller, its original size is counted.\n\
              CPU times are of all files: median [least, greatest] of {} repetitions.",
             self.repetitions()
         )?;
         if let Some(bytes) = self.dictionary_bytes {
             writeln!(
                 out,
-                "The dictionary's row contains its own {bytes} bytes once. It was trained on these files; others gain less."
+                "The dictionary's row includes its {bytes} bytes once. It was trained on these files and saves less on others."
             )?;
         }
         for row in &self.treatments {
             if let Some(requests) = row.requests_saved {
                 writeln!(
                     out,
-                    "{}: {requests} requests fewer in first visits of all documents.",
+                    "{}: {requests} fewer requests in first visits of all documents.",
                     row.treatment
                 )?;
             }
             if let Some(distortion) = &row.distortion {
                 writeln!(
                     out,
-                    "{} changes pixels. SSIM of {} images: mean {:.4}, least {:.4} ({}).",
+                    "{} changes pixels. SSIM of {} images: mean {:.4}, lowest {:.4} ({}).",
                     row.treatment,
                     distortion.images,
                     distortion.ssim_mean,

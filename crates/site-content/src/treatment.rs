@@ -1,4 +1,4 @@
-//! The treatments that are compared, and what each made of the files.
+//! The treatments that are compared, and their results for the files.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const CODINGS: [Coding; 11] = [
 /// The codings that are also applied to HTML with its tags in lower case.
 const AFTER_LOWER_CASE: [Coding; 3] = [Coding::Gzip(6), Coding::Brotli(11), Coding::Zstd(19)];
 
-/// The codings of minified texts; `None` is without a coding.
+/// The codings of minified texts; `None` stands for no coding.
 const AFTER_MINIFICATION: [Option<Coding>; 4] = [
     None,
     Some(Coding::Gzip(6)),
@@ -36,7 +36,7 @@ const AFTER_MINIFICATION: [Option<Coding>; 4] = [
 pub const USUAL: Coding = Coding::Gzip(6);
 /// The coding that makes text smallest.
 pub const STRONGEST: Coding = Coding::Brotli(11);
-/// The row of the lossless treatments of images, and of texts that are minified and coded by the strongest coding.
+/// The row with lossless treatments of images and with minified texts in the strongest coding.
 pub const LOSSLESS_MINIFIED: &str = "lossless images, minified and brotli 11";
 
 /// A file to treat.
@@ -62,26 +62,26 @@ pub struct Minified {
 pub enum Treatment {
     /// A content coding.
     Coded(Coding),
-    /// The tags of HTML in lower case, then a content coding.
+    /// HTML tags in lower case, then a content coding.
     LowerCase(Coding),
-    /// HTML and style sheets minified, then a content coding, if one is named.
+    /// Minified HTML and style sheets, then a content coding if one is given.
     Minified(Option<Coding>),
     /// Zstandard with the dictionary of the site.
     Shared(Dictionary),
 }
 
-/// Why a treatment could not be applied: both are defects of this program.
+/// The reason why a treatment could not be applied. Both are defects of this program.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     /// The coding failed.
     #[error(transparent)]
     Coding(#[from] CodingError),
-    /// What was decoded is not what was encoded.
+    /// The decoded content differs from the encoded content.
     #[error("{0} changes the content: please report it")]
     Changed(String),
 }
 
-/// All treatments that need no knowledge of the site.
+/// All treatments that need only a single file.
 pub fn of_single_files() -> Vec<Treatment> {
     let coded = CODINGS.map(Treatment::Coded);
     let lower = AFTER_LOWER_CASE.map(Treatment::LowerCase);
@@ -89,44 +89,46 @@ pub fn of_single_files() -> Vec<Treatment> {
     coded.into_iter().chain(lower).chain(minified).collect()
 }
 
-/// Sums over all files of one treatment.
+/// The sums of one treatment over all files.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Sums {
-    /// Bytes to transfer: of the coded file, or of the file as it is where the treatment does not make it smaller;
-    /// and of the dictionary, once.
+    /// The bytes to transfer: of the treated file, or of the original if the treatment does not make it
+    /// smaller; plus the dictionary, once.
     pub bytes: u64,
-    /// Files that the treatment makes smaller.
+    /// The number of files that the treatment makes smaller.
     pub files_smaller: u64,
-    /// CPU time to encode all files, in seconds: one sum for each repetition.
+    /// The CPU time to encode all files, in seconds: one sum for each repetition.
     pub encode_s: Vec<f64>,
-    /// CPU time to decode all coded files, in seconds: one sum for each repetition; none without a decoder.
+    /// The CPU time to decode all coded files, in seconds: one sum for each repetition; empty without a
+    /// decoder.
     pub decode_s: Vec<f64>,
 }
 
-/// What a treatment made of one file.
+/// The result of a treatment for one file.
 #[derive(Clone, Debug, Default)]
 pub struct Applied {
-    /// Bytes of the treated file, which may be more than those of the file.
+    /// The size of the treated file in bytes. It may be larger than the original.
     pub bytes: u64,
     encode_s: Vec<f64>,
     decode_s: Vec<f64>,
 }
 
-/// A file, and what the treatments that joined files are compared with make of it.
+/// The results for a file of the treatments with which joined files are compared.
 #[derive(Clone, Debug, Default)]
 pub struct FileCosts {
-    /// Bytes of the file as it is.
+    /// The size of the original file in bytes.
     pub bytes: u64,
-    /// By the usual coding of servers.
+    /// The result with the usual coding of servers.
     pub usual: Applied,
-    /// By the coding that makes text smallest.
+    /// The result with the coding that makes text smallest.
     pub strongest: Applied,
-    /// By that coding, minified; of an image the smallest of that and the lossless treatments.
+    /// The result of minification and the strongest coding. For an image, the smallest result of that coding
+    /// and the lossless treatments.
     pub minified: Applied,
 }
 
 impl FileCosts {
-    /// Bytes that it needs in memory.
+    /// The memory that this needs, in bytes.
     pub fn size(&self) -> usize {
         let applied = [&self.usual, &self.strongest, &self.minified];
         let times = applied.map(|one| one.encode_s.len() + one.decode_s.len());
@@ -135,13 +137,13 @@ impl FileCosts {
 }
 
 impl Applied {
-    /// How many repetitions it has.
+    /// The number of repetitions.
     #[cfg(feature = "images")]
     pub fn repetitions(&self) -> usize {
         self.encode_s.len()
     }
 
-    /// Adds a repetition, of treatments without a decoder without a time to decode.
+    /// Adds a repetition. `decoding` is `None` for treatments without a decoder.
     pub fn push(&mut self, bytes: usize, encoding: Duration, decoding: Option<Duration>) {
         self.bytes = bytes as u64;
         self.encode_s.push(encoding.as_secs_f64());
@@ -151,7 +153,7 @@ impl Applied {
 }
 
 impl Sums {
-    /// Sums of so many repetitions.
+    /// Empty sums for this number of repetitions.
     pub fn new(repetitions: usize) -> Sums {
         Sums {
             encode_s: vec![0.0; repetitions],
@@ -160,8 +162,8 @@ impl Sums {
         }
     }
 
-    /// Adds a file of so many bytes. Without a treatment, or if the treatment does not make it smaller, it counts as
-    /// it is. Returns the bytes to transfer.
+    /// Adds a file of `file_bytes` bytes. If there is no treatment, or if it does not make the file smaller,
+    /// the original counts. Returns the bytes to transfer.
     pub fn add(&mut self, file_bytes: u64, applied: Option<&Applied>) -> u64 {
         let mut bytes = file_bytes;
         if let Some(applied) = applied {
@@ -173,7 +175,7 @@ impl Sums {
         bytes
     }
 
-    /// Removes a file of so many bytes that was added with this result.
+    /// Removes a file of `file_bytes` bytes that was added with this result.
     pub fn remove(&mut self, file_bytes: u64, applied: Option<&Applied>) {
         let mut bytes = file_bytes;
         if let Some(applied) = applied {
@@ -185,8 +187,9 @@ impl Sums {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    /// Adds a file of so many bytes that was made in place of others. If its treatment does not make it smaller, it is
-    /// transferred without. It counts as smaller if it has fewer bytes than those others together.
+    /// Adds a joined file of `made_bytes` bytes that replaces others. If its treatment does not make it
+    /// smaller, it is transferred without treatment. It counts as smaller if it has fewer bytes than the others
+    /// together.
     pub fn add_made(&mut self, made_bytes: u64, applied: &Applied, others_bytes: u64) {
         let bytes = made_bytes.min(applied.bytes);
         self.files_smaller += u64::from(bytes < others_bytes);
@@ -200,7 +203,7 @@ impl Sums {
             (&mut self.decode_s, &applied.decode_s),
         ] {
             for (sum, time) in sums.iter_mut().zip(times) {
-                // A sum of which all was removed is 0, whatever was rounded.
+                // The sum of no files is 0, even after rounding errors.
                 *sum = (*sum + sign * time).max(0.0);
             }
         }
@@ -208,7 +211,7 @@ impl Sums {
 }
 
 impl Treatment {
-    /// Its name in tables and JSON.
+    /// The name of the treatment in tables and JSON.
     pub fn name(&self) -> String {
         match self {
             Treatment::Coded(coding) => coding.to_string(),
@@ -219,7 +222,7 @@ impl Treatment {
         }
     }
 
-    /// The coding that makes the same of this file, because the treatment changes other files alone.
+    /// The coding that gives the same result for this file, because the treatment changes only other files.
     pub fn same_as(&self, file: Text<'_>, minified: Option<&Minified>) -> Option<Coding> {
         match *self {
             Treatment::LowerCase(coding) if !file.is_html => Some(coding),
@@ -228,7 +231,7 @@ impl Treatment {
         }
     }
 
-    /// Treats the file in so many repetitions, and compares the decoded content with the input.
+    /// Treats the file `repetitions` times, and compares the decoded content with the input.
     pub fn apply(
         &self,
         file: Text<'_>,
@@ -238,7 +241,7 @@ impl Treatment {
         let lower;
         let mut minifying = None;
         let content = match self {
-            // A document that cannot be changed safely is coded as it is.
+            // A document that cannot be changed safely is coded without change.
             Treatment::LowerCase(_) if file.is_html => {
                 lower = lower_case_tags(file.content).ok();
                 lower.as_deref().unwrap_or(file.content)
@@ -267,7 +270,7 @@ impl Treatment {
         Ok(applied)
     }
 
-    /// The place of its result in what joined files are compared with.
+    /// The place of this treatment's result in the costs with which joined files are compared.
     pub fn place_in<'c>(&self, costs: &'c mut FileCosts) -> Option<&'c mut Applied> {
         match *self {
             Treatment::Coded(USUAL) => Some(&mut costs.usual),
@@ -298,7 +301,8 @@ impl Treatment {
     }
 }
 
-/// Does the work so many times, at least once: its last result, and the CPU time of each time. `None` at the first `None`.
+/// Runs the work this number of times, at least once. Returns its last result, and the CPU time of each run.
+/// `None` as soon as the work returns `None`.
 pub fn repeated<T>(
     repetitions: usize,
     mut work: impl FnMut() -> Option<T>,
@@ -314,7 +318,7 @@ pub fn repeated<T>(
     }
 }
 
-/// Runs the work and measures its CPU time, in all threads: the decoder of JPEG has some of its own.
+/// Runs the work and measures its CPU time in all threads, because the JPEG decoder uses additional threads.
 pub fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = process_cpu_time();
     let result = work();
@@ -345,7 +349,7 @@ mod tests {
         assert_eq!((sums.bytes, sums.files_smaller), (70, 1));
         assert!((sums.encode_s[0] - 0.003).abs() < 1e-12, "{sums:?}");
         assert!((sums.decode_s[0] - 0.006).abs() < 1e-12, "{sums:?}");
-        // In place of two files of 150 bytes together, one that no coding makes smaller.
+        // A file that no coding makes smaller, and that replaces two files of 150 bytes together.
         sums.add_made(120, &applied(130, 5), 150);
         assert_eq!((sums.bytes, sums.files_smaller), (190, 2));
         sums.add_made(160, &applied(155, 5), 150);

@@ -4,23 +4,23 @@ use std::fs::{self, File, ReadDir};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// Folders within folders that are entered; each is an open descriptor.
+/// The deepest nesting of folders that is read; each open folder is an open descriptor.
 const DEEPEST: usize = 100;
 
-/// A walk through a folder. Memory depends on the depth of the folder and not on the number of its files. Symbolic
+/// A walk through a folder. Memory depends on the depth of the folder, not on the number of its files. Symbolic
 /// links are not followed, so a walk always ends.
 #[derive(Debug)]
 pub struct Walk {
     open: Vec<(PathBuf, ReadDir)>,
-    /// Symbolic links, and entries that are neither files nor folders.
+    /// The number of symbolic links, and of other entries that are neither files nor folders.
     pub skipped: u64,
 }
 
-/// A file or folder that was not read, and why.
+/// A file or folder that was not read, and the reason.
 pub type NotRead = (PathBuf, io::Error);
 
 impl Walk {
-    /// Begins at the folder, which may be a symbolic link to one.
+    /// Starts at the folder, which may be a symbolic link.
     pub fn begin(folder: &Path) -> io::Result<Walk> {
         let open = vec![(folder.to_owned(), fs::read_dir(folder)?)];
         Ok(Walk { open, skipped: 0 })
@@ -69,7 +69,7 @@ impl Iterator for Walk {
 /// Reads a file of at most `most` bytes.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    // A file may grow while it is read, so its size in the metadata does not bound it.
+    // A file may grow while it is read, so the size in its metadata is no limit.
     File::open(path)?.take(most + 1).read_to_end(&mut content)?;
     if content.len() as u64 > most {
         let why = format!("it is longer than {most} bytes (--max-file)");

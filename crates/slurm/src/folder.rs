@@ -24,7 +24,7 @@ pub fn choose(given: Option<&Path>) -> Result<PathBuf, JobError> {
     Ok(std::path::absolute(chosen)?)
 }
 
-/// Makes the folder with the script and these files, empty.
+/// Creates the folder with the script and these files, which are empty.
 ///
 /// # Errors
 /// If the folder exists, because the files of another job may be in it.
@@ -60,7 +60,7 @@ fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), JobError> {
     written.map_err(|error| JobError::Failed(format!("cannot write {}: {error}", path.display())))
 }
 
-/// The exit code in the folder, once the job has written it.
+/// Reads the exit code in the folder; `None` if the job has not written it yet.
 ///
 /// # Errors
 /// If the file has no exit code in it.
@@ -68,17 +68,17 @@ pub fn exit_code(folder: &Path) -> Result<Option<u8>, JobError> {
     code_in(&folder.join(files::EXIT_CODE))
 }
 
-/// The exit code in a file, once it is written.
+/// Reads the exit code in a file; `None` if it is not written yet.
 ///
 /// # Errors
 /// If the file has no exit code in it.
 pub fn code_in(file: &Path) -> Result<Option<u8>, JobError> {
-    // A file that cannot be read now may be readable at the next look: network file systems have such moments.
+    // A file that cannot be read now may be readable at the next poll: network file systems can fail temporarily.
     let content = fs::read(file).unwrap_or_default();
     Ok(files::exit_code(&content)?)
 }
 
-/// A file that grows, copied as it does.
+/// A growing file that is copied as it grows.
 #[derive(Debug)]
 pub struct Tail {
     path: PathBuf,
@@ -86,13 +86,13 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// A file of which nothing was copied.
+    /// Creates a tail that has copied nothing yet.
     pub fn new(path: PathBuf) -> Tail {
         Tail { path, copied: 0 }
     }
 
-    /// Passes what the file has beyond what was passed before. The file is opened each time: by this a client of NFS asks
-    /// its server for the current content.
+    /// Passes on what the file has gained since the last call. The file is opened each time: this makes an NFS client
+    /// request the current content from its server.
     ///
     /// # Errors
     /// If the file cannot be read.

@@ -1,11 +1,11 @@
-//! Follows a submitted job: shows what it prints, and returns how it ended.
+//! Follows a submitted job: passes on its output, and returns how it ended.
 
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fathometer_cluster::slurm::job::JobId;
-use fathometer_cluster::slurm::{Ending, Sighting, Watch, files};
+use fathometer_cluster::slurm::{Ending, QueryResult, Watch, files};
 use fathometer_sys::{Clock, Interest, Interrupt, Waiter};
 
 use crate::folder::{self, Tail};
@@ -14,19 +14,19 @@ use crate::{JobError, programs};
 /// How often the job's files are read.
 const POLL: Duration = Duration::from_millis(200);
 
-/// Where what a job prints is passed on.
+/// The receiver of a job's output.
 pub trait Streams {
-    /// What rank 0 printed to stdout.
+    /// Bytes of rank 0's stdout.
     fn result(&mut self, bytes: &[u8]);
 
-    /// What the job printed to stderr.
+    /// Bytes of stderr.
     fn messages(&mut self, bytes: &[u8]);
 
     /// A line about the job.
     fn say(&mut self, line: &str);
 }
 
-/// What a job printed.
+/// The output files of a job.
 pub struct Output {
     /// Rank 0's stdout, to stdout.
     result: Option<Tail>,
@@ -53,7 +53,7 @@ pub fn follow(
     )
 }
 
-/// The same with what a job prints, and with where its exit code is found.
+/// Like [`follow`], with the output files and the source of the exit code as arguments.
 ///
 /// # Errors
 /// As for [`follow`].
@@ -80,7 +80,7 @@ pub fn follow_by(
                 Err(error) => streams.say(&format!("job {job}: cannot cancel: {error}")),
             }
         }
-        // The code before the output: what a job prints comes before its code.
+        // The exit code is read before the output, because the job writes its output first.
         let code = exit_code()?;
         output.pass(streams);
         if let Some(ending) = watch.ending(now, code) {
@@ -89,9 +89,9 @@ pub fn follow_by(
         if watch.asks(now) {
             let sighting = programs::look(job);
             let text = match &sighting {
-                Sighting::Job(report) => report.to_string(),
-                Sighting::Unknown => "Slurm has no record of it".to_owned(),
-                Sighting::Unreachable(message) => format!("Slurm does not answer: {message}"),
+                QueryResult::Job(report) => report.to_string(),
+                QueryResult::Unknown => "Slurm has no record of it".to_owned(),
+                QueryResult::Unreachable(message) => format!("Slurm does not answer: {message}"),
             };
             if watch.saw(clock.now(), sighting) {
                 streams.say(&format!("job {job}: {text}"));
@@ -116,7 +116,7 @@ impl Output {
         }
     }
 
-    /// Messages alone.
+    /// Only messages, without a result.
     pub fn messages(files: impl Iterator<Item = PathBuf>) -> Output {
         Output {
             result: None,
@@ -124,7 +124,7 @@ impl Output {
         }
     }
 
-    /// Passes on what is new. A file that cannot be read now is read at the next look.
+    /// Passes on new output. A file that cannot be read now is read at the next poll.
     fn pass(&mut self, streams: &mut dyn Streams) {
         for messages in &mut self.messages {
             let _ = messages.copy(|bytes| streams.messages(bytes));

@@ -1,5 +1,6 @@
-//! Jobs of Slurm: [`folder`] makes the folder of one, [`programs`] submits and cancels it, and [`follow`] passes on what
-//! it prints until it has ended. What the files contain, and how a job ends, is in `fathometer_cluster::slurm`.
+//! Runs Slurm jobs: [`folder`] creates a job's folder, [`programs`] submits and cancels the job, and [`follow`]
+//! passes on its output until it has ended. The files' contents, and the rules for a job's end, are in
+//! `fathometer_cluster::slurm`.
 
 pub mod folder;
 pub mod follow;
@@ -18,10 +19,10 @@ pub enum JobError {
     /// A program or a file cannot be used.
     #[error(transparent)]
     File(#[from] io::Error),
-    /// The file of an exit code has something else in it.
+    /// The file for an exit code holds something else.
     #[error(transparent)]
     ExitCode(#[from] NotAnExitCode),
-    /// A program of Slurm failed, or the job's folder cannot be made.
+    /// A Slurm program failed, or the job's folder cannot be created.
     #[error("{0}")]
     Failed(String),
 }

@@ -6,16 +6,16 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use fathometer_cluster::slurm::Sighting;
+use fathometer_cluster::slurm::QueryResult;
 use fathometer_cluster::slurm::job::{JobId, JobReport};
 use fathometer_sys::Clock;
 
 use crate::JobError;
 
-/// The longest run of one program.
+/// The time limit of one program.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Submits the script and returns the job's number.
+/// Submits the script and returns the job ID.
 ///
 /// # Errors
 /// If `sbatch` cannot run, refuses the job or prints no number.
@@ -54,19 +54,19 @@ pub fn cancel(job: &JobId) -> Result<(), JobError> {
     }
 }
 
-/// Asks for a job's state: the controller, and the accounting data if the controller has forgotten the job.
-pub fn look(job: &JobId) -> Sighting {
+/// Queries a job's state: from the controller, or from the accounting data if the controller has removed the job.
+pub fn look(job: &JobId) -> QueryResult {
     let mut command = Command::new("scontrol");
     command.args(["--oneliner", "show", "job", &job.to_string()]);
     let done = match run(command, LONGEST) {
         Ok(done) => done,
-        Err(error) => return Sighting::Unreachable(error.to_string()),
+        Err(error) => return QueryResult::Unreachable(error.to_string()),
     };
     if let Some(report) = JobReport::from_scontrol(&done.output) {
-        return Sighting::Job(report);
+        return QueryResult::Job(report);
     }
     if !done.errors.contains("Invalid job id") {
-        return Sighting::Unreachable(done.message());
+        return QueryResult::Unreachable(done.message());
     }
     let mut command = Command::new("sacct");
     command.args([
@@ -80,7 +80,7 @@ pub fn look(job: &JobId) -> Sighting {
     let report = run(command, LONGEST)
         .ok()
         .and_then(|done| JobReport::from_sacct(&done.output));
-    report.map_or(Sighting::Unknown, Sighting::Job)
+    report.map_or(QueryResult::Unknown, QueryResult::Job)
 }
 
 /// A program that has exited.
@@ -100,8 +100,8 @@ impl Done {
     }
 }
 
-/// Runs a program to its exit. It has a process group of its own, so that a Ctrl-C does not end it: it
-/// would then be unknown whether the job was submitted.
+/// Runs a program until it exits. The program has its own process group, so that Ctrl-C does not end it: otherwise it
+/// would be unknown whether the job was submitted.
 fn run(mut command: Command, longest: Duration) -> Result<Done, JobError> {
     let name = command.get_program().to_string_lossy().into_owned();
     command
@@ -150,7 +150,7 @@ fn read_on_a_thread(pipe: Option<impl Read + Send + 'static>) -> std::thread::Jo
     std::thread::spawn(move || {
         let mut content = Vec::new();
         if let Some(mut pipe) = pipe {
-            // What came before an error is still the best message.
+            // After a read error, the content so far is still the best message.
             let _ = pipe.read_to_end(&mut content);
         }
         content

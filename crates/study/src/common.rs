@@ -7,7 +7,7 @@ use fathometer_quic_sockets::UdpOffload;
 
 use super::factor::{AnyFactor, Factor, parsed};
 
-/// All of them.
+/// The factors that all kinds of studies have.
 pub(super) static FACTORS: &[&dyn AnyFactor] = &[
     &POLICY,
     &WORKLOAD,
@@ -43,8 +43,7 @@ pub(super) static POLICY: Factor<Policy> = Factor::text(
     parsed,
 );
 
-/// Its name is read when the run loads what its cells refer to; so are those of [`PATH`], [`ERA`] and
-/// [`SERVER`].
+/// The workload. A run checks the level when it loads the workload; the same is true of [`PATH`], [`ERA`] and [`SERVER`].
 static WORKLOAD: Factor<String> = Factor::text(
     "workload",
     "The files that are served and requested.",
@@ -87,7 +86,7 @@ pub(super) static CODING: Factor<&[ContentCoding]> = Factor::words(
 /// Whether the client has visited the page before.
 pub(super) static VISIT: Factor<Visit> = Factor::words(
     "visit",
-    "Page studies: an empty cache, or the validation of a page that was retrieved once before.",
+    "Page studies: a visit with an empty cache, or the validation of a page that is cached.",
     &[
         ("first", Visit::First),
         ("revalidate", Visit::Revalidate),
@@ -108,7 +107,7 @@ pub(super) static UDP_OFFLOAD: Factor<UdpOffload> = Factor::words(
 )
 .or("on");
 
-/// Nothing reads it: cells that differ in it alone are equal, and so show what noise does to verdicts.
+/// A label without effect. Cells that differ only in this label are equal, and show how noise affects verdicts.
 static COPY: Factor<()> = Factor::words(
     COPY_NAME,
     "A label that changes nothing: A/A tests compare the copies `a` and `b` of a cell.",

@@ -1,7 +1,7 @@
-//! The interface of a kind of study: what it varies and measures, what it needs, and how a replicate runs.
+//! The interface of a kind of study: its factors and metrics, its requirements, and how a replicate runs.
 //!
-//! The modules `page` and `load` implement it. A new kind of study is one module with an [`Experiment`], and
-//! one entry of `kinds::ALL`. Nothing else in this crate depends on the kind.
+//! The modules `page` and `load` implement the interface. A new kind of study is one module with an [`Experiment`], and
+//! one entry of `kinds::ALL`. No other part of this crate depends on the kind.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,17 +30,16 @@ use fathometer_workload::arrivals::RateError;
 
 /// A kind of study.
 pub trait Experiment: Sync {
-    /// Its name: the value of `kind` in a study's file.
+    /// The name of the kind: the value of `kind` in a study's file.
     fn name(&self) -> &'static str;
 
-    /// What a replicate is, in one sentence.
+    /// The description of a replicate, in one sentence.
     fn meaning(&self) -> &'static str;
 
-    /// The factors that it reads, besides those of all kinds.
+    /// The factors of this kind, besides those that all kinds have.
     fn factors(&self) -> Vec<&'static dyn AnyFactor>;
 
-    /// The files that a replicate writes to its folder, each with its content, besides its line in
-    /// `replicates.ndjson`.
+    /// The files that a replicate writes to its folder: each name with a description of the content.
     fn files(&self) -> &'static [(&'static str, &'static str)];
 
     /// Checks the tables of a study's file that only some kinds have.
@@ -49,8 +48,8 @@ pub trait Experiment: Sync {
     /// When the file lacks a table of this kind, or has one of another kind.
     fn check(&self, study: &Study) -> Result<(), String>;
 
-    /// The test of what cells need of the machine and its servers: the reason why a cell cannot run here, or
-    /// `None` if it can. What the machine can do is determined once, by this call.
+    /// Returns a function that tests whether a cell can run here: whether the machine and the servers support what the
+    /// cell needs. The abilities of the machine are determined once, by this call.
     fn needs<'a>(&self, study: &'a Study, servers: &'a Servers) -> Needs<'a>;
 
     /// The length of a replicate's warm-up and measured window; `None` if it has no fixed length.
@@ -64,30 +63,30 @@ pub trait Experiment: Sync {
         None
     }
 
-    /// Makes what the replicates of these cells share.
+    /// Prepares what the replicates of these cells share.
     ///
     /// # Errors
     /// When a workload is not available, or its files cannot be written.
     fn prepare(&self, preparation: &Preparation<'_>) -> Result<Prepared, PrepareError>;
 }
 
-/// The reason why a cell cannot run here; `None`: it can.
+/// Returns the reason why a cell cannot run here; `None` if it can.
 pub type Needs<'a> = Box<dyn Fn(&Cell) -> Option<String> + 'a>;
 
-/// The servers of a study by their level, each with its program if one is installed.
+/// The servers of a study by the level of the factor `server`, each with its program if that is installed.
 pub type Servers = BTreeMap<String, (Definition, Option<Installed>)>;
 
 /// The inputs of [`Experiment::prepare`].
 pub struct Preparation<'a> {
     /// The cells that run.
     pub cells: &'a [Cell],
-    /// Their servers.
+    /// The servers of the cells.
     pub servers: &'a Servers,
-    /// Where the workloads' files are looked up.
+    /// The catalog in which the workloads are looked up.
     pub catalog: &'a Catalog,
     /// The seed of the run.
     pub seed: Seed,
-    /// A temporary folder, which exists as long as the run.
+    /// A temporary folder, which exists until the run ends.
     pub scratch: &'a Path,
 }
 
@@ -118,8 +117,8 @@ pub struct Shared<'a> {
     pub seed: Seed,
     /// Whether the user has interrupted the run.
     pub interrupted: &'a (dyn Fn() -> bool + Sync),
-    /// Held while a laboratory is built, so that only one is built at a time: while the kernel creates
-    /// namespaces and devices, no other thread runs on that processor.
+    /// The lock that is held while a laboratory is built, so that only one laboratory is built at a time: while the kernel
+    /// creates namespaces and devices, no other thread runs on that processor.
     pub building: Mutex<()>,
 }
 
@@ -131,13 +130,13 @@ pub struct Setup<'a> {
     pub replicate: u32,
     /// The path.
     pub profile: &'a Profile,
-    /// The TCP of both hosts.
+    /// The TCP settings of both hosts.
     pub era: &'a Era,
     /// The server.
     pub definition: &'a Definition,
     /// The installed program of the server, if it is not built in.
     pub installed: Option<&'a Installed>,
-    /// The server of the load beside, if the cell has one, and its program.
+    /// The server of the cell's second load (factor `beside`), if it has one, and its installed program.
     pub beside: Option<(&'a Definition, Option<&'a Installed>)>,
     /// The replicate's folder, which exists.
     pub folder: &'a Path,
@@ -145,17 +144,17 @@ pub struct Setup<'a> {
 
 /// The result of a replicate.
 pub struct Finished {
-    /// What it measured.
+    /// The measured figures.
     pub figures: Figures,
     /// How the era's settings were applied at the client and at the server.
     pub applied: [AppliedSettings; 2],
 }
 
-/// What a replicate adds to its line in the run. The runner adds which replicate of which cell it is.
+/// The figures of a replicate for its line in `replicates.ndjson`. The runner adds the cell and the replicate's number.
 pub struct Figures {
-    /// The seed of its random decisions.
+    /// The seed of the replicate's random decisions.
     pub seed: Seed,
-    /// Its start, in seconds since the Unix epoch.
+    /// The start of the replicate, in seconds since the Unix epoch.
     pub started: f64,
     /// The measured values, by name. A metric that could not be measured is absent.
     pub metrics: BTreeMap<String, f64>,
@@ -169,17 +168,17 @@ pub struct Figures {
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
     /// The workload has files but no page.
-    #[error("the workload {0:?} has no page that could be retrieved")]
+    #[error("the workload {0:?} has no page to retrieve")]
     NoPage(String),
     /// A workload is unknown, or cannot be generated.
     #[error("{error}{hint}")]
     Workload {
-        /// What is wrong with it.
+        /// The cause.
         error: workload::LoadError,
-        /// The nearest known workload as a question, or nothing.
+        /// The nearest known workload as a question, or an empty text.
         hint: String,
     },
-    /// The site's folder failed.
+    /// The site's folder could not be written.
     #[error(transparent)]
     Site(#[from] SiteFolderError),
 }
@@ -197,24 +196,24 @@ pub enum ReplicateError {
     /// The client failed.
     #[error(transparent)]
     Client(#[from] client::ClientError),
-    /// The site's folder failed.
+    /// The site's folder could not be written or read.
     #[error(transparent)]
     Site(#[from] SiteFolderError),
     /// The load engine failed.
-    #[error("failed to make the load: {0}")]
+    #[error("failed to apply the load: {0}")]
     Load(#[from] LoadError),
     /// A load of a capacity search cannot be applied.
-    #[error("failed to make the load: {0}")]
+    #[error("failed to apply the load: {0}")]
     Rate(#[from] RateError),
     /// A file of the run could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
     /// The capture could not be read.
-    #[error("failed to account for {path}: {error}")]
+    #[error("failed to count the packets in {path}: {error}")]
     Capture {
         /// The capture file.
         path: String,
-        /// What is wrong with the capture.
+        /// The cause.
         error: fathometer_packets::CaptureError,
     },
     /// A level cannot be used.
@@ -230,11 +229,11 @@ pub enum ReplicateError {
     #[error("failed to serve HTTP/3: {0}")]
     QuicService(#[from] fathometer_origin::http3::ServiceError),
     /// The first retrieval, which fills a cache or a session store, failed.
-    #[error("failed to retrieve the page from {server} beforehand: {reason}")]
+    #[error("failed to retrieve the page from {server} before the measured visit: {reason}")]
     Beforehand {
         /// The server.
         server: String,
-        /// What went wrong.
+        /// The cause.
         reason: String,
     },
     /// The user has interrupted the run.
@@ -255,7 +254,7 @@ impl From<TrialError> for ReplicateError {
 }
 
 impl Preparation<'_> {
-    /// The workload of this name; its file, if it has one, is looked up in the study's folder first.
+    /// Loads the workload of this name. A file of the workload is looked up in the study's folder first.
     ///
     /// # Errors
     /// When there is no such workload, or it cannot be generated.

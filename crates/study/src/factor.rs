@@ -1,7 +1,7 @@
-//! Factors: what a study can vary, and how a level is read.
+//! Factors: what a study can vary, and how a level is parsed.
 //!
-//! A [`Factor`] is declared once, as a static: its name, its levels with their parser, the level that a study
-//! without the factor has, and its meaning. An experiment lists its factors as [`AnyFactor`], so that every
+//! A [`Factor`] is declared once, as a static: its name, its levels with their parser, its level in studies that do not
+//! have the factor, and its meaning. An experiment lists its factors as [`AnyFactor`], so that every
 //! level of a study is checked before the first replicate, by the parser that the replicates use.
 
 use std::fmt::Display;
@@ -23,9 +23,9 @@ pub struct Factor<T: 'static> {
 /// The levels of a factor and their parser.
 #[derive(Debug, Clone, Copy)]
 enum Levels<T: 'static> {
-    /// These words alone.
+    /// Only these words.
     Words(&'static [(&'static str, T)]),
-    /// Any text that the parser accepts, among them these words.
+    /// Any text that the parser accepts, including these words.
     Text {
         words: &'static [&'static str],
         parse: fn(&str) -> Result<T, String>,
@@ -34,18 +34,18 @@ enum Levels<T: 'static> {
 
 /// Why a level cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the study asks for {factor}={level}: {reason}")]
+#[error("the study has {factor}={level}: {reason}")]
 pub struct LevelError {
     /// The factor.
     pub factor: &'static str,
-    /// Its level.
+    /// The level.
     pub level: String,
-    /// The accepted levels.
+    /// The cause, with the accepted levels.
     pub reason: String,
 }
 
 impl LevelError {
-    /// An error about this level.
+    /// Returns the error for this level.
     pub(crate) fn new(factor: &'static str, level: &str, reason: impl Into<String>) -> LevelError {
         LevelError {
             factor,
@@ -70,8 +70,8 @@ impl<T: Clone> Factor<T> {
         }
     }
 
-    /// A factor that a study must have, with every level that `parse` accepts, among them `words`. An error of
-    /// the parser says which levels it accepts.
+    /// A factor that a study must have, with every level that `parse` accepts, including `words`. An error of
+    /// the parser names the levels that it accepts.
     pub(crate) const fn text(
         name: &'static str,
         meaning: &'static str,
@@ -86,7 +86,7 @@ impl<T: Clone> Factor<T> {
         }
     }
 
-    /// The same factor, with this level in a study that does not have it.
+    /// The same factor, with the level `absent` in studies that do not have the factor.
     pub(crate) const fn or(self, absent: &'static str) -> Factor<T> {
         Factor {
             absent: Some(absent),
@@ -94,7 +94,7 @@ impl<T: Clone> Factor<T> {
         }
     }
 
-    /// Its name.
+    /// The name of the factor.
     pub(crate) const fn name(&self) -> &'static str {
         self.name
     }
@@ -132,17 +132,17 @@ impl<T: Clone> Factor<T> {
     }
 }
 
-/// A factor, whatever the type of its levels.
+/// A factor, independent of the type of its levels.
 pub trait AnyFactor: Sync {
-    /// Its name in a study's file.
+    /// The name of the factor in a study's file.
     fn name(&self) -> &'static str;
-    /// What it sets, in one sentence.
+    /// The meaning of the factor, in one sentence.
     fn meaning(&self) -> &'static str;
-    /// The level of a study without it; `None`: every study must have it.
+    /// The level in studies that do not have the factor; `None` if every study must have it.
     fn absent(&self) -> Option<&'static str>;
     /// The levels that are words.
     fn words(&self) -> Vec<&'static str>;
-    /// Whether these words are all its levels.
+    /// Whether the factor has no other levels than these words.
     fn is_closed(&self) -> bool;
     /// Checks a level.
     ///
@@ -177,7 +177,7 @@ impl<T: Clone + Sync + 'static> AnyFactor for Factor<T> {
     }
 }
 
-/// Parses with the type's own parser.
+/// Parses a level with the `FromStr` of its type.
 pub(crate) fn parsed<T>(level: &str) -> Result<T, String>
 where
     T: FromStr,
@@ -186,7 +186,7 @@ where
     level.parse().map_err(|error: T::Err| error.to_string())
 }
 
-/// Parses a value; `None` for the word `none`.
+/// Parses a value; returns `None` if the level is the word in `none`.
 pub(crate) fn unless<T>(none: &str, level: &str) -> Result<Option<T>, String>
 where
     T: FromStr,
@@ -231,7 +231,7 @@ mod tests {
         let error = CLOSE.check("hal").unwrap_err().to_string();
         assert_eq!(
             error,
-            "the study asks for close=hal: it can be half or full; did you mean \"half\"?"
+            "the study has close=hal: it can be half or full; did you mean \"half\"?"
         );
         assert!(SETS.check("two").is_err());
     }

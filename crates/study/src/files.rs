@@ -1,8 +1,8 @@
 //! The files of a study: the study itself, and the files that define its tables, claims and figures.
 //!
-//! A study given by name is built into the program. A study given by path is read with the files beside it. It
-//! is never judged by the built-in files of the same name. Its files are copied into the run (`study/`), so
-//! that `fathometer report` uses the same files later.
+//! A study given by name is built into the program. A study given by path is read with the files in its folder, and never
+//! with the built-in files of the same name. Its files are copied into the run (`study/`), so that `fathometer report`
+//! uses the same files later.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ use fathometer_lab::nearest::with_suggestion;
 /// The name of the study's own file in its folder and in a run.
 const STUDY: &str = "study.toml";
 
-/// The files that define how a study's figures are shown and judged: a study has all of them or none.
+/// The files that define a study's tables, claims and published figures: a study has all of these files or none.
 const JUDGING: [&str; 3] = ["tables.toml", "claims.toml", "figures.csv"];
 
 /// The folder in a run with the files of a study given by path.
@@ -34,11 +34,11 @@ const KEPT: &str = "study";
 pub struct StudyFiles {
     /// `study.toml`.
     study: String,
-    /// [`JUDGING`] in that order; `None`: the study has none.
+    /// The files of [`JUDGING`], in that order; `None` if the study has no such files.
     judging: Option<[String; 3]>,
-    /// The claims as they were published, of a built-in study that has them.
+    /// `claims-published.csv` of a built-in study, if it has this file.
     published_claims: Option<String>,
-    /// The folder that they were read from; `None`: they are built in.
+    /// The folder from which the files were read; `None` for a built-in study.
     folder: Option<PathBuf>,
 }
 
@@ -56,7 +56,7 @@ pub enum FilesError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The error of the system.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// Some of the tables, claims and figures files are missing.
@@ -83,23 +83,23 @@ pub enum FilesError {
     Judging {
         /// The folder.
         folder: PathBuf,
-        /// What is wrong, with the file's name.
+        /// The cause, with the file's name.
         error: fathometer_analysis::Error,
     },
 }
 
 impl FilesError {
-    /// Whether the given name is wrong, and not a file or the machine.
+    /// Whether this is a usage error: the given name is wrong.
     pub fn is_usage(&self) -> bool {
         matches!(self, FilesError::Data(error) if error.is_usage())
     }
 }
 
 impl StudyFiles {
-    /// The built-in study of this name, the study in this file, or that of this folder (its `study.toml`).
+    /// Reads the built-in study of this name, the study in this file, or the `study.toml` of this folder.
     ///
     /// A name is a path if it contains a slash, ends in `.toml`, or is the name of a file. The name of a folder
-    /// with a `study.toml` is a path, too, if no built-in study has that name.
+    /// with a `study.toml` is also a path, if no built-in study has that name.
     ///
     /// # Errors
     /// When there is no such study, or one of its files cannot be used.
@@ -130,7 +130,7 @@ impl StudyFiles {
         Ok(files)
     }
 
-    /// The files that a run was made with: its own copy, else the built-in study of the same name.
+    /// The study's files of a run: the run's copy, or else the built-in study of the same name.
     ///
     /// # Errors
     /// When the run's own files cannot be read.
@@ -203,10 +203,10 @@ impl StudyFiles {
         Ok(study)
     }
 
-    /// Parses the tables, claims and figures; `None`: the study has no such files.
+    /// Parses the tables, claims and figures; `None` if the study has no such files.
     ///
     /// # Errors
-    /// When they are malformed or contradict each other.
+    /// When the files are malformed or contradict each other.
     pub fn data(&self) -> Result<Option<StudyData>, FilesError> {
         let Some([tables, claims, figures]) = &self.judging else {
             return Ok(None);
@@ -229,7 +229,7 @@ impl StudyFiles {
             })
     }
 
-    /// Where the names in the study are looked up.
+    /// The catalog in which the names of the study are looked up.
     pub fn catalog(&self) -> Catalog {
         self.folder
             .as_deref()

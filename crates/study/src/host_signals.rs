@@ -1,8 +1,8 @@
 //! The signals of a server's host in a laboratory, from the readings of the probes and the packets of the path.
 //!
-//! The search for a bottleneck and the cells of a capacity study judge by them, so that both see a host in the same way. What
-//! the clients measured comes from elsewhere. Figures that were not measured are absent. Figures of the whole machine stand
-//! for the host's if no other part of the trial uses the resource: paging, which the generator does not cause.
+//! The search for a bottleneck and capacity studies use the same signals, so that both judge a host by the same rules. The
+//! clients' figures are added elsewhere. Figures that were not measured are absent. Paging is measured for the whole machine
+//! and counted as the host's, because the generator, the other part of a trial, does not cause paging.
 
 use std::time::Duration;
 
@@ -13,29 +13,29 @@ use fathometer_path::{Direction, DirectionProfile, Profile};
 use fathometer_sys::cgroup::BlockDevice;
 use fathometer_sys::probe::{Sample, Samples, Step};
 
-/// The limits of a host that its signals are related to. `None` is no limit.
+/// The limits of a host, with which its signals are compared. `None` is no limit.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct KnownLimits {
-    /// CPU time that the host may use, in cores: its quota, or its processors.
+    /// The CPU time that the host may use, in cores: its quota, or the number of its processors.
     pub(crate) cores: f64,
-    /// Whether that is a quota: without one, the kernel's counters of throttling have no meaning.
+    /// Whether `cores` is a quota: without a quota, the kernel's throttling counters have no meaning.
     pub(crate) has_quota: bool,
-    /// Memory, including the page cache.
+    /// The memory, including the page cache.
     pub(crate) memory: Option<Bytes>,
-    /// The disk of the site, if it is on one.
+    /// The disk of the site; `None` if the site is not on a disk.
     pub(crate) disk: Option<BlockDevice>,
-    /// Read operations of the disk, per second.
+    /// The read operations of the disk, per second.
     pub(crate) disk_operations: Option<u64>,
-    /// Bytes read from the disk, per second.
+    /// The bytes read from the disk, per second.
     pub(crate) disk_bytes: Option<u64>,
-    /// Connections that may wait to be accepted.
+    /// The number of connections that may wait to be accepted.
     pub(crate) backlog: Option<u32>,
-    /// Connections served at a time.
+    /// The number of connections that are served at a time.
     pub(crate) workers: Option<u32>,
 }
 
-/// Adds the signals of the probes in the window `step` to those of the clients, whose achieved rate gives the CPU time of an
-/// exchange.
+/// Adds the signals of the probes in the window `step`. `signals` already has the clients' figures: the CPU time per exchange
+/// is computed with the achieved rate.
 pub(crate) fn of_probes(
     signals: &mut Signals,
     limits: &KnownLimits,
@@ -101,7 +101,7 @@ pub(crate) fn of_probes(
     of_connections(signals, limits, samples, step);
 }
 
-/// The connections of the host, as means over the readings of the window.
+/// Adds the mean numbers of the host's connections over the readings of the window.
 fn of_connections(signals: &mut Signals, limits: &KnownLimits, samples: &Samples, step: &Step) {
     let inside = |reading: &&Sample| (step.from..=step.to).contains(&reading.at);
     let tables = || {
@@ -109,14 +109,14 @@ fn of_connections(signals: &mut Signals, limits: &KnownLimits, samples: &Samples
         readings.filter_map(|reading| reading.networks.first()?.as_ref()?.table.as_ref())
     };
     signals.accept_queue = mean(tables().map(|table| table.to_be_accepted as f64));
-    // For the kernel, connections that wait to be accepted are already established.
+    // The kernel counts connections that wait to be accepted as established.
     signals.established =
         mean(tables().map(|table| table.established.saturating_sub(table.to_be_accepted) as f64));
     signals.backlog = limits.backlog.map(f64::from);
     signals.worker_limit = limits.workers.map(f64::from);
 }
 
-/// Adds the signals of the path: its round trip, and how busy its links were with the packets of a window of this length.
+/// Adds the signals of the path: its round-trip time, and the utilisation of its links by the packets of the window.
 pub(crate) fn of_path(
     signals: &mut Signals,
     profile: &Profile,
@@ -136,8 +136,8 @@ pub(crate) fn of_path(
     signals.link_down = carried(Direction::Down);
 }
 
-/// The share of time in which a link was sending; `None` if it has no rate, or if its modems compress: then the bytes
-/// that it sent are not known from the packets.
+/// The share of time in which a link was sending; `None` if the link has no rate. Also `None` if its modems compress: the
+/// bytes on the link then do not follow from the packets.
 fn utilisation(
     profile: &DirectionProfile,
     packets: u64,
@@ -149,12 +149,12 @@ fn utilisation(
     }
     let rate = profile.rate?.as_bits_per_second() as f64;
     let each = u32::try_from(bytes.0.checked_div(packets)?).ok()?;
-    // Framing of the mean packet: exact if framing adds a constant, approximate if it pads.
+    // The framing of a packet of mean length: exact if framing adds a constant, approximate if framing pads.
     let on_link = profile.framing.on_link(each) * packets;
     Some(on_link as f64 * 8.0 / rate / seconds)
 }
 
-/// A part as a share of the whole; `None` of nothing.
+/// A part as a share of the whole; `None` if the whole is 0.
 pub(crate) fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }

@@ -11,7 +11,7 @@ use super::load::{CAPACITY, LOAD, SWEEP};
 use super::page::PAGE;
 use super::spec::{Block, SpecError, Study};
 
-/// Every kind of study. A new kind is added here and nowhere else.
+/// Every kind of study. A new kind is added only here.
 pub static ALL: &[&dyn Experiment] = &[&PAGE, &LOAD, &SWEEP, &CAPACITY];
 
 /// The experiment of a study.
@@ -32,19 +32,19 @@ pub fn of(study: &Study) -> Result<&'static dyn Experiment, SpecError> {
     })
 }
 
-/// The factors that an experiment reads.
+/// The factors of a kind of study: those of all kinds, and its own.
 pub fn factors(experiment: &dyn Experiment) -> impl Iterator<Item = &'static dyn AnyFactor> {
     let of_all = common::FACTORS.iter().copied();
     of_all.chain(experiment.factors())
 }
 
-/// Checks a study against its kind: every factor is one that the kind reads, every level is accepted by its
-/// parser, and the tables of other kinds are absent.
+/// Checks a study against its kind: the kind has every factor, the factor's parser accepts every level, and the tables of
+/// other kinds are absent.
 ///
 /// Names of paths, eras, servers and workloads are checked when the run loads them.
 ///
 /// # Errors
-/// When something is unknown; the error names the nearest known name.
+/// When a factor, level or table is unknown; the error suggests the nearest known name.
 pub fn check(study: &Study) -> Result<(), SpecError> {
     let experiment = of(study)?;
     experiment
@@ -56,7 +56,7 @@ pub fn check(study: &Study) -> Result<(), SpecError> {
     let level = |place: &str, factor: &str, level: &str| {
         let Some(found) = known.get(factor) else {
             return Err(study.nonsense(format!(
-                "{place} has {factor:?}, which is no factor of studies of kind = {:?}: there are {}{}",
+                "{place} has {factor:?}, which is not a factor of studies of kind = {:?}: the factors are {}{}",
                 study.kind,
                 known.keys().copied().collect::<Vec<_>>().join(", "),
                 nearest::suggestion(factor, known.keys().copied())
@@ -81,7 +81,7 @@ pub fn check(study: &Study) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// Every level that excludes cells is one that cells of its block can have: a misspelt one would exclude none.
+/// Checks that cells of the block can have every level of its exclusions: a misspelt level would exclude no cell.
 fn exclusions(study: &Study, block: &Block) -> Result<(), SpecError> {
     for (factor, pattern) in block.exclude.iter().chain(&block.exclude_quick).flatten() {
         let varied = [block.factors.get(factor), block.quick.get(factor)];
@@ -97,7 +97,7 @@ fn exclusions(study: &Study, block: &Block) -> Result<(), SpecError> {
         for alternative in pattern.split('|').map(str::trim) {
             if !levels.contains(&alternative) {
                 return Err(study.nonsense(format!(
-                    "block {:?} excludes {factor}={alternative}, which none of its cells has: {factor} can be {}{}",
+                    "block {:?} excludes {factor}={alternative}, but no cell of the block has this level: {factor} can be {}{}",
                     block.name,
                     levels.join(", "),
                     nearest::suggestion(alternative, levels.iter().copied())

@@ -1,12 +1,15 @@
-//! Studies: their files ([`files`]), the design ([`spec`]), the interface of a kind of study ([`experiment`])
-//! and the kinds ([`kinds`]: [`page`], [`load`]), the order of execution ([`schedule`]), what a run would
-//! measure ([`plan`]), the whole run ([`run`]), when it ends
-//! ([`stopping`]), resuming it after an interruption ([`past`]), and its evaluation ([`evaluation`]). A study
-//! over several machines: the share of one ([`share`]), and one run of all parts ([`merge`]).
+//! Studies, in these modules:
 //!
-//! Searches on servers outside of a study's run: the resource that limits one ([`bottleneck`]), and the driver of
-//! capacity searches, which capacity studies use too ([`capacity_search`]). The measured self-test of comparisons
-//! ([`compare_self_test`]) starts servers of its own.
+//! - [`files`] and [`spec`]: the files of a study, and its design;
+//! - [`experiment`] and [`kinds`]: the interface of a kind of study, and the kinds ([`page`], [`load`]);
+//! - [`plan`] and [`schedule`]: what a run would measure, and the order of execution;
+//! - [`run`], [`stopping`] and [`past`]: a run, the rule that ends it, and resuming it after an interruption;
+//! - [`share`] and [`merge`]: a study on several machines: the share of a machine, and one run from all parts;
+//! - [`evaluation`]: the evaluation of a run.
+//!
+//! Three modules measure servers outside of a study's run. [`bottleneck`] finds the resource that limits a server.
+//! [`capacity_search`] is the driver of capacity searches, which capacity studies use too. [`compare_self_test`] is the
+//! measured self-test of comparisons; it starts its own servers.
 
 pub mod bottleneck;
 pub mod capacity_search;

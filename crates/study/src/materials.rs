@@ -1,5 +1,5 @@
-//! Selects the cells of a study, loads what they name (paths, eras, servers), and finds which cells can run
-//! here.
+//! Selects the cells of a study, loads the paths, eras, servers and workloads that the cells name, and determines which
+//! cells can run on this machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,13 +17,13 @@ use fathometer_lab::nearest::{suggestion, with_suggestion};
 use fathometer_lab::server;
 use fathometer_lab::server::definition::{Definition, DefinitionError};
 
-/// Why cells cannot be selected, or what they refer to cannot be loaded.
+/// Why cells cannot be selected, or a file that they name cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum MaterialsError {
     /// The study is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// Something that the study names is not available.
+    /// A path, era, server or workload that the study names is not available.
     #[error(transparent)]
     Data(#[from] DataError),
     /// An era is invalid.
@@ -38,19 +38,19 @@ pub enum MaterialsError {
     /// No cell has the requested levels.
     #[error("no cell of the study is left to run: {0}")]
     Empty(String),
-    /// This machine can run none of the requested cells.
+    /// This machine cannot run any of the requested cells.
     #[error("no cell of the study is left to run: {0}")]
     Impossible(String),
 }
 
 impl MaterialsError {
-    /// The error of a profile, with the nearest key if one is unknown.
+    /// The error of a profile; for an unknown key, with the nearest known key.
     fn profile(error: &fathometer_path::ProfileError) -> MaterialsError {
         MaterialsError::Profile(with_suggestion(error))
     }
 }
 
-/// The requested cells, including those that this machine cannot run; `replicates` replaces the study's own number.
+/// The requested cells, including those that this machine cannot run. `replicates` overrides the number in the study.
 pub(super) fn requested_cells(
     study: &Study,
     mode: Mode,
@@ -127,17 +127,17 @@ fn level_of<'a>(cell: &'a Cell, factor: &str) -> &'a str {
     }
 }
 
-/// Cells, and what they refer to.
+/// The selected cells, and what they refer to.
 pub(super) struct Selection {
     pub(super) materials: Materials,
     /// The cells that this machine can run.
     pub(super) cells: Vec<Cell>,
-    /// The others.
+    /// The cells that this machine cannot run.
     pub(super) left_out: Vec<LeftOut>,
 }
 
 impl Selection {
-    /// Loads what these cells refer to, and finds those that this machine can run.
+    /// Loads what these cells refer to, and determines which cells this machine can run.
     pub(super) fn of(
         study: &Study,
         experiment: &dyn Experiment,
@@ -222,7 +222,7 @@ impl Materials {
         })
     }
 
-    /// The cells that this machine and its servers support; the others are added to `left_out`.
+    /// Returns the cells that this machine and its servers support, and adds the others to `left_out`.
     fn possible(&self, cells: Vec<Cell>, left_out: &mut Vec<LeftOut>) -> Vec<Cell> {
         let refused = |levels: &BTreeMap<String, String>| {
             let name = &levels["server"];
@@ -247,7 +247,7 @@ impl Materials {
     }
 }
 
-/// The cells that are not refused; the others are added to `left_out` with the reason.
+/// Returns the cells that can run, and adds the others to `left_out` with the reason.
 fn kept(
     cells: Vec<Cell>,
     left_out: &mut Vec<LeftOut>,

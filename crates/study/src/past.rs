@@ -15,14 +15,14 @@ use super::stopping;
 struct Attempts {
     made: u32,
     valid: bool,
-    /// The number of the next attempt; no record refers to its folder.
+    /// The number of the next attempt; no record refers to the folder of this attempt.
     next: u32,
 }
 
 /// The earlier replicates of a run.
 #[derive(Debug, Default)]
 pub struct Past {
-    /// By the cell's folder and the repetition.
+    /// The attempts at each replicate, by the cell's folder and the replicate's number.
     attempts: BTreeMap<(String, u32), Attempts>,
     next_place: u32,
 }
@@ -54,12 +54,12 @@ impl Past {
         past
     }
 
-    /// The place of the next replicate in the order of execution.
+    /// The position of the next replicate in the order of execution.
     pub fn next_place(&self) -> u32 {
         self.next_place
     }
 
-    /// The number of replicates measured, counting every attempt, and how many of them were invalid.
+    /// The number of measured attempts at replicates, and the number of invalid attempts among them.
     pub fn made(&self) -> (u32, u32) {
         let made = self.attempts.values().map(|attempts| attempts.made).sum();
         let valid = self.attempts.values().filter(|attempts| attempts.valid);
@@ -87,7 +87,7 @@ impl Past {
             .is_some_and(|attempts| attempts.valid || attempts.made >= MOST_ATTEMPTS)
     }
 
-    /// The remaining jobs of each lane: first those never run, in their order, then those to repeat.
+    /// The remaining jobs of each lane: first the jobs that never ran, in their order, then the jobs to repeat.
     pub fn left(&self, lanes: BTreeMap<String, VecDeque<Job>>) -> BTreeMap<String, VecDeque<Job>> {
         lanes
             .into_iter()
@@ -107,10 +107,10 @@ impl Past {
     }
 }
 
-/// The suffix of the folder of a repeated attempt, after the replicate's number.
+/// The suffix in the folder's name of a repeated attempt, after the replicate's number.
 const AGAIN: &str = "-again";
 
-/// The folder of an attempt at a replicate, relative to the run's: `cells/BLOCK/LEVELS/r0`, `…/r0-again1`.
+/// The folder of an attempt at a replicate, relative to the run's folder: `cells/BLOCK/LEVELS/r0`, `…/r0-again1`.
 pub fn attempt_folder(cell: &Cell, replicate: u32, attempt: u32) -> String {
     let folder = format!("cells/{}/r{replicate}", cell.folder());
     match attempt {
@@ -128,8 +128,8 @@ fn attempt_of(folder: &str) -> Option<u32> {
     }
 }
 
-/// Whether a run can be resumed with the inputs in `now`. Results of another study, seed, build or data must
-/// not be mixed with its own.
+/// Checks that a run can be resumed with the inputs in `now`. A run must not mix results of different studies, seeds,
+/// builds or data.
 pub fn check(earlier: &Run, now: &RunInfo) -> Result<(), Mismatch> {
     let then = &earlier.info;
     let mut differences = Vec::new();
@@ -175,7 +175,7 @@ pub fn check(earlier: &Run, now: &RunInfo) -> Result<(), Mismatch> {
         now.stopping.as_ref(),
     ));
     differences.extend(other_share(then, now));
-    // An invocation may leave out inputs of an earlier one; inputs that both have must be the same.
+    // An invocation may use fewer inputs than an earlier invocation; inputs that both use must be the same.
     for (name, found) in &now.data {
         if then.data.get(name).is_some_and(|then| then != found) {
             differences.push(format!("{name} has changed"));
@@ -190,10 +190,10 @@ pub fn check(earlier: &Run, now: &RunInfo) -> Result<(), Mismatch> {
     }
 }
 
-/// The difference of two shares of a study.
+/// Describes the difference between the shares of a study that two commands measure.
 fn other_share(then: &RunInfo, now: &RunInfo) -> Option<String> {
     if !then.machines.is_empty() {
-        return Some("the run was merged from those of several machines".to_owned());
+        return Some("the run was merged from the runs of several machines".to_owned());
     }
     let of = |info: &RunInfo| {
         let share = info.share.as_ref();

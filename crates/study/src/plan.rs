@@ -1,4 +1,4 @@
-//! What a run would measure, without measuring: its cells, its replicates, and the time of their windows.
+//! The plan of a run, without measuring: its cells, its replicates, and the time of their windows.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,38 +13,38 @@ use crate::run::{Request, RunError};
 use crate::share;
 use crate::spec::Cell;
 
-/// What a run would measure.
+/// The plan of a run: what it would measure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunPlan {
     /// The version of this format.
     pub format: u32,
     /// The study.
     pub study: String,
-    /// How much of it would run.
+    /// The mode of the run.
     pub mode: Mode,
-    /// Each block of which cells would run, in the order of the study's file.
+    /// The blocks whose cells would run, in the order of the study's file.
     pub blocks: Vec<BlockPlan>,
-    /// Cells that this machine cannot run: their number by reason.
+    /// The number of cells that this machine cannot run, by reason.
     pub left_out: BTreeMap<String, usize>,
 }
 
-/// The part of a block.
+/// The part of a plan for one block.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BlockPlan {
-    /// Its name.
+    /// The name of the block.
     pub block: String,
     /// The number of cells.
     pub cells: usize,
-    /// The number of their replicates on this machine.
+    /// The number of replicates of these cells on this machine.
     pub replicates: u32,
-    /// The warm-ups and measured windows of all replicates, in seconds; `None` if a replicate has no fixed length.
+    /// The total length of all warm-ups and measured windows, in seconds; `None` if a replicate has no fixed length.
     pub windows_s: Option<f64>,
 }
 
-/// What the run of a request would measure.
+/// Returns the plan of the run that a request describes.
 ///
 /// # Errors
-/// When the study is invalid, or something that it names is not available.
+/// When the study is invalid, or a path, era, server or workload that it names is not available.
 pub fn plan(request: &Request) -> Result<RunPlan, RunError> {
     let study = &request.study;
     let experiment = kinds::of(study)?;
@@ -98,7 +98,7 @@ pub fn plan(request: &Request) -> Result<RunPlan, RunError> {
 }
 
 impl RunPlan {
-    /// All blocks together.
+    /// The sum of all blocks.
     pub fn total(&self) -> BlockPlan {
         let windows = self.blocks.iter().map(|block| block.windows_s);
         BlockPlan {

@@ -9,7 +9,7 @@ use fathometer_model::ReplicateRecord;
 use super::spec::{KEY_FACTORS, Study, folder_of};
 use crate::run_folder::{RunFolder, WriteError};
 
-/// Largest number of connections in one graph: the first ones of the capture.
+/// The maximum number of connections in a graph: the first connections of the capture.
 const DRAWN: usize = 64;
 
 /// Draws the study's time-sequence plots, each from the first valid replicate of its cell.
@@ -69,7 +69,8 @@ fn valid_by_cell(records: &[ReplicateRecord]) -> BTreeMap<String, Vec<&Replicate
     cells
 }
 
-/// The time sequence of the first of these replicates whose capture can be drawn, and what it leaves out as a sentence.
+/// The time sequence of the first of these replicates whose capture can be drawn, and a sentence about the connections
+/// that it leaves out.
 fn draw_cell(run: &Path, replicates: &[&ReplicateRecord], title: &str) -> Option<(String, String)> {
     replicates.iter().find_map(|replicate| {
         let capture = run.join(&replicate.folder).join("capture.pcapng");

@@ -1,4 +1,4 @@
-//! Progress on stderr: a bar on a terminal, a line from time to time elsewhere.
+//! Progress on stderr: a bar if stderr is a terminal, otherwise a line every ten seconds.
 
 use std::io::IsTerminal as _;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use fathometer_sys::stderr::say;
 
-/// Interval of lines without a terminal.
+/// The interval between lines if stderr is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// The progress of a run, shared by all its workers.
@@ -24,11 +24,11 @@ pub struct Progress {
     last_line: Option<Mutex<Instant>>,
 }
 
-/// The least part of all steps, and the least number, from which the time that is left is estimated.
+/// The share and the number of steps that must be done before the remaining time is estimated.
 const ESTIMATED_FROM: (f64, u64) = (0.02, 5);
 
 impl Progress {
-    /// Progress over `total` steps; `what` is the plural name of a step, and `quiet` disables the display.
+    /// Returns the progress of `total` steps. `what` is the plural name of a step, and `quiet` disables the display.
     pub fn new(total: u64, what: &str, clock: Clock, quiet: bool) -> Progress {
         let terminal = std::io::stderr().is_terminal();
         let target = if quiet || !terminal {
@@ -38,7 +38,7 @@ impl Progress {
         };
         let bar = ProgressBar::with_draw_target(Some(total), target);
         let style = ProgressStyle::with_template(&format!(
-            "{{bar:32}} {{pos}}/{{len}} {what}, {{elapsed}} gone, {{msg}}"
+            "{{bar:32}} {{pos}}/{{len}} {what}, {{elapsed}} elapsed, {{msg}}"
         ))
         .unwrap_or_else(|_| ProgressStyle::default_bar());
         bar.set_style(style);
@@ -83,7 +83,7 @@ impl Progress {
         }
     }
 
-    /// Prints a permanent line above the bar.
+    /// Prints a line that remains above the bar.
     pub fn note(&self, text: &str) {
         if self.last_line.is_some() {
             say(format_args!("{text}"));
@@ -98,7 +98,8 @@ impl Progress {
     }
 }
 
-/// How long the other steps take if they take as long as those that are done; `None` if too few are done, or all.
+/// The remaining time if each remaining step takes as long as the mean of the done steps; `None` if too few steps or all
+/// steps are done.
 fn left(elapsed: Duration, done: u64, total: u64) -> Option<Duration> {
     let (share, count) = ESTIMATED_FROM;
     let is_known = done >= count && done as f64 >= share * total as f64 && done < total;

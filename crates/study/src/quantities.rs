@@ -1,5 +1,4 @@
-//! The schemas of the quantities in a study's file. Their types are those of `fathometer_model::quantity`, which
-//! check the same ranges.
+//! The schemas of the quantities in a study's file. The types of `fathometer_model::quantity` check the same ranges.
 
 use std::borrow::Cow;
 

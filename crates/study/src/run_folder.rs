@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! runs/20261121-194500-nielsen97-quick/
-//!   run.json            what was run, where, how, with which seed
-//!   replicates.ndjson   one line a replicate, written as each ends
+//!   run.json            the study, the machine, the options and the seed
+//!   replicates.ndjson   one line per replicate, written when it ends
 //!   cells/<block>/<levels>/r<n>/
 //!     capture.pcapng (the client's tap) taps.pcapng (all taps) exchanges.ndjson connections.ndjson
 //!   plots/*.svg plots.json summary.json report.html
 //! ```
 //!
-//! Each line is written completely and flushed: a killed run keeps all replicates that had ended.
+//! Each line is written completely and flushed: a killed run keeps all finished replicates.
 //!
-//! Only one program at a time writes to a run. It holds the lock of the file `lock`, which names its process;
-//! the kernel releases the lock when that program exits.
+//! Only one process at a time writes to a run. It holds the lock of the file `lock`, which contains its process ID.
+//! The kernel releases the lock when the process exits.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -26,7 +26,7 @@ use serde::Serialize;
 
 use fathometer_files::whole_file;
 
-/// Number of attempts to take the lock: the processes of a killed run need a moment to exit.
+/// The number of attempts to take the lock: the processes of a killed run need a moment to exit.
 const LOOKS: u32 = 20;
 
 /// The time between two attempts.
@@ -44,7 +44,7 @@ pub struct RunFolder {
 impl Drop for RunFolder {
     fn drop(&mut self) {
         if let Some(lock) = &self.lock {
-            // The file is removed while locked: a program that waits for it then creates a new one.
+            // The lock file is removed while it is locked: a process that waits for the lock then creates a new file.
             let _ = fs::remove_file(lock.path());
         }
     }
@@ -56,7 +56,7 @@ pub enum OpenError {
     /// A system call failed.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// Another program writes to the run.
+    /// Another process writes to the run.
     #[error(
         "cannot use {folder}: another run writes to it ({holder}): wait until it ends, or give another folder with \
          --output",
@@ -65,7 +65,7 @@ pub enum OpenError {
     InUse {
         /// The folder.
         folder: PathBuf,
-        /// That program's description in the lock file.
+        /// The description of that process, from the lock file.
         holder: String,
     },
 }
@@ -76,7 +76,7 @@ pub enum OpenError {
 pub struct WriteError {
     /// The file or folder.
     pub path: PathBuf,
-    /// The error of the system.
+    /// The error of the operating system.
     pub error: io::Error,
 }
 
@@ -89,7 +89,7 @@ fn advice(error: &io::Error) -> &'static str {
             ": give a folder you may write to with --output"
         }
         io::ErrorKind::AlreadyExists => {
-            ": every run has a folder of its own: give one that does not exist yet with --output"
+            ": every run has its own folder: name a folder that does not exist with --output"
         }
         io::ErrorKind::NotADirectory => ": a file is in the way: give another folder with --output",
         _ => "",
@@ -97,7 +97,7 @@ fn advice(error: &io::Error) -> &'static str {
 }
 
 impl RunFolder {
-    /// Creates the folder. It must not exist yet: two runs never share one.
+    /// Creates the folder. It must not exist: two runs never share a folder.
     ///
     /// # Errors
     /// When it exists, or cannot be created.
@@ -128,10 +128,10 @@ impl RunFolder {
         })
     }
 
-    /// Opens the folder of an interrupted run. An incomplete last line of `replicates.ndjson` is cut off.
+    /// Opens the folder of an interrupted run, and removes an incomplete last line of `replicates.ndjson`.
     ///
     /// # Errors
-    /// When another program writes to it, or it cannot be opened.
+    /// When another process writes to the run, or the folder cannot be opened.
     pub fn reopen(root: PathBuf) -> Result<RunFolder, OpenError> {
         let lock = lock(&root)?;
         let path = root.join("replicates.ndjson");
@@ -139,7 +139,7 @@ impl RunFolder {
             path: path.clone(),
             error,
         };
-        // A run that was killed at its start has not created it.
+        // A run that was killed at its start has no such file.
         let replicates = OpenOptions::new()
             .create(true)
             .append(true)
@@ -160,8 +160,8 @@ impl RunFolder {
         &self.root
     }
 
-    /// Appends a line to `replicates.ndjson` and passes it to the system at once. If there is no room for the
-    /// line, nothing of it remains.
+    /// Appends a line to `replicates.ndjson` and passes it to the kernel at once. If the disk has no room for the line, no
+    /// part of the line remains.
     pub fn append_replicate(&self, record: &impl Serialize) -> Result<(), WriteError> {
         let mut line = serde_json::to_vec(record).map_err(|error| WriteError {
             path: self.root.join("replicates.ndjson"),
@@ -185,8 +185,8 @@ impl RunFolder {
         })
     }
 
-    /// Creates an empty folder for an attempt at a replicate and returns its full path. Removes files that a
-    /// killed attempt without a record left under this name.
+    /// Creates an empty folder for an attempt at a replicate and returns its full path. Files of an attempt with the same
+    /// name that was killed before its record was written are removed.
     ///
     /// # Errors
     /// When the folder cannot be created.
@@ -200,7 +200,7 @@ impl RunFolder {
         }
     }
 
-    /// Creates a folder below the run's and returns its full path.
+    /// Creates a folder in the run's folder and returns its full path.
     pub fn subfolder(&self, name: &str) -> Result<PathBuf, WriteError> {
         let path = self.root.join(name);
         fs::create_dir_all(&path).map_err(|error| WriteError {
@@ -239,7 +239,7 @@ fn lock(root: &Path) -> Result<Option<Lock>, OpenError> {
                 let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
                 let owner = format!("process {} on {}", std::process::id(), host.trim());
                 let mut file = lock.as_file();
-                // Only for error messages: the lock is effective without it.
+                // The description is only for error messages: the lock works without it.
                 let _ = file
                     .set_len(0)
                     .and_then(|()| file.write_all(owner.as_bytes()));
@@ -247,7 +247,7 @@ fn lock(root: &Path) -> Result<Option<Lock>, OpenError> {
             }
             Ok(Taken::Held) => thread::sleep(BETWEEN_LOOKS),
             Ok(Taken::Gone) => {}
-            // The file system does not support locks, like some network file systems.
+            // Some network file systems do not support locks.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(None),
             Err(error) => return Err(WriteError { path, error }.into()),
         }

@@ -1,17 +1,17 @@
 //! The order in which replicates run: interleaved in a seeded random order, with slow paths in parallel and
 //! invalid replicates repeated later.
 //!
-//! In a study of pages every path has its own lane, and a lane runs as many replicates at once as the study allows on
-//! that path. Cells on a modem path are idle nearly all the time and do not disturb others; cells on a LAN run one
-//! after another. The lanes run in parallel, except those that a study runs alone on the machine: these run first,
-//! one after another ([`turns`]). Loads use the processors, so all their paths share one lane (`Study::lane`).
+//! In a page study every path has its own lane. The study sets how many replicates a lane runs in parallel. Cells on a
+//! modem path are idle nearly all the time and do not disturb others; cells on a LAN run one after another. The lanes run
+//! in parallel, except the lanes that a study runs alone on the machine: these run first, one after another ([`turns`]).
+//! Loads use the processors, so all paths of the other studies share one lane (`Study::lane`).
 //!
-//! A job that panics is reported to its lane as ended, so that the lane does not wait for it.
+//! A job that panics is reported to its lane as finished, so that the lane does not wait for it.
 //!
-//! Most invalid replicates are caused by noise, and noise lasts: a hypervisor may take processor time for a
-//! minute. An invalid replicate therefore goes to the end of its lane's queue and is repeated after the others,
-//! with [`MOST_ATTEMPTS`] attempts in total. If only repeats are left and the last replicate was invalid too,
-//! there is a [`PAUSE`] before the next.
+//! Most invalid replicates are caused by noise that lasts for some time: a hypervisor may take processor time for a
+//! minute. Therefore an invalid replicate goes to the end of its lane's queue and is repeated after the others, with at
+//! most [`MOST_ATTEMPTS`] attempts in total. If only repeats are left and the last replicate was invalid too, the lane
+//! waits for a [`PAUSE`] before the next repeat.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -24,13 +24,13 @@ use fathometer_model::Seed;
 
 use super::spec::Cell;
 
-/// Number of attempts at a replicate before its cell goes without it.
+/// The maximum number of attempts at a replicate. If all are invalid, the cell has one replicate less.
 pub const MOST_ATTEMPTS: u32 = 4;
 
 /// The pause of a lane before a repeat, if the last replicate was invalid too.
 pub const PAUSE: Duration = Duration::from_secs(5);
 
-/// How often a waiting thread checks whether to stop.
+/// The interval at which a waiting thread checks whether to stop.
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// One replicate of one cell, waiting to be run.
@@ -38,9 +38,9 @@ const GLANCE: Duration = Duration::from_millis(50);
 pub struct Job {
     /// The cell.
     pub cell: Cell,
-    /// The number of the repetition, from 0.
+    /// The number of the replicate, from 0.
     pub replicate: u32,
-    /// The number of earlier attempts, all invalid.
+    /// The number of earlier attempts, which were all invalid.
     pub attempt: u32,
 }
 
@@ -49,7 +49,7 @@ pub struct Job {
 pub enum Next {
     /// Run this job, after a pause.
     Run(Box<Job>, Duration),
-    /// Wait until a job in flight ends: it may have to be repeated.
+    /// Wait until a running job ends: it may have to be repeated.
     Wait,
     /// All jobs are done.
     Done,
@@ -60,12 +60,12 @@ pub enum Next {
 pub struct Queue {
     waiting: VecDeque<Job>,
     under_way: u32,
-    /// Whether the replicate that ended last was invalid.
+    /// Whether the last finished replicate was invalid.
     noisy: bool,
 }
 
 impl Queue {
-    /// A queue of these jobs, in this order.
+    /// Creates a queue of these jobs, in this order.
     pub fn new(waiting: VecDeque<Job>) -> Queue {
         Queue {
             waiting,
@@ -83,7 +83,7 @@ impl Queue {
             };
         };
         self.under_way += 1;
-        // Repeats are behind all other jobs: if one of them is first, no other job is left.
+        // Repeats are after all other jobs: if a repeat is first, only repeats are left.
         let pause = match job.attempt > 0 && self.noisy {
             true => PAUSE,
             false => Duration::ZERO,
@@ -91,7 +91,7 @@ impl Queue {
         Next::Run(Box::new(job), pause)
     }
 
-    /// Whether the job will be repeated if it is invalid now.
+    /// Whether the job will be repeated if this attempt is invalid.
     pub fn has_another_chance(job: &Job) -> bool {
         job.attempt + 1 < MOST_ATTEMPTS
     }
@@ -111,8 +111,7 @@ impl Queue {
 
 /// All replicates of the cells by lane, each lane in its own random order.
 ///
-/// Repetition 0 of every cell comes before repetition 1 of any, so that an interrupted run has data of all
-/// cells.
+/// Replicate 0 of every cell comes before replicate 1 of any cell, so that an interrupted run has data of all cells.
 pub fn lanes<'c>(
     cells: &'c [Cell],
     seed: Seed,
@@ -145,8 +144,8 @@ pub fn lanes<'c>(
         .collect()
 }
 
-/// The groups of lanes that run at the same time: each of the `alone` lanes by itself, in that order, then all
-/// others together.
+/// The groups of lanes that run at the same time: first each of the `alone` lanes as its own group, in that order, then
+/// all other lanes as one group.
 pub fn turns(
     mut lanes: BTreeMap<String, VecDeque<Job>>,
     alone: &[String],
@@ -160,12 +159,12 @@ pub fn turns(
     turns
 }
 
-/// Runs every job, `side_by_side[lane]` at a time in each lane, until all are done, `run` returns an error, or
-/// `stop` returns true. `run` receives the job and its place in the order of execution, and returns whether the
+/// Runs the jobs, up to `side_by_side[lane]` in parallel in each lane, until all jobs are done, `run` returns an error, or
+/// `stop` returns true. `run` receives the job and its position in the order of execution, and returns whether the
 /// replicate is valid.
 ///
 /// # Panics
-/// When `run` panics, after all other jobs have ended.
+/// When `run` panics, after the running jobs are finished.
 pub fn execute<E: Send>(
     lanes: BTreeMap<String, VecDeque<Job>>,
     side_by_side: &BTreeMap<String, usize>,
@@ -219,7 +218,7 @@ pub fn execute<E: Send>(
     }
 }
 
-/// Returns the next job of a lane. Waits while a job in flight may still be repeated.
+/// Returns the next job of a lane. Waits while the lane is empty, but a running job may have to be repeated.
 fn take(
     queue: &Mutex<Queue>,
     changed: &Condvar,
@@ -241,7 +240,7 @@ fn take(
     None
 }
 
-/// Waits, but not for long after the run is to end.
+/// Waits for `pause`, or until shortly after `ending` returns true.
 pub(crate) fn rest(mut pause: Duration, ending: &dyn Fn() -> bool) {
     while !pause.is_zero() && !ending() {
         let nap = pause.min(GLANCE);
@@ -303,7 +302,7 @@ mod tests {
     }
 
     /// Runs a single lane and returns the name of each job in order, with a `*` after a pause. `valid` receives
-    /// the repetition and the attempt.
+    /// the number of the replicate and the attempt.
     fn course(jobs: u32, valid: impl Fn(u32, u32) -> bool) -> Vec<String> {
         let cell = &cells()[0];
         let jobs = (0..jobs).map(|replicate| Job {
@@ -322,7 +321,7 @@ mod tests {
                     queue.ended(*job, valid);
                 }
                 Next::Done => return course,
-                Next::Wait => unreachable!("nothing is under way"),
+                Next::Wait => unreachable!("nothing is in flight"),
             }
         }
     }
@@ -330,7 +329,7 @@ mod tests {
     #[test]
     fn what_was_invalid_is_made_again_after_all_others() {
         assert_eq!(course(3, |_, _| true), ["0.0", "1.0", "2.0"]);
-        // The noise has ended when the other jobs are done: no pause.
+        // The noise is over when the other jobs are done, so that there is no pause.
         assert_eq!(
             course(3, |replicate, attempt| replicate > 0 || attempt > 0),
             ["0.0", "1.0", "2.0", "0.1"]

@@ -1,7 +1,7 @@
 //! JSON Schemas of the files that users write, generated from the types that read them.
 //!
-//! `fathometer schemas FOLDER` writes them, and `docs/schemas` has them. Editors use them to complete and check
-//! a file. They cover its structure: names that refer to another file or key are checked by the program alone.
+//! `fathometer schemas FOLDER` writes the schemas; `docs/schemas` has a copy. Editors use them to complete and check
+//! files. The schemas cover the structure of a file. Only the program checks names that refer to another file or key.
 
 use std::collections::BTreeMap;
 
@@ -20,19 +20,19 @@ use super::spec::{KEY_FACTORS, Study};
 /// The schema of one kind of file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FileSchema {
-    /// Its name: `study`, `tables`, `claims`, `server`, `path` or `era`.
+    /// The kind of file: `study`, `tables`, `claims`, `server`, `path` or `era`.
     pub name: &'static str,
-    /// The schema.
+    /// The JSON Schema.
     pub value: Value,
 }
 
 impl FileSchema {
-    /// The name of its file, as in `study.schema.json`.
+    /// The file name of the schema, as in `study.schema.json`.
     pub fn file(&self) -> String {
         format!("{}.schema.json", self.name)
     }
 
-    /// Its text, with a line feed at the end.
+    /// The text of the schema, with a line feed at the end.
     pub fn text(&self) -> String {
         let mut text = serde_json::to_string_pretty(&self.value).expect("a schema is JSON");
         text.push('\n');
@@ -138,7 +138,7 @@ fn level(factor: &dyn AnyFactor) -> Value {
     value
 }
 
-/// The schema of a server. A definition that is based on another may leave out what is required otherwise.
+/// The schema of a server. A definition with `based_on` may leave out keys that other definitions must have.
 fn server() -> Value {
     let mut schema: Value = root::<Definition>().into();
     let mut required = |name: &str| {

@@ -1,10 +1,9 @@
 //! The share of a study that one of several machines measures.
 //!
-//! A study is split by replicates, and not by cells. Comparisons inside a study are between cells: cells on different
-//! machines would differ by the machines too, and nothing could separate the two. So each machine measures whole
-//! replicates, one attempt at every cell, and the machine is a blocking factor of the analysis. Replicate i belongs to
-//! rank i mod N. Each machine computes its share from rank and size, and replicates keep the numbers and seeds that one
-//! machine would give them.
+//! A study is split by replicates, not by cells. A study compares cells; if cells ran on different machines, the effect of
+//! a factor could not be separated from the effect of the machines. Therefore each machine measures whole replicates of all
+//! cells, and the machine is a blocking factor of the analysis. Replicate i belongs to rank i mod N. Each machine computes
+//! its share from rank and size. Replicates have the same numbers and seeds as on a single machine.
 
 use fathometer_analysis::run::StudyShare;
 use fathometer_files::sha256;
@@ -15,7 +14,7 @@ use serde::Serialize;
 use crate::schedule::Job;
 use crate::spec::Cell;
 
-/// Why a study cannot be shared by so many machines.
+/// Why a study cannot be split between these machines.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ShareError {
     /// A cell has fewer replicates than there are machines.
@@ -28,10 +27,10 @@ pub enum ShareError {
         ranks: u32,
         /// The cell.
         cell: String,
-        /// Its replicates.
+        /// The number of its replicates.
         replicates: u32,
     },
-    /// The number of replicates depends on verdicts, which no machine has alone.
+    /// The number of replicates depends on verdicts, which need the replicates of all machines.
     #[error(
         "--precision and --budget add replicates by the verdicts of the whole run, and each of several machines has a \
          share of it: use --replicates"
@@ -39,24 +38,24 @@ pub enum ShareError {
     Stopping,
 }
 
-/// A record with the rank of the machine that measured it, as the runs of shares and merged runs have it.
+/// A record with the rank of the machine that measured it. Runs of shares and merged runs consist of such records.
 #[derive(Debug, Serialize)]
 pub(crate) struct OfMachine<'a> {
-    /// The record.
+    /// The replicate's record.
     #[serde(flatten)]
     pub(crate) record: &'a ReplicateRecord,
-    /// The rank.
+    /// The rank of the machine.
     pub(crate) machine: u32,
 }
 
-/// The identity of the running kernel: random at each start of the system, and the same in all its containers. Empty if
-/// it cannot be read.
+/// The boot ID of the kernel: random at each boot, and the same in all containers of the machine. Empty if it cannot be
+/// read.
 pub(crate) fn boot_id() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     text.trim().to_owned()
 }
 
-/// The share of a rank in these cells, which are those of the design: also cells that this machine cannot run.
+/// The share of a rank. `cells` are all cells of the design, including cells that this machine cannot run.
 ///
 /// # Errors
 /// When a cell has fewer replicates than there are ranks.
@@ -87,18 +86,18 @@ pub(crate) fn share_of(
     })
 }
 
-/// Whether a replicate is to be run here.
+/// Whether this machine runs a replicate.
 pub(crate) fn is_run_here(share: Option<&StudyShare>, replicate: u32) -> bool {
     share.is_none_or(|share| share.has(replicate))
 }
 
-/// Number of replicates of these cells that are to be run here.
+/// The number of replicates of these cells that this machine runs.
 pub(crate) fn planned(share: Option<&StudyShare>, cells: &[Cell]) -> u32 {
     let of = |cell: &Cell| (0..cell.replicates).filter(|replicate| is_run_here(share, *replicate));
     cells.iter().map(|cell| of(cell).count() as u32).sum()
 }
 
-/// Keeps the jobs of a share.
+/// Keeps only the jobs of a share.
 pub(crate) fn keep<'a>(
     share: Option<&StudyShare>,
     lanes: impl Iterator<Item = &'a mut std::collections::VecDeque<Job>>,

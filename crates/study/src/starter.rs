@@ -1,4 +1,4 @@
-//! A starting point for a study of the user's own: a folder with a commented study that runs as it is.
+//! The starting point of a new study: a folder with a commented study that runs without changes.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use fathometer_lab::data;
 
-/// The files of the folder, with the word that its name replaces.
+/// The files of the folder. The study's name replaces [`NAME`] in their text.
 const FILES: [(&str, &str); 5] = [
     ("study.toml", include_str!("starter/study.toml")),
     ("tables.toml", include_str!("starter/tables.toml")),
@@ -18,13 +18,13 @@ const FILES: [(&str, &str); 5] = [
     ),
 ];
 
-/// The word that stands for the study's name.
+/// The placeholder for the study's name.
 const NAME: &str = "NAME";
 
 /// Why a starting point could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum StarterError {
-    /// The name cannot be that of a study.
+    /// The name is not a valid name of a study.
     #[error(
         "{0:?} cannot be the name of a study: write letters, digits, hyphens and underscores, as in my-study"
     )]
@@ -32,7 +32,7 @@ pub enum StarterError {
     /// A built-in study has this name.
     #[error("{0:?} is the name of a built-in study; choose another name")]
     BuiltIn(String),
-    /// Something has this path already.
+    /// A file or folder with this path exists.
     #[error("{path} exists already; choose another name, or remove it", path = .0.display())]
     Exists(PathBuf),
     /// A file could not be written.
@@ -40,19 +40,19 @@ pub enum StarterError {
     Write {
         /// The file.
         path: PathBuf,
-        /// The error of the system.
+        /// The error of the operating system.
         error: io::Error,
     },
 }
 
 impl StarterError {
-    /// Whether the given name is wrong, and not its folder.
+    /// Whether this is a usage error: the given name cannot be used.
     pub fn is_usage(&self) -> bool {
         matches!(self, StarterError::Name(_) | StarterError::BuiltIn(_))
     }
 }
 
-/// Writes a new study to a new folder, whose last part is the study's name. Nothing is overwritten.
+/// Writes a new study to a new folder. The folder's name is the study's name. No file is overwritten.
 ///
 /// # Errors
 /// When the name cannot be used, the folder exists already, or a file cannot be written.
@@ -75,7 +75,7 @@ pub fn write(folder: &Path) -> Result<(), StarterError> {
             _ => StarterError::Write { path, error },
         }
     };
-    // Fails if anything has this name, so that no file of the user's is touched.
+    // Fails if the path exists, so that no file of the user is changed.
     fs::create_dir(folder).map_err(failed(folder))?;
     for (file, text) in FILES {
         let path = folder.join(file);

@@ -1,13 +1,13 @@
-//! Runs whose number of replicates depends on their verdicts: rounds of replicates, with a look at the verdicts after
-//! each. Replicates are added to the cells on which something is still undecided.
+//! Runs whose number of replicates depends on their verdicts (group-sequential designs). A run consists of rounds of
+//! replicates. The verdicts are evaluated after each round (a look), and cells of undecided verdicts get more replicates.
 //!
-//! A run that may end at any look errs more often than one with a fixed number of replicates. Therefore the looks are
-//! planned, and the intervals at each look have a level at which all looks together err at most as often as stated
-//! ([`Looks`]). A verdict keeps its level whenever the run ends: all are decided, the most replicates are made, the
-//! budget is spent, or the user interrupts it.
+//! A run that may end at any look errs more often than a run with a fixed number of replicates. Therefore the looks are
+//! planned, and the level of the intervals at each look is such that all looks together err at most as often as stated
+//! ([`Looks`]). A verdict keeps its level for every end of a run: all verdicts are decided, the cells have the largest
+//! number of replicates, the budget is spent, or the user interrupts the run.
 //!
-//! A cell that gets more replicates gets them together with all cells of the same undecided comparison, so that pairs
-//! stay complete. A comparison that was decided at an earlier look and shares a cell is looked at again.
+//! All cells of an undecided comparison get more replicates together, so that pairs stay complete. If a comparison was
+//! decided at an earlier look, but shares a cell with an undecided comparison, the next look evaluates it again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,24 +19,24 @@ use fathometer_analysis::study::{Open, StudyData};
 
 use super::spec::{Cell, folder_of};
 
-/// When a run ends that adds replicates.
+/// The conditions that end a run whose number of replicates depends on its verdicts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rule {
-    /// How far the intervals of figures in tables may reach to each side, as a share of the figure; `None`: only
-    /// verdicts count.
+    /// The largest half-width of the intervals of figures in tables, as a share of the figure; `None` if only verdicts
+    /// decide the end of a run.
     pub precision: Option<f64>,
-    /// The time after which no other round begins; a round that would not end by then does not begin.
+    /// The time limit of the run; a round that would probably exceed it does not begin.
     pub budget: Option<Duration>,
-    /// The most replicates of a cell.
+    /// The largest number of replicates of a cell.
     pub most: u32,
 }
 
-/// What was found at a look.
+/// The result of a look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Another round begins; the text says what is still open.
+    /// Another round begins; the text names what is undecided or not precise enough.
     GoOn(String),
-    /// The run ends, for this reason.
+    /// The run ends; the text is the reason.
     End(String),
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// The rounds of a new run: the first one of all cells.
+    /// The rounds of a new run; the first round measures all cells.
     pub(crate) fn new(rule: Rule, data: StudyData, cells: &[Cell]) -> Rounds {
         let looks = Looks::up_to(rule.most).after().to_vec();
         let replicates = cells.iter().map(|cell| (cell.folder(), looks[0]));
@@ -67,7 +67,8 @@ impl Rounds {
         }
     }
 
-    /// The rounds of a run that is resumed, from where it was. Cells that it has not had begin with the first look.
+    /// Continues the rounds of a run that is resumed. Cells that the earlier run did not have get the replicates of the
+    /// first look.
     pub(crate) fn resume(&mut self, earlier: &Stopping) {
         let first = self.stopping.looks[0];
         for cell in std::mem::take(&mut self.stopping.replicates).into_keys() {
@@ -77,7 +78,7 @@ impl Rounds {
         self.stopping.look = earlier.look.min(self.stopping.looks.len() - 1);
     }
 
-    /// Gives the cells the replicates of the round.
+    /// Sets the number of replicates of each cell to that of the current round.
     pub(crate) fn apply(&self, cells: &mut [Cell]) {
         for cell in cells {
             if let Some(&replicates) = self.stopping.replicates.get(&cell.folder()) {
@@ -86,8 +87,8 @@ impl Rounds {
         }
     }
 
-    /// Looks at a run after a round: plans the next one, or ends the run. `elapsed` is the time so far, and `each` that
-    /// of a replicate; `unable` are the folders of cells that get no more replicates.
+    /// Evaluates a run after a round, and plans the next round or ends the run. `elapsed` is the run's time so far, and
+    /// `each` is the time per replicate. `unable` has the folders of cells that get no more replicates.
     pub(crate) fn look(
         &mut self,
         run: &Run,
@@ -122,14 +123,16 @@ impl Rounds {
         let what = text(open);
         if cells.is_empty() {
             return Look::End(match open.verdicts + open.figures {
-                0 => "all verdicts are decided, and all figures are as precise as they were to be"
+                0 => "all verdicts are decided, and all figures have the requested precision"
                     .to_owned(),
-                _ => format!("{what}, and no cell of this run would change that"),
+                _ => {
+                    format!("{what}, but more replicates of this run's cells would not change that")
+                }
             });
         }
         let Some(&replicates) = self.stopping.looks.get(self.stopping.look + 1) else {
             return Look::End(format!(
-                "{what} after {} replicates, the most (--replicates)",
+                "{what} after {} replicates, the maximum (--replicates)",
                 self.stopping.looks[self.stopping.look]
             ));
         };
@@ -175,7 +178,7 @@ fn text(open: &Open) -> String {
     parts.join(", ")
 }
 
-/// The difference of two designs, where a run is resumed by another one than it began with.
+/// Describes the difference between the design of a run (`then`) and that of the command which resumes it (`now`).
 pub(crate) fn difference(then: Option<&Stopping>, now: Option<&Stopping>) -> Option<String> {
     let words = |stopping: Option<&Stopping>| match stopping {
         None => "a fixed number of replicates".to_owned(),
@@ -183,7 +186,7 @@ pub(crate) fn difference(then: Option<&Stopping>, now: Option<&Stopping>) -> Opt
             let most = stopping.looks.last().copied().unwrap_or(0);
             match stopping.precision_share {
                 Some(share) => {
-                    // Without the digits that dividing by 100 has added.
+                    // Rounds off the error of the division by 100.
                     let percent = (100.0 * share * 1e9).round() / 1e9;
                     format!("--precision {percent} % and at most {most} replicates")
                 }
@@ -192,10 +195,10 @@ pub(crate) fn difference(then: Option<&Stopping>, now: Option<&Stopping>) -> Opt
         }
     };
     let (then, now) = (words(then), words(now));
-    (then != now).then(|| format!("the run was begun with {then}, and this command has {now}"))
+    (then != now).then(|| format!("the run was started with {then}, but this command has {now}"))
 }
 
-/// Replicates in all.
+/// The total number of replicates.
 pub(crate) fn total(replicates: &BTreeMap<String, u32>) -> u32 {
     replicates.values().sum()
 }
@@ -299,7 +302,7 @@ mod tests {
             matches!(&go, Look::GoOn(text) if text.contains("4 more replicates of 2 cells, about 40 s")),
             "{go:?}"
         );
-        // Two of one take 20 s.
+        // Two replicates of one cell take 20 s.
         let end = open(&mut rounds, &[0], Duration::from_secs(81));
         assert!(
             matches!(&end, Look::End(text) if text.contains("exceed the budget")),

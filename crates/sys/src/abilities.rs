@@ -1,4 +1,4 @@
-//! What this machine allows, found by trying it.
+//! Finds what this machine supports, by trying it.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,9 +19,9 @@ use crate::wait::Waiter;
 /// The shell that runs the commands of users.
 const SHELL: &str = "/bin/sh";
 
-/// Tries all that experiments need, most basic first, and leaves nothing behind.
+/// Tries everything that experiments need, most basic first, and removes everything that it created.
 ///
-/// Tests that need a namespace run in a child process, so that the caller stays in its own.
+/// Each test runs in a child process, so that the caller stays in its namespaces.
 pub fn probe() -> Vec<Ability> {
     let names = [
         (
@@ -34,7 +34,7 @@ pub fn probe() -> Vec<Ability> {
         (
             "programs",
             "servers and commands inside a host, which exit with this program",
-            // A container image with this program alone has none to run.
+            // A container image that contains only this program has no shell.
             Path::new(SHELL).exists(),
             probe_process,
         ),
@@ -88,7 +88,7 @@ fn probe_process() -> Result<String> {
         return Err(Error::NoShell);
     }
     let mut command = std::process::Command::new(SHELL);
-    // With its own /proc the shell finds its own process number there.
+    // If /proc is that of the PID namespace, it shows the same process number as the shell.
     command.args(["-c", "read pid rest < /proc/self/stat; test $pid = $$"]);
     let exit = namespace.command(command, Session::Own)?.wait();
     Ok(if exit.status.success() {
@@ -112,7 +112,7 @@ fn probe_reno() -> Result<String> {
     })
 }
 
-/// Waits a few times and measures how late it was woken.
+/// Waits 51 times and measures the wake-up latency.
 fn probe_timers() -> Result<String> {
     let clock = Clock::start();
     let mut waiter = Waiter::new(clock)?;
@@ -135,7 +135,7 @@ fn probe_realtime() -> Result<String> {
     Ok("granted".to_owned())
 }
 
-/// Runs `try_it` in a forked child and returns its answer.
+/// Runs `try_it` in a forked child and returns its result.
 fn in_child(try_it: fn() -> Result<String>) -> Result<String, String> {
     forked(try_it).unwrap_or_else(|error| Err(format!("the test failed: {error}")))
 }
@@ -167,6 +167,6 @@ fn forked(try_it: fn() -> Result<String>) -> Result<Result<String, String>> {
     Ok(match text.split_at_checked(1) {
         Some(("+", text)) => Ok(text.to_owned()),
         Some(("-", text)) => Err(text.to_owned()),
-        _ => Err("the process of the test was killed".to_owned()),
+        _ => Err("the process of this test was killed".to_owned()),
     })
 }

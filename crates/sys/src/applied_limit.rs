@@ -1,8 +1,8 @@
-//! A limit of the kernel, compared with the value read back.
+//! A limit that was set in the kernel, compared with the value read back.
 
 use serde::{Deserialize, Serialize};
 
-/// A requested limit, and its value as read back.
+/// A requested limit, and the value read back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedLimit {
     /// The name of the file with the limit: `cpu.cfs_quota_us`, `memory.max`.
@@ -11,6 +11,6 @@ pub struct AppliedLimit {
     pub wanted: String,
     /// The value read back.
     pub got: String,
-    /// Whether they are the same, except for the kernel's rounding of memory to pages.
+    /// Whether both values are equal, except for the kernel's rounding of memory to pages.
     pub holds: bool,
 }

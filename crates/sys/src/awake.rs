@@ -1,16 +1,16 @@
-//! Prevents processors from sleeping.
+//! Keeps idle processors out of sleep states.
 //!
-//! An idle processor of a virtual machine is returned to the hypervisor. A wake-up then waits until the
-//! hypervisor has a free physical processor: milliseconds, on a busy machine, for every packet that arrives
-//! while the machine is idle. There are two ways to prevent this, for the time of a measurement and without a reboot:
+//! An idle processor of a virtual machine is returned to the hypervisor. A wake-up then waits until the hypervisor has a
+//! free physical processor. On a busy machine this takes milliseconds for every packet that arrives while the virtual
+//! machine is idle. Two methods prevent this during a measurement, without a reboot:
 //!
-//! - **Polling**: the kernel's idle loop polls instead of sleeping while a program asks for wake-ups within 0 µs
-//!   (Documentation/power/pm_qos_interface.rst), if the idle driver has a state that polls (in guests that of haltpoll). The
-//!   processors are idle for the scheduler, and for everyone who counts their time. Needs root.
-//! - **Threads** that are always runnable under `SCHED_IDLE`, one on each processor. Other threads preempt them, with an
-//!   exception: since the processor is not idle, Linux may let a thread wait that comes out of the throttling by a quota
-//!   (measured with Linux 6.18: of a quota of a fifth of a processor, servers with 48 connections got two thirds). So they are
-//!   not for hosts with a quota.
+//! - **Polling**: the kernel's idle loop polls instead of sleeping while a program requests a wake-up latency of 0 µs
+//!   (Documentation/power/pm_qos_interface.rst). The idle driver must have a polling state; in guests, haltpoll has one.
+//!   The scheduler and the accounting count the processors as idle. Requires root.
+//! - **Threads** that are always runnable under `SCHED_IDLE`, one on each processor. Other threads preempt them, with one
+//!   exception: because the processor is not idle, Linux may delay a thread whose throttling by a CPU quota has ended.
+//!   Measured with Linux 6.18 and a quota of 20 % of a processor: servers with 48 connections got two thirds of the quota.
+//!   So do not use threads for hosts with a quota.
 
 use std::fs::{self, File, OpenOptions};
 use std::hint;
@@ -25,20 +25,20 @@ use crate::clock::thread_cpu_time;
 use crate::error::{Doing, Result, check};
 use crate::sched;
 
-/// Iterations between two checks whether to end: some tenths of a millisecond.
+/// Iterations between two checks whether to exit: some tenths of a millisecond.
 const TURNS: u32 = 10_000;
 
-/// Nanoseconds of processor time of all current and former threads of this kind.
+/// The processor time of all current and former busy-waiting threads, in nanoseconds.
 static SPENT: AtomicU64 = AtomicU64::new(0);
 
-/// Holds a request for the latency of wake-ups while it is open.
+/// The device that holds a request for a wake-up latency while it is open.
 const LATENCY: &str = "/dev/cpu_dma_latency";
 
-/// The name of the shallowest idle state.
+/// The file with the name of the shallowest idle state.
 const SHALLOWEST: &str = "/sys/devices/system/cpu/cpu0/cpuidle/state0/name";
 
-/// Keeps the processors awake until it is dropped. It uses electricity, and slows down the other hyper-threads of the
-/// physical cores.
+/// Keeps the processors out of sleep states until it is dropped. This uses electricity, and slows down sibling
+/// hyper-threads of the physical cores.
 #[derive(Debug)]
 pub struct Awake {
     way: Way,
@@ -46,7 +46,7 @@ pub struct Awake {
 
 #[derive(Debug)]
 enum Way {
-    /// The open device. A program that is killed closes it, too.
+    /// The open device. The kernel also closes it if the program is killed.
     Polling {
         _device: File,
     },
@@ -56,10 +56,10 @@ enum Way {
 }
 
 impl Awake {
-    /// Makes the idle loop poll; where that is not possible, starts threads if `threads` allows it.
+    /// Makes the idle loop poll. If that is not possible and `threads` is set, starts busy-waiting threads.
     ///
     /// # Errors
-    /// When neither is possible.
+    /// If neither is possible.
     pub fn keep(threads: bool) -> Result<Awake> {
         let way = match poll() {
             Ok(device) => Way::Polling { _device: device },
@@ -71,20 +71,20 @@ impl Awake {
         Ok(Awake { way })
     }
 
-    /// Whether the idle loop polls, and no thread runs.
+    /// Whether the idle loop polls; otherwise threads run.
     pub fn is_polling(&self) -> bool {
         matches!(self.way, Way::Polling { .. })
     }
 }
 
-/// Keeps the processors awake if this machine is a guest; `None` if it is not, or if it is not possible. `threads`: hosts have no
-/// quota, so that threads may do it.
+/// Keeps the processors out of sleep states if this machine is a guest. Returns `None` if it is not a guest, or if that is
+/// not possible. Set `threads` only if no host has a CPU quota.
 pub fn in_a_guest(machine: &Machine, threads: bool) -> Option<Awake> {
     machine.hypervisor.as_ref()?;
     Awake::keep(threads).ok()
 }
 
-/// Asks for wake-ups within 0 µs. Only an idle state that polls has them.
+/// Requests a wake-up latency of 0 µs, which only a polling idle state provides.
 fn poll() -> io::Result<File> {
     if fs::read_to_string(SHALLOWEST)?.trim() != "POLL" {
         return Err(ErrorKind::Unsupported.into());
@@ -94,7 +94,7 @@ fn poll() -> io::Result<File> {
     Ok(device)
 }
 
-/// Threads that yield to all others.
+/// Busy-waiting threads that yield to all other threads.
 #[derive(Debug)]
 struct Threads {
     end: Arc<AtomicBool>,
@@ -113,7 +113,7 @@ impl Threads {
             let thread = thread::Builder::new()
                 .name(format!("awake-{processor}"))
                 .spawn(move || {
-                    // Without `SCHED_IDLE` the thread would compete with others, so it does not run.
+                    // Without `SCHED_IDLE` the thread would compete with other threads, so it exits instead.
                     if set_idle().and_then(|()| sched::pin(processor)).is_ok() {
                         spin_until(&end);
                     }
@@ -137,8 +137,8 @@ impl Drop for Threads {
     }
 }
 
-/// Processor time that threads of this program have spent on keeping processors awake. The kernel counts it as time of a
-/// program, but it was available to all other threads: a machine that spends its time so is idle.
+/// Returns the processor time of the busy-waiting threads. The kernel accounts it to this program, but it was available to
+/// all other threads: count it as idle time.
 pub fn spent() -> Duration {
     Duration::from_nanos(SPENT.load(Ordering::Relaxed))
 }
@@ -156,7 +156,7 @@ fn spin_until(end: &AtomicBool) {
     }
 }
 
-/// Gives the calling thread a lower priority than all others (`SCHED_IDLE`). Needs no privilege.
+/// Gives the calling thread a lower priority than all other threads (`SCHED_IDLE`). Requires no privilege.
 fn set_idle() -> Result<()> {
     // SAFETY: sched_param is plain data, for which zero is a value.
     let parameters: libc::sched_param = unsafe { std::mem::zeroed() };
@@ -187,7 +187,7 @@ mod tests {
         while spent() == before {
             thread::sleep(Duration::from_millis(1));
         }
-        // Returns only when its threads have exited.
+        // `drop` returns only when the threads have exited.
         drop(awake);
     }
     /// Microseconds that all processors have polled.

@@ -1,14 +1,14 @@
 //! The only real clock of the program: `CLOCK_MONOTONIC`, counted from a run's origin.
 //!
-//! A [`Clock`] is an origin, not a device: it is copied to every thread of a run, and all copies
-//! agree. `CLOCK_MONOTONIC` is slewed by NTP but never stepped, and is the clock of timers.
+//! A [`Clock`] is only an origin: it is copied to every thread of a run, and all copies give the same time.
+//! `CLOCK_MONOTONIC` is slewed by NTP but never stepped, and is the clock of timers.
 
 use std::time::Duration;
 
 use fathometer_model::Instant;
 use rustix::time::{ClockId, clock_gettime};
 
-/// How many times the two clocks are read in turn to find their offset.
+/// The number of attempts to read the offset of the two clocks.
 const PAIRS: usize = 16;
 
 /// The origin from which instants are counted, and the wall-clock time of that origin.
@@ -19,10 +19,10 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock whose origin is now.
+    /// Creates a clock whose origin is now.
     ///
-    /// The wall clock at the origin is accurate to about the time between two clock readings, some tens of
-    /// nanoseconds. Of several attempts the one with the shortest gap is used.
+    /// The wall-clock time of the origin is accurate to about the time between two clock readings, some tens of
+    /// nanoseconds. The attempt with the shortest time between its readings is used.
     pub fn start() -> Clock {
         let mut best = u64::MAX;
         let mut offset = 0i128;
@@ -44,38 +44,38 @@ impl Clock {
         }
     }
 
-    /// The time now.
+    /// Returns the current time.
     #[inline]
     pub fn now(self) -> Instant {
         Instant::from_nanos(nanoseconds(ClockId::Monotonic).saturating_sub(self.origin))
     }
 
-    /// The wall-clock time of an instant, since the Unix epoch, relative to the wall clock at the origin. A
-    /// later step of the wall clock does not change a run's time axis.
+    /// Returns the wall-clock time of an instant, since the Unix epoch, computed from the wall-clock time of the origin.
+    /// Later steps of the wall clock have no effect.
     pub fn realtime_of(self, instant: Instant) -> Duration {
         self.realtime_at_origin + Duration::from_nanos(instant.as_nanos())
     }
 
-    /// The wall-clock time of the origin, since the Unix epoch, by the current wall clock. It differs from
-    /// `realtime_of(Instant::ZERO)` by the steps of the wall clock since the start.
+    /// Returns the wall-clock time of the origin, since the Unix epoch, computed from the current wall clock. It differs
+    /// from `realtime_of(Instant::ZERO)` by the steps of the wall clock since the origin.
     pub fn realtime_of_origin_now(self) -> Duration {
         let elapsed = Duration::from_nanos(self.now().as_nanos());
         Duration::from_nanos(nanoseconds(ClockId::Realtime)).saturating_sub(elapsed)
     }
 }
 
-/// The wall clock of the kernel's file time stamps, since the Unix epoch. It advances in ticks of some
-/// milliseconds, and steps with the wall clock.
+/// Returns the time of the clock that the kernel uses for file time stamps, since the Unix epoch. It advances in ticks of
+/// some milliseconds, and steps with the wall clock.
 pub fn file_time() -> Duration {
     Duration::from_nanos(nanoseconds(ClockId::RealtimeCoarse))
 }
 
-/// The processor time used so far by the calling thread, user and system.
+/// Returns the processor time used so far by the calling thread, user and system.
 pub fn thread_cpu_time() -> Duration {
     Duration::from_nanos(nanoseconds(ClockId::ThreadCPUTime))
 }
 
-/// The processor time used so far by all threads of this process, user and system.
+/// Returns the processor time used so far by all threads of this process, user and system.
 pub fn process_cpu_time() -> Duration {
     Duration::from_nanos(nanoseconds(ClockId::ProcessCPUTime))
 }

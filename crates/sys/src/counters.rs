@@ -1,8 +1,8 @@
-//! The TCP counters of a namespace, all connections together.
+//! The TCP counters of a namespace, summed over all connections.
 //!
 //! A packet that the path delivered can still be lost inside a host: a full buffer, a full queue of new
-//! connections, or a bad checksum. [`TcpCounters::losses`] lists these. Any such loss is a reason against a
-//! measurement.
+//! connections, or a bad checksum. [`TcpCounters::losses`] lists these losses. Any such loss makes a measurement
+//! questionable.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,12 +40,12 @@ impl TcpCounters {
         Ok(counters)
     }
 
-    /// One counter; zero when the kernel has no counter of this name.
+    /// Returns one counter; 0 if the kernel has no counter of this name.
     pub fn count(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// The difference to an earlier reading, without counters that did not change.
+    /// Returns the difference to an earlier reading, without counters that did not change.
     pub fn since(&self, earlier: &TcpCounters) -> TcpCounters {
         let changes = self.0.iter().filter_map(|(name, &count)| {
             let change = count.saturating_sub(earlier.count(name));
@@ -54,7 +54,7 @@ impl TcpCounters {
         TcpCounters(changes.collect())
     }
 
-    /// The non-zero losses inside the host, by name.
+    /// Returns the non-zero losses inside the host, by name.
     pub fn losses(&self) -> BTreeMap<String, u64> {
         LOSSES
             .into_iter()
@@ -63,7 +63,7 @@ impl TcpCounters {
             .collect()
     }
 
-    /// Lines come in pairs, `Tcp: names…` and `Tcp: values…`.
+    /// Parses pairs of lines: `Tcp: names…` and `Tcp: values…`.
     fn take_in(&mut self, text: &str) -> Result<()> {
         let bad = || Error::BadAnswer {
             what: "counters of TCP",
@@ -76,7 +76,7 @@ impl TcpCounters {
                 return Err(bad());
             }
             for (name, value) in names.split_whitespace().zip(values.split_whitespace()) {
-                // Some are signed: -1 means no limit, and is not a count.
+                // Some values are signed: -1 means no limit, and is not a count.
                 if let Ok(value) = value.parse() {
                     self.0.insert(format!("{group}{name}"), value);
                 }

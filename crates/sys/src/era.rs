@@ -1,52 +1,52 @@
-//! The TCP of a host: settings of its namespace, its device and its routes, each applied, read back and
-//! recorded.
+//! The TCP settings of a host: settings of its namespace, its device and its routes. Each setting is applied, read back
+//! and recorded.
 //!
-//! The definition of an era is data from elsewhere. This module applies it, and reports every setting that
-//! the kernel does not have, rejects or changes.
+//! The caller passes the settings of an era. This module applies them, and reports every setting that the kernel does
+//! not have, rejects or changes.
 //!
 //! # How closely Linux can imitate the TCP of 1997
 //!
-//! Measured on Linux 6.18 with two hosts and 45 ms each way; `tests/lab/eras.rs` tests these statements as
-//! far as possible.
+//! Measured on Linux 6.18 with two hosts and 45 ms each way; `tests/lab/eras.rs` tests these statements as far as
+//! possible.
 //!
 //! What works:
 //!
-//! - *SYN options.* `tcp_timestamps`, `tcp_sack`, `tcp_window_scaling` at 0 leave only the segment size in
-//!   SYN. With `tcp_ecn`, `tcp_fastopen`, `tcp_frto`, `tcp_early_retrans` (tail loss probes) and
-//!   `tcp_recovery` (RACK) at 0, none of these features is visible on the wire.
-//! - *Congestion control.* `tcp_congestion_control` or the route's `congctl`. A new namespace uses the
-//!   machine's default, which is BBR on some: name one, in every era.
+//! - *SYN options.* With `tcp_timestamps`, `tcp_sack` and `tcp_window_scaling` at 0, the SYN has only the MSS option.
+//!   With `tcp_ecn`, `tcp_fastopen`, `tcp_frto`, `tcp_early_retrans` (tail loss probes) and `tcp_recovery` (RACK) at 0,
+//!   none of these features is visible on the wire.
+//! - *Congestion control.* `tcp_congestion_control` or the route's `congctl`. A new namespace uses the machine's default,
+//!   which is BBR on some machines: every era should set it.
 //! - *Initial window.* The route's `initcwnd`, from 1.
 //! - *Receive window.* `tcp_rmem` with twice the window as default and maximum, and no window scaling: `4096
-//!   17520 17520` advertises 8760 in SYN and never more, for all programs. The route's `window` and
-//!   `TCP_WINDOW_CLAMP` do not last: since 6.10 the first full segment resets the clamp from the buffer, and
-//!   the window grows to 65535.
-//! - *Send buffer.* `tcp_wmem` includes the kernel's own overhead, 2048 bytes per full segment: with 8192
-//!   four segments are in flight, with 10240 five, with 12288 six.
-//! - *One decision per segment.* [`TcpSettings::burst_segments`] at 1: no segment waits for others to form a
+//!   17520 17520` advertises 8760 in the SYN and never more, for all programs. The route's `window` and
+//!   `TCP_WINDOW_CLAMP` do not last: since 6.10 the first full segment resets the clamp from the buffer, and the window
+//!   grows to 65535.
+//! - *Send buffer.* `tcp_wmem` includes the kernel's overhead, 2048 bytes per full segment: with 8192, four segments are
+//!   in flight; with 10240, five; with 12288, six.
+//! - *One decision per segment.* With [`TcpSettings::burst_segments`] at 1, no segment waits for other segments to form a
 //!   burst.
 //! - *Minimum retransmission time-out.* `tcp_rto_min_us`, or the route's `rto_min`: 1 s is accepted. (The
 //!   socket option of that name can only lower it.) The time-out is the smoothed round trip *plus* the larger
 //!   of this and four deviations; BSD used the larger of 1 s and the whole sum.
-//! - *Every second segment acknowledged.* Connections start with some quick acknowledgements, and start again
-//!   with them after each acknowledgement that was really delayed. `TCP_QUICKACK` at 0 ends that. The client
-//!   sets it after connecting and after every read. The server sets it on the listening socket, whose
-//!   connections inherit it; the acknowledgement of a request is then sent with the response. For programs
-//!   that do not set it, [`HostProcess::listening_sockets`](crate::HostProcess::listening_sockets) gives
-//!   access to their sockets. As in BSD, a slow reader makes acknowledgements rarer.
+//! - *Every second segment acknowledged.* Linux sends some quick acknowledgements at the start of a connection and after
+//!   each acknowledgement whose delay expired. `TCP_QUICKACK` at 0 stops them. The client sets it after connecting and
+//!   after every read. The server sets it on the listening socket, whose connections inherit it; the acknowledgement of
+//!   a request is then sent with the response. For programs that do not set it,
+//!   [`HostProcess::listening_sockets`](crate::HostProcess::listening_sockets) gives access to their sockets. As in BSD,
+//!   a program that reads slowly causes fewer acknowledgements.
 //!
-//! What does not:
+//! What does not work:
 //!
 //! - *Delayed acknowledgements of 200 ms.* A pending acknowledgement waits 40 ms, or 44 ms with the timer
-//!   granularity of 250 Hz. BSD's waited for the next tick of a 200 ms clock, 100 ms on average.
-//!   `TCP_DELACK_MAX_US` can only lower it, and the adaptive time is bounded by the round trip. A response
-//!   larger than the initial window stalls this much less.
+//!   granularity of 250 Hz. BSD waited for the next tick of a 200 ms clock, 100 ms on average. `TCP_DELACK_MAX_US` can
+//!   only shorten the delay, and the round trip is an upper bound of the adaptive delay. So the stall of a response
+//!   larger than the initial window is shorter by this difference.
 //! - *Slow start.* The window grows by the bytes acknowledged, so it doubles each round trip. In 1997 it grew
 //!   by one segment per acknowledgement, so half as fast when every second segment is acknowledged. From 1
 //!   segment to a window of 6 the difference is one to two round trips.
-//! - *Initial time-out.* 1 s, 2 s, 4 s for SYN and SYN-ACK (with `tcp_syn_linear_timeouts` at 0; without,
-//!   four times 1 s); in 1997 3 s, 6 s, 12 s, and 0.5 s on Solaris. The difference only matters for a lost
-//!   SYN, or one that queues for a second.
+//! - *Initial time-out.* 1 s, 2 s, 4 s for SYN and SYN-ACK with `tcp_syn_linear_timeouts` at 0; by default, four times
+//!   1 s. In 1997: 3 s, 6 s, 12 s, and 0.5 s on Solaris. The difference only matters for a SYN that is lost or queued for
+//!   a second.
 //! - *Recovery.* NewReno with proportional rate reduction, where 1997 had Reno: the difference only matters
 //!   after losses.
 
@@ -64,19 +64,19 @@ use crate::error::{Error, Result};
 use crate::netlink::{Netlink, RouteMetrics};
 use crate::socket::SocketOptions;
 
-/// The TCP settings of one host. Unset ones keep the kernel's defaults of a new namespace.
+/// The TCP settings of one host. Settings that are not given keep the kernel's defaults of a new namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TcpSettings {
     /// Kernel settings by their dotted name (`net.ipv4.tcp_sack`), with the value as printed by
-    /// `/proc/sys/net`. Blanks of any kind between numbers are equivalent.
+    /// `/proc/sys/net`. All kinds of white space between numbers are equivalent.
     pub sysctl: BTreeMap<String, String>,
     /// The metrics of every route of the host.
     pub route: RouteMetrics,
-    /// The options of every socket of the host. Not applied here, but by the code that opens the sockets.
+    /// The options of every socket of the host. The code that opens the sockets applies them.
     pub socket: SocketOptions,
-    /// The largest number of segments that TCP passes to the device as one packet (`gso_max_segs`). With 1
-    /// the sender decides about each segment separately, as before segmentation offload. With more it holds
+    /// The largest number of segments that TCP passes to the device as one packet (`gso_max_segs`). With 1,
+    /// the sender decides about each segment separately, as before segmentation offload. With more, it holds
     /// segments back to send them in bursts (`tcp_tso_win_divisor`).
     pub burst_segments: Option<u32>,
 }
@@ -84,18 +84,18 @@ pub struct TcpSettings {
 /// A route of a host, which gets the metrics of [`TcpSettings::route`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
-    /// Its destination.
+    /// The destination of the route.
     pub destination: IpAddr,
     /// The prefix length of the destination, in bits.
     pub prefix: u8,
-    /// The source address that the host uses on it.
+    /// The source address that the host uses on this route.
     pub source: Option<IpAddr>,
 }
 
 /// The result of one setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedSetting {
-    /// Its name, as in `net.ipv4.tcp_sack` or `route initcwnd`.
+    /// The setting's name, as in `net.ipv4.tcp_sack` or `route initcwnd`.
     pub name: String,
     /// The requested value.
     pub wanted: String,
@@ -107,12 +107,12 @@ pub struct AppliedSetting {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome", content = "detail")]
 pub enum SettingOutcome {
-    /// It was changed, from this value.
+    /// The setting was changed from this value.
     Applied(String),
-    /// It already had the value. Runs of older versions name it `already-so`.
+    /// The setting already had the value. Runs of older versions name this outcome `already-so`.
     #[serde(alias = "already-so")]
     Unchanged,
-    /// It could not be set, for this reason.
+    /// The setting could not be changed, for this reason.
     Impossible(String),
 }
 
@@ -122,7 +122,7 @@ pub enum SettingOutcome {
 pub struct AppliedSettings(pub Vec<AppliedSetting>);
 
 impl AppliedSettings {
-    /// The settings that could not be applied.
+    /// Returns the settings that could not be applied.
     pub fn impossible(&self) -> impl Iterator<Item = &AppliedSetting> {
         self.0
             .iter()
@@ -142,7 +142,7 @@ impl fmt::Display for AppliedSetting {
 }
 
 impl TcpSettings {
-    /// These settings; where one is unset, that of `base`.
+    /// Returns these settings, with the settings of `base` for those that are not set.
     pub fn overlaid_on(&self, base: &TcpSettings) -> TcpSettings {
         let mut sysctl = base.sysctl.clone();
         sysctl.extend(self.sysctl.clone());
@@ -156,11 +156,11 @@ impl TcpSettings {
         }
     }
 
-    /// Applies the settings to the calling thread's namespace: kernel settings first, then the device, then
-    /// each route, which is added or replaced.
+    /// Applies the settings to the calling thread's namespace: kernel settings first, then the device, then each route,
+    /// which is added or replaced.
     ///
-    /// Fails only when nothing could be applied, as in the program's own namespace, whose settings belong to
-    /// the machine and are never changed.
+    /// Fails only if nothing could be applied, for example in the program's own namespace, whose settings apply to the
+    /// whole machine and are never changed.
     pub fn apply(&self, device: u32, routes: &[Route]) -> Result<AppliedSettings> {
         refuse_own_namespace()?;
         let mut applied = Vec::new();
@@ -186,7 +186,7 @@ impl TcpSettings {
     }
 }
 
-/// The value of a kernel setting in the calling thread's namespace, with normalised blanks; `None` when the
+/// Returns the value of a kernel setting in the calling thread's namespace, with normalised white space; `None` if the
 /// kernel has no such setting there.
 pub fn sysctl(name: &str) -> Result<Option<String>> {
     let path = sysctl_path(name).ok_or_else(|| bad_name(name))?;
@@ -200,7 +200,7 @@ pub fn sysctl(name: &str) -> Result<Option<String>> {
     }
 }
 
-/// Rejects the program's own namespace, because its settings are those of the machine.
+/// Rejects the program's own namespace, because its settings apply to the whole machine.
 pub(crate) fn refuse_own_namespace() -> Result<()> {
     let own = fs::read_link("/proc/self/ns/net");
     let here = fs::read_link("/proc/thread-self/ns/net");
@@ -221,7 +221,7 @@ pub(crate) fn set_sysctl(name: &str, wanted: &str) -> SettingOutcome {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return impossible("this kernel does not have the setting in a namespace".to_owned());
         }
-        Err(error) => return impossible(format!("it cannot be read: {error}")),
+        Err(error) => return impossible(format!("the setting cannot be read: {error}")),
     };
     let wanted = normalised(wanted);
     if before == wanted {
@@ -233,11 +233,11 @@ pub(crate) fn set_sysctl(name: &str, wanted: &str) -> SettingOutcome {
     match fs::read_to_string(&path).map(|value| normalised(&value)) {
         Ok(found) if found == wanted => SettingOutcome::Applied(before),
         Ok(found) => impossible(format!("the kernel set {found} instead")),
-        Err(error) => impossible(format!("it cannot be read back: {error}")),
+        Err(error) => impossible(format!("the setting cannot be read back: {error}")),
     }
 }
 
-/// The file of a setting; `None` unless the name is a dotted path under `net`.
+/// Returns the file of a setting; `None` unless the name is a dotted path under `net`.
 fn sysctl_path(name: &str) -> Option<PathBuf> {
     let good = name.starts_with("net.")
         && name.split('.').all(|part| {
@@ -279,8 +279,8 @@ fn set_burst(netlink: &mut Netlink, device: u32, wanted: u32) -> SettingOutcome 
     }
 }
 
-/// Adds one route with all metrics. When the kernel rejects it, adds the metrics one by one to find which is
-/// rejected, so that the others take effect.
+/// Adds one route, then its metrics one by one. A metric that the kernel rejects is recorded, and the other metrics take
+/// effect.
 fn add_route(
     netlink: &mut Netlink,
     device: u32,

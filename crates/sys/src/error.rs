@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a request to the system failed. Messages are fragments that fit "failed to …: {error}".
+/// Why a request to the system failed. The messages complete "failed to …: {error}".
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,19 +16,19 @@ pub enum Error {
         /// The kernel's error.
         source: io::Error,
     },
-    /// There is no TUN driver to open.
+    /// The TUN driver is missing.
     #[error(
         "/dev/net/tun is missing: load the driver with `modprobe tun`, or in a container pass the \
          device through (docker: --device /dev/net/tun)"
     )]
     NoTunDevice,
-    /// The path of the TUN driver is another kind of file.
+    /// The path of the TUN driver is a file of another kind.
     #[error(
         "/dev/net/tun is not the TUN driver but {found}: remove it, then `mknod /dev/net/tun c 10 200` \
          and `modprobe tun`, or in a container pass the device through (docker: --device /dev/net/tun)"
     )]
     NotTheTunDriver {
-        /// What it is, as in `a regular file`.
+        /// The kind of file, as in `a regular file`.
         found: String,
     },
     /// The TUN driver exists, but this user may not open it.
@@ -48,7 +48,7 @@ pub enum Error {
          `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`"
     )]
     AppArmor,
-    /// The file system that describes processes is not mounted, as in an empty root.
+    /// `/proc` is not mounted, for example in an empty root directory.
     #[error("/proc is not mounted: run `mount -t proc proc /proc`; containers mount it by default")]
     NoProc,
     /// Commands cannot run because there is no shell.
@@ -98,7 +98,7 @@ pub enum Error {
         /// The request.
         what: &'static str,
     },
-    /// A resource of a host cannot be limited, or its use cannot be read, on this machine.
+    /// On this machine, a resource of a host cannot be limited, or its use cannot be read.
     #[error("{what} of a host: {reason}")]
     NoLimit {
         /// The resource to be limited, as in `memory`.
@@ -106,7 +106,7 @@ pub enum Error {
         /// The reason, and where possible what to do.
         reason: String,
     },
-    /// A value was set without an error, but reads back differently.
+    /// A value was set without an error, but the value read back differs.
     #[error("{what} was set to {wanted} but reads back as {found}")]
     NotTaken {
         /// The setting.
@@ -131,7 +131,7 @@ impl Error {
     }
 }
 
-/// Adds what was attempted to the error of a call.
+/// Adds a description of the attempted operation to the error of a call.
 pub(crate) trait Doing<T> {
     /// Wraps the failure with `doing`.
     fn doing(self, doing: impl Into<String>) -> Result<T>;
@@ -146,7 +146,7 @@ impl<T, E: Into<io::Error>> Doing<T> for std::result::Result<T, E> {
     }
 }
 
-/// Turns the `-1` convention of libc into a result.
+/// Converts a libc return value, where -1 is an error, to a result.
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 {
         Err(io::Error::last_os_error())

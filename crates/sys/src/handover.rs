@@ -1,4 +1,4 @@
-//! Passes descriptors to a helper process that was just started (`man 7 unix`, SCM_RIGHTS).
+//! Passes descriptors to a helper process (`man 7 unix`, SCM_RIGHTS).
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -15,10 +15,10 @@ use crate::error::{Doing, Error, Result};
 /// The largest number of descriptors in one message.
 const MOST: usize = 8;
 
-/// Sends descriptors to the process at the other end. They stay open here.
+/// Sends descriptors to the process at the other end. They stay open in this process.
 ///
 /// # Panics
-/// With more than eight descriptors.
+/// If there are more than eight descriptors.
 pub fn send(stream: &UnixStream, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
     assert!(descriptors.len() <= MOST, "{}", descriptors.len());
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];

@@ -1,8 +1,8 @@
-//! The allocator's memory.
+//! Returns the allocator's free memory to the system.
 
-/// Returns free memory to the system. Without this call, allocators keep free memory that lies before memory
-/// in use. Takes about a millisecond per hundred megabytes, during which allocations of other threads may
-/// wait. Has no effect if the C library is not glibc.
+/// Returns free memory to the system. Without this call, the allocator keeps free memory that lies before memory in use.
+/// The call takes about 1 ms per 100 MB; allocations of other threads may wait meanwhile. Has no effect with
+/// other C libraries than glibc.
 pub fn release_free_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call takes the allocator's own locks and does not touch allocated memory (malloc_trim(3)).

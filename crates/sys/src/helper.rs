@@ -5,13 +5,13 @@ use std::fs;
 
 use crate::error::{Doing, Result, check};
 
-/// Sets the name of the calling process, as `ps -o comm` shows it: at most 15 bytes.
+/// Sets the name of the calling process, which `ps -o comm` shows: at most 15 bytes.
 pub fn set_name(name: &CStr) -> Result<()> {
     rustix::thread::set_name(name).doing("name a process")
 }
 
-/// Ignores SIGINT, SIGTERM and SIGHUP. A terminal, a service manager or a time limit may send them to all
-/// processes of a program; only the program that started this process decides when it exits.
+/// Ignores SIGINT, SIGTERM and SIGHUP. A terminal, a service manager or `timeout` may send them to all processes of a
+/// program, but only the program that started this process decides when it exits.
 pub fn ignore_termination_signals() -> Result<()> {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: no handler is installed.
@@ -21,8 +21,8 @@ pub fn ignore_termination_signals() -> Result<()> {
     Ok(())
 }
 
-/// Excludes this process from being killed when its control group or the machine runs out of memory. It must
-/// use little and bounded memory. Needs `CAP_SYS_RESOURCE`; returns whether it succeeded.
+/// Excludes this process from being killed when its control group or the machine runs out of memory. The process must
+/// use little and bounded memory. Requires `CAP_SYS_RESOURCE`; returns whether it succeeded.
 pub fn exempt_from_oom_killer() -> bool {
     fs::write("/proc/self/oom_score_adj", "-1000").is_ok()
 }

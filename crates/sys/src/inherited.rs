@@ -1,18 +1,18 @@
-//! Descriptors that the process which started this one left open for it, named by a number in a variable.
+//! Descriptors inherited from the process that started this process, identified by number.
 
 use std::os::fd::{FromRawFd as _, OwnedFd};
 
 use crate::error::{Doing, Result, check};
 
-/// A copy of the descriptor with this number, which programs started by this one do not inherit.
+/// Returns a copy of the descriptor with this number. The copy is not inherited by programs that this process starts.
 ///
 /// # Errors
 /// If no descriptor with this number is open.
 pub fn descriptor(number: i32) -> Result<OwnedFd> {
-    // SAFETY: `fcntl` with this command reads no memory of this process, whatever the number is.
+    // SAFETY: `fcntl` with this command reads no memory of this process, for any number.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
     let copy = check(copy).doing(format!("use the inherited descriptor {number}"))?;
-    // SAFETY: the call above has just made this descriptor, and nothing else has its number.
+    // SAFETY: the call above has created this descriptor, and no other code uses its number.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 

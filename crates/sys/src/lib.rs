@@ -1,34 +1,33 @@
 //! The Linux-specific code: namespaces, TUN devices, sockets, clocks, capture files.
 //!
-//! This is the only crate with `unsafe` code, and the only one that reads a real clock. It contains no
-//! policy: the crates above decide which host gets which TCP, when a packet is due, and what a late packet
-//! means.
+//! This is the only crate with `unsafe` code, and the only crate that reads a real clock. It contains no policy: other
+//! crates decide which host gets which TCP settings, when a packet is due, and what a late packet means.
 //!
-//! - [`clock`], [`wait`]: time, and waiting for it
+//! - [`clock`], [`wait`]: the clock, and waiting for a deadline
 //! - [`poller`]: waiting for many sockets
-//! - [`privilege`], [`abilities`]: the privileges to create namespaces, and what this machine allows
+//! - [`privilege`], [`abilities`]: the privileges to create namespaces, and what this machine supports
 //! - [`namespace`], [`netlink`], [`tun`]: hosts and the devices between them
 //! - [`era`]: the TCP settings of a host, applied and recorded
 //! - [`counters`]: the TCP counters of a host
-//! - [`cgroup`]: the resource limits of a host, and its usage
+//! - [`cgroup`]: the resource limits and the resource use of a host
 //! - [`probe`]: the resource use of an experiment, read while it runs
 //! - [`socket`], [`mod@tcp_info`]: TCP sockets with all their options, and the kernel's state of a connection
-//! - [`udp`]: UDP for QUIC: offloads, ECN, the destination address of a datagram
-//! - [`packet_ring`], [`handover`]: packets and descriptors for a helper process
+//! - [`udp`]: UDP sockets for QUIC: offloads, ECN, the destination address of a datagram
+//! - [`packet_ring`], [`handover`]: pass packets and descriptors to a helper process
 //! - [`inherited`]: descriptors from the process that started this one
-//! - [`helper`]: what a helper process sets up for itself first
+//! - [`helper`]: the first steps of a helper process
 //! - [`pcapng`]: capture files
 //! - [`priority`]: real-time priority for threads
-//! - [`awake`]: prevents processors from sleeping
-//! - [`process`]: programs inside a namespace, which exit when stopped or when this process exits
-//! - [`sched`]: the processors on which threads run
-//! - [`usage`]: the resource use of a thread
+//! - [`awake`]: keeps idle processors out of sleep states
+//! - [`process`]: programs inside a namespace, which are killed when dropped or when this process exits
+//! - [`sched`]: the processors on which a thread runs
+//! - [`usage`]: the resource use of threads and of this process
 //! - [`page_cache`], [`reclaim`]: which pages of a file are in memory, and what evicts them
-//! - [`lock`]: ownership of files and folders, until the owner exits
-//! - [`heap`]: memory that the allocator keeps
+//! - [`lock`]: ownership of files and folders, released when the owner exits
+//! - [`heap`]: returns the allocator's free memory to the system
 //! - [`machine`]: the properties of the machine that a reader of results needs
-//! - [`signal`]: signals by which the user ends the program
-//! - [`terminal`]: the terminal while a screen uses it
+//! - [`signal`]: the signals that end the program or reopen logs
+//! - [`terminal`]: the terminal's settings while a screen is shown
 
 #![allow(unsafe_code, reason = "it is the one crate that calls the system")]
 

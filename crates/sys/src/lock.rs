@@ -1,8 +1,8 @@
 //! Ownership of files and folders by a lock that the kernel holds for a process (`flock(2)`).
 //!
-//! A process number does not identify an owner: each PID namespace has its own numbers, and numbers are
-//! reused. A lock belongs to an open file. The kernel releases it when the last process that has the file
-//! open exits, for any reason. Every process that can open the file sees the lock, in any namespace.
+//! A process number does not identify an owner: each PID namespace has its own numbers, and numbers are reused. A lock
+//! belongs to an open file. The kernel releases the lock when the last process that has this file open exits, for any
+//! reason. The lock is visible to every process that can open the file, in any namespace.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
-/// A file or a directory whose exclusive lock this process holds. Dropping it releases the lock.
+/// An exclusive lock on a file or a directory. Dropping this value releases the lock.
 #[derive(Debug)]
 pub struct Lock {
     path: PathBuf,
@@ -23,9 +23,9 @@ pub struct Lock {
 pub enum Taken {
     /// This process holds the lock.
     Ours(Lock),
-    /// Another process holds it.
+    /// Another process holds the lock.
     Held,
-    /// The path does not exist, or is another file than the one that was locked.
+    /// The path does not exist any more, or another file has replaced the locked file.
     Gone,
 }
 
@@ -33,7 +33,7 @@ impl Lock {
     /// Takes the lock of an existing directory. Symbolic links are not followed.
     ///
     /// # Errors
-    /// When it cannot be opened; [`io::ErrorKind::Unsupported`] when its file system has no locks.
+    /// If it cannot be opened; [`io::ErrorKind::Unsupported`] if the file system does not support locks.
     pub fn directory(path: &Path) -> io::Result<Taken> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::open(path, flags, Mode::empty()) {
@@ -47,7 +47,7 @@ impl Lock {
     /// are not followed.
     ///
     /// # Errors
-    /// When it cannot be opened; [`io::ErrorKind::Unsupported`] when its file system has no locks.
+    /// If it cannot be opened; [`io::ErrorKind::Unsupported`] if the file system does not support locks.
     pub fn file(path: &Path) -> io::Result<Taken> {
         let file = OpenOptions::new()
             .read(true)
@@ -69,7 +69,7 @@ impl Lock {
             }
             Err(error) => return Err(error.into()),
         }
-        // The previous holder may have removed the file between the opening and the lock.
+        // The previous holder may have removed the file after it was opened here and before it was locked.
         let ours = file.metadata()?;
         let same = std::fs::symlink_metadata(path)
             .is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino()));
@@ -82,12 +82,12 @@ impl Lock {
         })
     }
 
-    /// The path of the locked file or directory.
+    /// Returns the path of the locked file or directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The open file.
+    /// Returns the open file.
     pub fn as_file(&self) -> &File {
         &self.file
     }

@@ -1,6 +1,6 @@
-//! The properties of the machine that a reader needs to judge a measurement.
+//! The properties of the machine that are needed to judge a measurement.
 //!
-//! Nothing here is confidential: no host name, no address, no user.
+//! Confidential properties are excluded: host name, addresses, users.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use fathometer_model::Bytes;
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
-/// The properties of a machine. A property that could not be read is empty, zero or absent.
+/// The properties of a machine. A property that could not be read is empty, 0 or `None`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The kernel's release, as in `6.18.44`.
@@ -21,35 +21,35 @@ pub struct Machine {
     pub distribution: String,
     /// The processor's model name.
     pub processor: String,
-    /// Processors that this program may use.
+    /// The number of processors that this program may use.
     pub processors: usize,
-    /// Main memory.
+    /// The size of the main memory.
     pub memory: Bytes,
-    /// The kernel's clock source, as in `tsc`. With any source other than `tsc` (or `arch_sys_counter`) every
-    /// reading of the clock is slow.
+    /// The kernel's clock source, as in `tsc`. With other sources than `tsc` (or `arch_sys_counter`), reading the clock is
+    /// slow.
     pub clock_source: String,
-    /// The hypervisor or its vendor, when the machine reports that it is a guest.
+    /// The hypervisor or its vendor, if the machine reports that it is a guest.
     pub hypervisor: Option<String>,
-    /// Share of processor time stolen by the hypervisor since boot, 0 to 1.
+    /// The share of processor time stolen by the hypervisor since boot, 0 to 1.
     pub steal: f64,
-    /// Versions of control groups in use, as in `v1 cpu,memory; v2`.
+    /// The versions of control groups in use, as in `v1 cpu,memory; v2`.
     pub control_groups: String,
-    /// The congestion controls available to a namespace.
+    /// The congestion controls that are available in a namespace.
     pub congestion_controls: Vec<String>,
-    /// The limit of open files, sockets included: the current (soft) one, and the highest (hard) one.
+    /// The soft and the hard limit of open files, sockets included.
     pub open_files: (u64, u64),
 }
 
-/// Processor time of the whole machine since boot, all processors together.
+/// The processor time of the whole machine since boot, summed over all processors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuTimes {
-    /// User mode, with lowered priority or not, guests included.
+    /// Time in user mode, including `nice` time and guests.
     pub user: Duration,
-    /// The kernel, interrupts included.
+    /// Time in the kernel, including interrupts.
     pub system: Duration,
-    /// Idle, or waiting for a disk.
+    /// Idle time, including waiting for a disk.
     pub idle: Duration,
-    /// Stolen by the hypervisor.
+    /// Time stolen by the hypervisor.
     pub steal: Duration,
 }
 
@@ -80,7 +80,7 @@ impl Machine {
         }
     }
 
-    /// The properties as text, by the names that records of runs use.
+    /// Returns the properties as text, by the names in records of runs.
     pub fn facts(&self) -> BTreeMap<String, String> {
         let mut facts = BTreeMap::new();
         let mut put = |name: &str, value: String| {
@@ -102,17 +102,17 @@ impl Machine {
 }
 
 impl CpuTimes {
-    /// Reads the times of all processors together; `None` when `/proc/stat` is not as expected.
+    /// Reads the times of all processors together; `None` if `/proc/stat` cannot be parsed.
     pub fn read() -> Option<CpuTimes> {
         parse_cpu_times(&text("/proc/stat"), "cpu")
     }
 
-    /// Reads the times of one processor; `None` also when there is no processor with that number.
+    /// Reads the times of one processor; `None` also if there is no processor with that number.
     pub fn read_processor(number: usize) -> Option<CpuTimes> {
         parse_cpu_times(&text("/proc/stat"), &format!("cpu{number}"))
     }
 
-    /// The times since an earlier reading.
+    /// Returns the times since an earlier reading.
     pub fn since(self, earlier: CpuTimes) -> CpuTimes {
         CpuTimes {
             user: self.user.saturating_sub(earlier.user),
@@ -122,7 +122,7 @@ impl CpuTimes {
         }
     }
 
-    /// The share of steal time, 0 to 1.
+    /// Returns the share of steal time, 0 to 1.
     pub fn steal_share(self) -> f64 {
         let total = self.user + self.system + self.idle + self.steal;
         if total.is_zero() {
@@ -132,23 +132,23 @@ impl CpuTimes {
     }
 }
 
-/// The limit of open files: the current (soft) one, and the highest (hard) one.
+/// Returns the soft and the hard limit of open files.
 pub fn open_files() -> (u64, u64) {
     let limit = getrlimit(Resource::Nofile);
     let number = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
     (number(limit.current), number(limit.maximum))
 }
 
-/// Raises the limit of open files as far as permitted, and returns the limit.
+/// Raises the soft limit of open files to the hard limit, and returns it.
 pub fn raise_open_files() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // On failure the old limit stays, and is returned.
+    // On failure, the old limit remains and is returned.
     let _ = rustix::process::setrlimit(Resource::Nofile, limit);
     open_files().0
 }
 
-/// The processors that are online, including those that this program may not use.
+/// Returns the number of online processors, including those that this program may not use.
 pub fn processors_online() -> usize {
     let stat = text("/proc/stat");
     let numbered = |line: &&str| {
@@ -158,18 +158,18 @@ pub fn processors_online() -> usize {
     stat.lines().filter(numbered).count().max(1)
 }
 
-/// Whether threads of this machine wait for processors.
+/// How much threads of this machine wait for processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contention {
-    /// For how long since the system's start at least one thread has waited for a processor, from the
-    /// kernel's pressure stall information (PSI).
+    /// The time since boot during which at least one thread waited for a processor, from the kernel's pressure stall
+    /// information (PSI).
     Waited(Duration),
-    /// Threads that are runnable at this instant, if the kernel has no PSI.
+    /// The number of currently runnable threads, if the kernel has no PSI.
     Runnable(u32),
 }
 
 impl Contention {
-    /// Reads it; `None` when the kernel reports neither.
+    /// Reads the contention; `None` if the kernel reports neither figure.
     pub fn read() -> Option<Contention> {
         contention(&text("/proc/pressure/cpu"), || text("/proc/loadavg"))
     }

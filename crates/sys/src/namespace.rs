@@ -2,7 +2,7 @@
 //!
 //! Only file descriptors keep a [`Namespace`] alive. It has no name under `/run/netns`, so when the program
 //! exits for any reason, the kernel removes the namespace with its devices, routes and sockets. This module
-//! runs threads inside; [`netlink`](crate::netlink), [`tun`](crate::tun) and [`era`] configure the namespace.
+//! runs threads inside namespaces; [`netlink`](crate::netlink), [`tun`](crate::tun) and [`era`] configure the namespace.
 //! [`process`](crate::process) runs processes inside.
 //!
 //! `/proc/sys/net` and `/proc/thread-self/net` show the namespace of the thread that reads them.
@@ -22,8 +22,8 @@ use crate::era::{self, SettingOutcome};
 use crate::error::{Doing, Error, Result};
 use crate::netlink::Netlink;
 
-/// A network namespace. Clones refer to the same namespace. It is removed with the last clone, thread,
-/// process and socket in it.
+/// A network namespace. Clones refer to the same namespace. The kernel removes it when the last clone is dropped and the
+/// last thread, process and socket in it are gone.
 #[derive(Debug, Clone)]
 pub struct Namespace {
     file: Arc<File>,
@@ -32,13 +32,13 @@ pub struct Namespace {
 impl Namespace {
     /// Creates a new, empty namespace whose loopback device is up.
     ///
-    /// Needs `CAP_SYS_ADMIN` in the current user namespace: see
+    /// Requires `CAP_SYS_ADMIN` in the current user namespace: see
     /// [`privilege::acquire`](crate::privilege::acquire).
     pub fn new() -> Result<Namespace> {
         // A thread cannot leave the new namespace again, so a short-lived thread creates it.
         on_new_thread("namespace", || {
             // SAFETY: CLONE_NEWNET changes no memory, descriptor table or signal state; it
-            // affects the calling thread alone.
+            // affects only the calling thread.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.doing("make a network namespace")?;
             let namespace = Namespace::current()?;
             let mut netlink = Netlink::open()?;
@@ -48,7 +48,7 @@ impl Namespace {
         })
     }
 
-    /// The namespace of the calling thread.
+    /// Returns the namespace of the calling thread.
     pub fn current() -> Result<Namespace> {
         let path = "/proc/thread-self/ns/net";
         let file = File::open(path).doing(format!("open {path}"))?;
@@ -57,9 +57,9 @@ impl Namespace {
         })
     }
 
-    /// The namespace that a process is in.
+    /// Returns the namespace of a process.
     ///
-    /// Needs permission to inspect that process: the same user, or `CAP_SYS_PTRACE`.
+    /// Requires permission to inspect that process: the same user, or `CAP_SYS_PTRACE`.
     pub fn of_process(pid: u32) -> Result<Namespace> {
         let path = format!("/proc/{pid}/ns/net");
         let file = File::open(&path).doing(format!("open {path}"))?;
@@ -68,11 +68,10 @@ impl Namespace {
         })
     }
 
-    /// Moves the calling thread into this namespace, permanently. Needs no privilege when the thread is
-    /// already in it.
+    /// Moves the calling thread into this namespace permanently. Requires no privilege if the thread is already in it.
     ///
-    /// Meant for threads that stay in it until they exit. [`spawn`](Self::spawn) and [`run`](Self::run) are
-    /// the usual ways to run code inside.
+    /// Use this only for threads that stay inside until they exit; otherwise use [`spawn`](Self::spawn) or
+    /// [`run`](Self::run).
     pub fn enter(&self) -> Result<()> {
         let identity = |namespace: &Namespace| {
             let metadata = namespace.file.metadata().ok()?;
@@ -85,12 +84,12 @@ impl Namespace {
             .doing("enter a network namespace")
     }
 
-    /// Bounds the queues of listeners inside this namespace, and reads the settings back. They are
-    /// `net.core.somaxconn`, which limits the backlog that a program passes to `listen`, and
-    /// `net.ipv4.tcp_max_syn_backlog`, for half-open connections when SYN cookies are off.
+    /// Limits the queues of listeners inside this namespace, and reads the settings back: `net.core.somaxconn`, which
+    /// limits the backlog that a program passes to `listen`, and `net.ipv4.tcp_max_syn_backlog`, for half-open
+    /// connections when SYN cookies are off.
     ///
-    /// The limit applies to listeners from their next `listen`: set it before the server starts. A queue of
-    /// *n* has room for *n* + 1 connections.
+    /// A listener applies the limit at its next `listen`: set it before the server starts. A limit of *n* has room for
+    /// *n* + 1 connections.
     pub fn set_listen_backlog(&self, connections: u32) -> Result<Vec<AppliedLimit>> {
         self.run(|| {
             era::refuse_own_namespace()?;
@@ -101,7 +100,7 @@ impl Namespace {
         })?
     }
 
-    /// Runs a closure on a new thread inside this namespace. Returns when the thread is inside.
+    /// Runs a closure on a new thread inside this namespace. Returns when the thread has entered the namespace.
     pub fn spawn<T, F>(&self, name: &str, work: F) -> Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -125,7 +124,7 @@ impl Namespace {
         match wait.recv() {
             Ok(Ok(())) => Ok(thread),
             Ok(Err(error)) => Err(error),
-            Err(_) => unreachable!("the thread sends before it ends"),
+            Err(_) => unreachable!("the thread sends before it exits"),
         }
     }
 
@@ -149,8 +148,8 @@ impl AsFd for Namespace {
     }
 }
 
-/// Sets a kernel setting in the calling thread's namespace. It is an error when the kernel does not accept
-/// the value.
+/// Sets a kernel setting in the calling thread's namespace and reads it back. Fails if the kernel does not have or
+/// permit the setting.
 fn set_limit(name: &str, value: u32) -> Result<AppliedLimit> {
     let wanted = value.to_string();
     let outcome = era::set_sysctl(name, &wanted);

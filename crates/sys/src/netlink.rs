@@ -1,8 +1,7 @@
 //! Blocking rtnetlink: links, addresses and routes of the calling thread's namespace.
 //!
-//! An experiment needs only a dozen kinds of message, so they are built here byte by byte (`man 7 rtnetlink`)
-//! instead of with a large library. Every request sets NLM_F_ACK. When the kernel rejects one,
-//! the error has the kernel's own text.
+//! An experiment needs only a dozen kinds of message, so they are built here byte by byte (`man 7 rtnetlink`) instead of
+//! with a large library. Every request sets NLM_F_ACK. If the kernel rejects a request, the error has the kernel's text.
 
 use std::io;
 use std::net::IpAddr;
@@ -20,27 +19,27 @@ pub struct Netlink {
     sequence: u32,
 }
 
-/// A network device as the kernel describes it.
+/// The kernel's description of a network device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// Its index within its namespace.
+    /// The device's index within its namespace.
     pub index: u32,
-    /// Its name, as in `lo`.
+    /// The device's name, as in `lo`.
     pub name: String,
     /// Largest IP packet, in bytes.
     pub mtu: u32,
-    /// Transmit queue length, in packets. For a TUN device this is its ring.
+    /// Transmit queue length, in packets. For a TUN device this is the length of its ring.
     pub txqueuelen: u32,
-    /// The largest number of TCP segments that it receives as one packet (GSO).
+    /// The largest number of TCP segments that the device gets as one packet (GSO).
     pub gso_max_segs: u32,
-    /// Whether it is administratively up.
+    /// Whether the device is administratively up.
     pub up: bool,
-    /// Its counters.
+    /// The device's counters.
     pub counters: LinkCounters,
 }
 
-/// A device's counters since it was created (`struct rtnl_link_stats64`). For a TUN device, `tx` is what the
-/// kernel sends and this program reads, `rx` is what this program writes.
+/// A device's counters since it was created (`struct rtnl_link_stats64`). For a TUN device, `tx` counts packets that the
+/// kernel sends and this program reads, `rx` counts packets that this program writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Packets received by the kernel from the device.
@@ -53,16 +52,16 @@ pub struct LinkCounters {
     pub tx_bytes: u64,
     /// Malformed packets that the device dropped on receiving.
     pub rx_errors: u64,
-    /// Packets the device failed to send.
+    /// Packets that the device failed to send.
     pub tx_errors: u64,
     /// Received packets dropped because a buffer was full.
     pub rx_dropped: u64,
-    /// Packets dropped before they were sent; for a TUN device because its ring was full.
+    /// Packets dropped before they were sent; on a TUN device, because its ring was full.
     pub tx_dropped: u64,
 }
 
-/// The TCP settings of a route (`RTAX_*`, `man 8 ip-route`). `None` leaves the kernel's default. So does
-/// zero, because the kernel treats it as unset.
+/// The TCP settings of a route (`RTAX_*`, `man 8 ip-route`). `None` and 0 leave the kernel's default, because
+/// the kernel treats 0 as unset.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RouteMetrics {
@@ -70,10 +69,10 @@ pub struct RouteMetrics {
     pub initial_window_segments: Option<u32>,
     /// Initial receive window, in segments (`initrwnd`).
     pub initial_receive_window_segments: Option<u32>,
-    /// Largest receive window advertised in SYN, in bytes (`window`); [`era`](crate::era) explains why it
-    /// does not limit later windows.
+    /// Largest receive window advertised in the SYN, in bytes (`window`). It does not limit later windows;
+    /// [`era`](crate::era) explains why.
     pub window_bytes: Option<u32>,
-    /// Maximum segment size advertised in SYN, in bytes (`advmss`).
+    /// Maximum segment size advertised in the SYN, in bytes (`advmss`).
     pub advertised_mss_bytes: Option<u32>,
     /// Path MTU, in bytes (`mtu`).
     pub mtu_bytes: Option<u32>,
@@ -81,11 +80,11 @@ pub struct RouteMetrics {
     pub rto_min_ms: Option<u32>,
     /// Initial estimate of the round-trip time, in milliseconds (`rtt`).
     pub rtt_ms: Option<u32>,
-    /// Its variation, in milliseconds (`rttvar`).
+    /// Initial variation of the round-trip time, in milliseconds (`rttvar`).
     pub rttvar_ms: Option<u32>,
     /// Initial slow-start threshold, in segments (`ssthresh`).
     pub ssthresh_segments: Option<u32>,
-    /// Whether every segment is acknowledged at once (`quickack`).
+    /// Whether every segment is acknowledged immediately (`quickack`).
     pub quick_ack: Option<bool>,
     /// Name of the congestion control (`congctl`).
     pub congestion_control: Option<String>,
@@ -135,7 +134,7 @@ impl Netlink {
         })
     }
 
-    /// Describes the device with this name.
+    /// Returns the description of the device with this name.
     pub(crate) fn link_by_name(&mut self, name: &str) -> Result<Link> {
         let mut request = Message::new(libc::RTM_GETLINK, 0);
         request.link_header(0, 0, 0);
@@ -144,7 +143,7 @@ impl Netlink {
         parse_link(&answer)
     }
 
-    /// Describes the device with this index.
+    /// Returns the description of the device with this index.
     pub fn link(&mut self, index: u32) -> Result<Link> {
         let mut request = Message::new(libc::RTM_GETLINK, 0);
         request.link_header(index, 0, 0);
@@ -171,8 +170,8 @@ impl Netlink {
         )
     }
 
-    /// Sets the largest number of TCP segments that a device receives as one packet. Software segments them
-    /// for a device without its own offload.
+    /// Sets the largest number of TCP segments that a device gets as one packet. The kernel segments packets for devices
+    /// without segmentation offload.
     pub(crate) fn set_gso_max_segs(&mut self, index: u32, segments: u32) -> Result<()> {
         let mut request = Message::new(libc::RTM_NEWLINK, 0);
         request.link_header(index, 0, 0);
@@ -183,8 +182,8 @@ impl Netlink {
         )
     }
 
-    /// Adds an address with a prefix length to a device. Duplicate address detection is skipped, because no
-    /// other device on the link could have the address: an IPv6 address is usable at once.
+    /// Adds an address with a prefix length to a device. Duplicate address detection is skipped, because no other device
+    /// on the link can have the address. So an IPv6 address is usable immediately.
     pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> Result<()> {
         let mut request = Message::new(libc::RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE);
         let flags = match address {
@@ -198,8 +197,8 @@ impl Netlink {
         self.execute(request, format!("add address {address}/{prefix}"))
     }
 
-    /// Adds or replaces a route to a prefix through a device, and reads it back. It is an error when the
-    /// kernel accepted the route but not its metrics.
+    /// Adds or replaces a route to a prefix through a device, and reads it back. Fails if the kernel accepts the route but
+    /// not its metrics.
     pub(crate) fn add_route(
         &mut self,
         index: u32,
@@ -229,13 +228,13 @@ impl Netlink {
         Ok(())
     }
 
-    /// The metrics of the route that packets to this destination take.
+    /// Returns the metrics of the route to this destination.
     fn route_metrics(&mut self, destination: IpAddr) -> Result<RouteMetrics> {
         const RTM_F_FIB_MATCH: u32 = 0x2000;
         let mut request = Message::new(libc::RTM_GETROUTE, 0);
         let length = if destination.is_ipv4() { 32 } else { 128 };
         request.bytes(&[family(destination), length, 0, 0, 0, 0, 0, 0]);
-        // Return the configured route, not the cached entry that the lookup would create from it.
+        // Requests the configured route, not the cached entry that the lookup would create from it.
         request.bytes(&RTM_F_FIB_MATCH.to_ne_bytes());
         request.address(libc::RTA_DST, destination);
         let answer = self.query(request, format!("look up the route to {destination}"))?;
@@ -252,8 +251,8 @@ impl Netlink {
             .ok_or(Error::BadAnswer { what: "rtnetlink" })
     }
 
-    /// Sends one request and reads up to its acknowledgement. Returns the body of the message that came
-    /// before the acknowledgement, if any.
+    /// Sends one request and reads messages up to its acknowledgement. Returns the body of the message before the
+    /// acknowledgement, if any.
     fn exchange(&mut self, mut request: Message) -> io::Result<Option<Vec<u8>>> {
         self.sequence += 1;
         let bytes = request.finish(self.sequence);
@@ -310,8 +309,7 @@ impl Netlink {
 }
 
 impl RouteMetrics {
-    /// Each metric that is set: its name in `ip route`, its value as text, and a value with this metric
-    /// alone.
+    /// Returns each metric that is set: its name in `ip route`, its value as text, and metrics with only this one set.
     pub(crate) fn each(&self) -> Vec<(&'static str, String, RouteMetrics)> {
         let mut each = Vec::new();
         let mut add = |name, value: Option<String>, alone: RouteMetrics| {
@@ -382,7 +380,7 @@ impl Message {
         self.0.extend_from_slice(bytes);
     }
 
-    /// `struct ifinfomsg`.
+    /// Appends `struct ifinfomsg`.
     fn link_header(&mut self, index: u32, flags: u32, change: u32) {
         self.bytes(&[0; 4]);
         self.bytes(&index.to_ne_bytes());
@@ -390,7 +388,7 @@ impl Message {
         self.bytes(&change.to_ne_bytes());
     }
 
-    /// `struct rtmsg` for a unicast route on the link, in the main table.
+    /// Appends `struct rtmsg` for a unicast route on the link, in the main table.
     fn route_header(&mut self, destination: IpAddr, prefix: u8) {
         self.bytes(&[
             family(destination),
@@ -454,7 +452,7 @@ impl Message {
     }
 }
 
-/// Each metric that is set, in the kernel's own scale, and whether it must be locked to take effect.
+/// Returns each metric that is set, in the kernel's unit, and whether it must be locked to take effect.
 fn metric_values(metrics: &RouteMetrics) -> impl Iterator<Item = (u16, u32, bool)> {
     [
         (RTAX_INITCWND, metrics.initial_window_segments, false),
@@ -564,7 +562,7 @@ fn parse_route_metrics(body: &[u8]) -> Result<RouteMetrics> {
     Ok(metrics)
 }
 
-/// Iterates over attributes: kind without flag bits, and value. Stops at the first malformed one.
+/// Iterates over attributes: the kind without flag bits, and the value. Stops at the first malformed attribute.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         if bytes.len() < 4 {

@@ -1,12 +1,12 @@
-//! A ring of packets in memory shared by two processes: one adds packets, the other removes them.
+//! A ring of packets in memory that two processes share: one process adds packets, the other removes them.
 //!
-//! Neither side locks or waits. A process may be stopped at any instruction, for example because its control
-//! group has used up its processor time; the other process can continue. The ring only reports when the
-//! sleeping side must be woken; the program that uses the ring does so with a [`Waker`](crate::Waker).
+//! Neither side locks or waits. A process may be stopped at any instruction, for example because its control group has
+//! used up its processor time; the other process can continue. The ring only reports that the sleeping receiver must be
+//! woken; the program that uses the ring wakes it with a [`Waker`](crate::Waker).
 //!
-//! Packets are in slots of equal size. Two queues of slot numbers are in the shared memory: one for full
-//! slots, one for empty slots on their way back. The sender reuses the most recently returned slot first, so
-//! that few packets in flight touch little memory.
+//! Packets are in slots of equal size. The shared memory has two queues of slot numbers: full slots, and empty slots that
+//! return to the sender. The sender reuses the most recently returned slot first, so that few packets in flight touch
+//! little memory.
 //!
 //! ```text
 //! header │ numbers of full slots │ numbers of empty slots │ slot 0 │ slot 1 │ …
@@ -24,17 +24,17 @@ use crate::error::{Doing, Error, Result};
 // The offsets of the header's words, each on its own cache line.
 const SLOTS: usize = 0;
 const SLOT_BYTES: usize = 4;
-/// Full slots added so far; written by the sender.
+/// The number of full slots added so far; written by the sender.
 const FULL_IN: usize = 64;
-/// Empty slots returned so far; written by the receiver.
+/// The number of empty slots returned so far; written by the receiver.
 const EMPTY_IN: usize = 128;
 /// Whether the receiver sleeps, or is about to sleep.
 const ASLEEP: usize = 192;
-/// Packets that could not be delivered.
+/// The number of packets that could not be delivered.
 const REFUSED: usize = 256;
 const HEADER: usize = 512;
 
-/// The largest part of a ring's memory that a receiver maps before the first packet comes.
+/// The largest ring whose memory a receiver populates before the first packet arrives.
 const POPULATED: usize = 8 << 20;
 
 /// The mapped memory.
@@ -60,17 +60,17 @@ pub struct PacketRing {
     memory: OwnedFd,
 }
 
-/// The side that adds packets.
+/// The sending side, which adds packets.
 #[derive(Debug)]
 pub struct PacketSender {
     shared: Arc<Shared>,
-    /// Empty slots.
+    /// The numbers of the empty slots.
     free: Vec<u32>,
     full_in: u32,
     empty_out: u32,
 }
 
-/// The side that removes packets.
+/// The receiving side, which removes packets.
 #[derive(Debug)]
 pub struct PacketReceiver {
     shared: Shared,
@@ -83,7 +83,7 @@ impl PacketRing {
     /// sending side.
     ///
     /// # Panics
-    /// When `packets` is not a power of two.
+    /// If `packets` is not a power of two.
     pub fn create(packets: u32, longest: u32) -> Result<(PacketRing, PacketSender)> {
         assert!(packets.is_power_of_two(), "{packets} packets");
         let slot_bytes = (longest as usize).next_multiple_of(64);
@@ -98,8 +98,8 @@ impl PacketRing {
         shared
             .word(SLOT_BYTES)
             .store(slot_bytes as u32, Ordering::Relaxed);
-        // The kernel charges memory to the control group of the process that touches it first, which must not
-        // be the receiver's group.
+        // Touches the memory here, because the kernel charges memory to the control group of the first process that
+        // touches it, and that must not be the receiver's group.
         for at in (0..slots_at(packets)).step_by(1024) {
             shared.word(at).fetch_or(0, Ordering::Relaxed);
         }
@@ -113,14 +113,14 @@ impl PacketRing {
         Ok((PacketRing { shared, memory }, sender))
     }
 
-    /// Packets that the receiver could not deliver ([`PacketReceiver::count_refused`]).
+    /// Returns the number of packets that the receiver could not deliver ([`PacketReceiver::count_refused`]).
     pub fn refused(&self) -> u64 {
         self.shared.refused().load(Ordering::Acquire)
     }
 }
 
 impl AsFd for PacketRing {
-    /// The memory, for [`PacketReceiver::open`].
+    /// Returns the memory's descriptor, for [`PacketReceiver::open`].
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.memory.as_fd()
     }
@@ -156,10 +156,10 @@ impl PacketSender {
         true
     }
 
-    /// Whether the receiver must be woken now. Each sleep is reported once.
+    /// Whether the receiver must be woken now. Returns `true` once for each sleep.
     pub fn must_wake(&self) -> bool {
-        // Orders the write of the packet before the check. `may_sleep` orders its mark before its check in
-        // the same way, so at least one side sees the other's write.
+        // Orders the write of the packet before the check. `may_sleep` orders its mark before its check in the same
+        // way, so at least one side reads the other side's write.
         fence(Ordering::SeqCst);
         let asleep = self.shared.word(ASLEEP);
         asleep.load(Ordering::Relaxed) == 1 && asleep.swap(0, Ordering::AcqRel) == 1
@@ -167,7 +167,7 @@ impl PacketSender {
 }
 
 impl PacketReceiver {
-    /// The receiving side of a ring whose memory came from another process.
+    /// Creates the receiving side of a ring whose memory came from another process.
     pub fn open(memory: BorrowedFd<'_>) -> Result<PacketReceiver> {
         let length = fstat(memory)
             .doing("read the size of memory of another process")?
@@ -200,7 +200,7 @@ impl PacketReceiver {
         })
     }
 
-    /// Removes the next packet and passes it to `deliver`. Returns whether there was one.
+    /// Removes the next packet and passes it to `deliver`. Returns whether there was a packet.
     pub fn take(&mut self, deliver: impl FnOnce(&[u8])) -> bool {
         let shared = &self.shared;
         if shared.word(FULL_IN).load(Ordering::Acquire) == self.full_out {
@@ -227,11 +227,11 @@ impl PacketReceiver {
         self.shared.refused().fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether the ring is empty. If so, the sender is requested to wake the receiver for the next packet.
+    /// Whether the ring is empty. If so, [`PacketSender::must_wake`] returns `true` after the next packet.
     pub fn may_sleep(&self) -> bool {
         let asleep = self.shared.word(ASLEEP);
         asleep.store(1, Ordering::Relaxed);
-        // See `must_wake`.
+        // See `PacketSender::must_wake`.
         fence(Ordering::SeqCst);
         let empty = self.shared.word(FULL_IN).load(Ordering::Acquire) == self.full_out;
         if !empty {
@@ -271,7 +271,8 @@ impl Shared {
         self.long_word(REFUSED)
     }
 
-    /// The slot in the lower half, the length of its packet in the upper half.
+    /// Returns an entry of the queue of full slots: the slot number in the lower half, the packet's length in the upper
+    /// half.
     fn full_entry(&self, count: u32) -> &AtomicU64 {
         self.long_word(HEADER + (count % self.slots) as usize * 8)
     }

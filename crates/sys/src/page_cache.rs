@@ -1,10 +1,10 @@
 //! The pages of a file in memory: evicting them, counting them, and ensuring that only a memory limit evicts
 //! them.
 //!
-//! The page cache holds recently read and written data. An experiment about the disk must start without it,
-//! but the kernel may keep pages after it was requested to evict them: dirty pages, mapped pages, and pages
-//! of a file system in memory (tmpfs). Names are not evicted here: directories and inodes stay cached, so
-//! opening a file again needs no read from disk.
+//! The page cache holds recently read and written data. An experiment about the disk must start with none of its data
+//! in the cache, but the kernel may keep pages after a request to evict them: dirty pages, mapped pages, and pages of a
+//! file system in memory (tmpfs). Directories and inodes are not evicted here, so opening a file again needs no disk
+//! read.
 
 use std::fs::File;
 use std::io;
@@ -14,15 +14,15 @@ use rustix::fs::Advice;
 
 use crate::error::{Doing as _, Result};
 
-/// A file whose resident pages are mapped into this process, for as long as this value lives.
+/// A file whose resident pages are mapped into this process while this value exists.
 ///
-/// Some kernels evict memory that has not been accessed for a while, however much memory is free. DAMON's
-/// scheme `pageout` does this; hypervisors set it up in their guests. It does not evict mapped pages. In an
-/// experiment about a host's memory, only the host's limit may evict pages.
+/// Some kernels evict memory that has not been accessed for a while, even if enough memory is free. DAMON's scheme
+/// `pageout` does this; hypervisors enable it in their guests. It does not evict mapped pages. In an experiment about a
+/// host's memory, only the host's memory limit may evict pages.
 ///
-/// The mapping does not influence that limit. When a control group is at its limit, the kernel checks which
-/// pages were accessed recently. It counts accesses by members of that group only, and ignores mappings
-/// declared for random access, as this one is. An evicted page is unmapped.
+/// The mapping does not change which pages that limit evicts. When a control group is at its limit, the kernel checks
+/// which pages were accessed recently. It counts only accesses by members of that group, and ignores mappings for random
+/// access such as this mapping. An evicted page is unmapped.
 #[derive(Debug)]
 pub struct Mapped {
     start: *mut libc::c_void,
@@ -33,7 +33,7 @@ pub struct Mapped {
 unsafe impl Send for Mapped {}
 
 impl Mapped {
-    /// Maps the file without reading pages that are not in memory. `None`: it is empty.
+    /// Maps the file without reading pages that are not in memory. Returns `None` for an empty file.
     pub fn new(file: &File) -> Result<Option<Mapped>> {
         let length = file.metadata().doing("read the length of a file")?.len() as usize;
         if length == 0 {
@@ -58,11 +58,11 @@ impl Mapped {
         Ok(Some(mapped))
     }
 
-    /// Maps the pages that have been loaded since. `residence` is a buffer for the answer. Returns how many
-    /// pages of the file are in memory.
+    /// Maps the pages that were loaded since the last call. `residence` is a scratch buffer. Returns the number of pages
+    /// of the file that are in memory.
     ///
-    /// A page that is evicted between the query and the mapping is read from the disk again. This window is
-    /// some microseconds long.
+    /// A page that is evicted between the query and the mapping is read from the disk again. This window lasts a few
+    /// microseconds.
     pub fn follow(&self, residence: &mut Vec<u8>) -> Result<u64> {
         let page = page_size();
         residence.clear();
@@ -97,13 +97,13 @@ impl Drop for Mapped {
     }
 }
 
-/// Writes the file's dirty pages to the disk, and requests the kernel to evict the file's pages.
+/// Writes the file's dirty pages to the disk, and requests that the kernel evict the file's pages.
 pub fn evict(file: &File) -> Result<()> {
     file.sync_all().doing("write a file to its disk")?;
     rustix::fs::fadvise(file, 0, None, Advice::DontNeed).doing("evict a file from the page cache")
 }
 
-/// The number of pages of the file that are in memory now.
+/// Returns the number of pages of the file that are in memory.
 pub fn resident_pages(file: &File) -> Result<u64> {
     let length = file.metadata().doing("read the length of a file")?.len() as usize;
     if length == 0 {
@@ -139,7 +139,7 @@ pub fn resident_pages(file: &File) -> Result<u64> {
 }
 
 fn page_size() -> usize {
-    // SAFETY: it reads a constant of the system.
+    // SAFETY: the call reads a constant of the system.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).unwrap_or(4096)
 }

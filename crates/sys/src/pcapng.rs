@@ -1,14 +1,14 @@
 //! Capture files in pcapng (draft-ietf-opsawg-pcapng), written during a run.
 //!
-//! One section, any number of interfaces of raw IP packets (`LINKTYPE_RAW`: the first nibble is the IP
-//! version), nanosecond time stamps. Packets have their direction, a comment (why it was dropped, how long
-//! the queue was) and a count of drops, in the options that Wireshark displays.
+//! A file has one section and any number of interfaces of raw IP packets (`LINKTYPE_RAW`: the first nibble is the IP
+//! version), with nanosecond time stamps. Each packet has its direction, a comment (why it was dropped, how long the queue
+//! was) and a count of drops, in the options that Wireshark displays.
 //!
-//! [`CaptureWriter::packet`] copies into memory and returns. A separate thread writes whole blocks, so a slow
-//! disk does not delay the path. Packets older than [`LONGEST_IN_MEMORY`] are passed to the kernel when the
-//! next packet comes, and all packets are with [`CaptureWriter::flush`]. From then on they survive the death
-//! of the program. The first write error (a full disk) is kept and returned by every later call that can
-//! fail. The file is truncated to its last whole block, and stays readable.
+//! [`CaptureWriter::packet`] copies the packet into memory and returns. A separate thread writes whole blocks, so a slow
+//! disk does not delay the path. When a packet arrives, packets older than [`LONGEST_IN_MEMORY`] are written to the
+//! kernel; [`CaptureWriter::flush`] writes all packets. Written packets are kept if the program is killed. The first write
+//! error (a full disk) is stored and returned by every later call that can fail. After an error the file is truncated to
+//! its last whole block, so it stays readable.
 //!
 //! This module does not read captures; analysis does.
 
@@ -28,37 +28,36 @@ const BUFFER: usize = 256 * 1024;
 /// The number of buffers that may wait for the disk before [`CaptureWriter::packet`] blocks.
 const WAITING: usize = 64;
 
-/// Packets are passed to the writing thread when the oldest one has waited this long, by the time stamps of
-/// the packets.
+/// Packets are passed to the writing thread when the oldest packet has waited this long, by the packets' time stamps.
 pub const LONGEST_IN_MEMORY: Duration = Duration::from_millis(250);
 
 /// `LINKTYPE_RAW`: the packet begins with an IPv4 or IPv6 header.
 const LINKTYPE_RAW: u16 = 101;
 
-/// The description of where a capture was made.
+/// Where and how a capture was made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Section {
-    /// The machine, as in its processor's model name.
+    /// The machine, for example its processor's model name.
     pub hardware: String,
     /// The operating system and its release.
     pub os: String,
     /// The program and its version.
     pub application: String,
-    /// Any other information, as in the cell and the seed.
+    /// Any other information, for example the cell and the seed.
     pub comment: String,
 }
 
 /// A tap: a point at which packets are captured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tap {
-    /// Its name, as in `up-in`.
+    /// The tap's name, as in `up-in`.
     pub name: String,
-    /// Its description, for people.
+    /// The description for readers of the capture.
     pub description: String,
     /// The largest number of bytes kept of a packet; 0 keeps all. Longer packets are truncated, with their
     /// original length recorded.
     pub snap_length: u32,
-    /// The rate of its link, in bit/s, if there is one.
+    /// The rate of the tap's link, in bit/s, if it has a rate.
     pub bits_per_second: Option<u64>,
 }
 
@@ -71,20 +70,20 @@ pub enum Direction {
     Outbound,
 }
 
-/// One packet as one tap saw it.
+/// One packet at one tap.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
     /// The index of the tap in the list given to [`CaptureWriter::create`].
     pub tap: u32,
-    /// When, since the Unix epoch ([`Clock::realtime_of`](crate::Clock::realtime_of)).
+    /// The time of capture since the Unix epoch ([`Clock::realtime_of`](crate::Clock::realtime_of)).
     pub time: Duration,
     /// The IP packet.
     pub data: &'a [u8],
-    /// Its direction.
+    /// The packet's direction.
     pub direction: Option<Direction>,
     /// A comment; empty for none.
     pub comment: &'a str,
-    /// Packets lost at this tap between the previous packet and this one.
+    /// The number of packets lost at this tap between the previous packet and this packet.
     pub drops: u64,
 }
 
@@ -133,7 +132,7 @@ const ISB_IFRECV: u16 = 4;
 const ISB_IFDROP: u16 = 5;
 
 impl CaptureWriter {
-    /// Creates or overwrites a file and writes its headers to the kernel.
+    /// Creates or overwrites a file and writes its header blocks.
     pub fn create(path: &Path, section: &Section, taps: &[Tap]) -> Result<CaptureWriter> {
         let mut file = File::create(path).doing(format!("create {}", path.display()))?;
         let head = head(section, taps);
@@ -166,7 +165,7 @@ impl CaptureWriter {
     /// Records one packet. Does not access the disk.
     ///
     /// # Panics
-    /// When there is no tap of this index.
+    /// If there is no tap with this index.
     pub fn packet(&mut self, packet: &Packet<'_>) {
         let snap = match self.taps[packet.tap as usize] {
             0 => usize::MAX,
@@ -203,10 +202,10 @@ impl CaptureWriter {
         }
     }
 
-    /// Records how many packets a tap saw and lost in total, up to `time`.
+    /// Records the total numbers of packets that a tap received and lost, up to `time`.
     ///
     /// # Panics
-    /// When there is no tap of this index.
+    /// If there is no tap with this index.
     pub fn statistics(&mut self, tap: u32, time: Duration, received: u64, dropped: u64) {
         assert!((tap as usize) < self.taps.len(), "no tap {tap}");
         let start = begin(&mut self.buffer, INTERFACE_STATISTICS);
@@ -217,8 +216,8 @@ impl CaptureWriter {
         end(&mut self.buffer, start);
     }
 
-    /// Passes all packets in memory to the writing thread. Blocks only if the disk is 16 MiB behind. Useful
-    /// when the path becomes idle.
+    /// Passes all packets in memory to the writing thread, for example when the path becomes idle. Blocks only if 16 MiB
+    /// wait for the disk.
     pub fn flush(&mut self) {
         self.oldest = None;
         if self.buffer.is_empty() {
@@ -232,7 +231,7 @@ impl CaptureWriter {
         }
     }
 
-    /// Waits until all packets recorded so far are written to the kernel. Fails if any was lost.
+    /// Waits until all packets recorded so far are written to the kernel. Fails if any packet was lost.
     pub fn sync(&mut self) -> Result<()> {
         self.flush();
         let (done, wait) = channel();
@@ -242,7 +241,7 @@ impl CaptureWriter {
         self.check()
     }
 
-    /// The first write error, if there was one. Does not wait.
+    /// Returns the first write error, if any. Does not wait.
     pub fn check(&self) -> Result<()> {
         let failure = self.failure.lock().unwrap_or_else(|lock| lock.into_inner());
         match &*failure {
@@ -266,10 +265,10 @@ impl CaptureWriter {
 impl Drop for CaptureWriter {
     fn drop(&mut self) {
         self.flush();
-        // The thread ends when its channel closes, so replace the sender by an unconnected one.
+        // The thread exits when its channel closes, so the sender is replaced by an unconnected sender.
         self.full = sync_channel(0).0;
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread adds nothing to the error that it recorded.
+            // A panic of the thread is ignored: the error that it recorded is reported.
             let _ = thread.join();
         }
     }
@@ -316,14 +315,14 @@ fn write_blocks(
                 continue;
             }
         };
-        // After an error nothing more is written, because a gap in the middle would not be noticed.
+        // After an error nothing more is written, because a gap in the file could not be detected.
         if !failed {
             match file.write_all(&blocks) {
                 Ok(()) => whole += blocks.len() as u64,
                 Err(error) => {
                     failed = true;
-                    // Remove a half-written block at the end. If even that fails nothing more can be done,
-                    // and readers tolerate such a block.
+                    // Removes a partly written block at the end. If that fails too, readers must tolerate
+                    // such a block.
                     let _ = file.set_len(whole);
                     let mut failure = failure.lock().unwrap_or_else(|lock| lock.into_inner());
                     *failure = Some(Failure::of(&error));
@@ -400,7 +399,7 @@ fn text(out: &mut Vec<u8>, code: u16, value: &str) {
     }
 }
 
-/// Blocks and all their fields are padded to multiples of four bytes.
+/// Pads a block or a field to a multiple of four bytes.
 fn pad(out: &mut Vec<u8>) {
     out.resize(out.len().next_multiple_of(4), 0);
 }

@@ -1,8 +1,8 @@
 //! Waiting for many sockets at once: edge-triggered epoll, with time-outs in nanoseconds.
 //!
-//! A socket is added once, for all events, and never changed. Readiness is reported when it begins, and the
-//! caller remembers it until a call would block. This saves one or two system calls per message, compared
-//! with registering interest each time. A closed descriptor is removed automatically.
+//! A socket is added once, for all events, and never changed. Readiness is reported when it begins, and the caller must
+//! remember it until a call would block. This saves one or two system calls per message, compared with registering
+//! interest each time. A closed descriptor is removed automatically.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -22,22 +22,22 @@ pub struct Poller {
     timing: Timing,
     /// A timer descriptor that the epoll instance watches.
     timer: Option<OwnedFd>,
-    /// The instant to which [`Poller::wait_coarsely`] has set the timer; `None` when it is not set.
+    /// The instant to which [`Poller::wait_coarsely`] has set the timer; `None` if the timer is not set.
     set_until: Option<Instant>,
 }
 
 /// How the time-out of a wait is set.
 #[derive(Debug, PartialEq, Eq)]
 enum Timing {
-    /// By `epoll_pwait2`, which takes nanoseconds (Linux 5.11).
+    /// With `epoll_pwait2`, which takes nanoseconds (Linux 5.11).
     Nanoseconds,
-    /// By the timer descriptor, if the kernel has no `epoll_pwait2`.
+    /// With the timer descriptor, if the kernel has no `epoll_pwait2`.
     Timer,
-    /// By `epoll_wait`, rounded down to milliseconds, if there is no timer descriptor either.
+    /// With `epoll_wait`, rounded down to milliseconds, if there is no timer descriptor either.
     Milliseconds,
 }
 
-/// The token of the timer descriptor; not available for sockets.
+/// The token of the timer descriptor; sockets must not use it.
 const TIMER: u64 = u64::MAX;
 
 /// The readiness of one socket, as reported by a wait.
@@ -45,17 +45,17 @@ const TIMER: u64 = u64::MAX;
 pub struct Ready {
     /// The token with which the socket was added.
     pub token: u64,
-    /// Data, the end of the stream or an error can be read.
+    /// Whether data, the end of the stream or an error can be read.
     pub readable: bool,
-    /// Data can be written.
+    /// Whether data can be written.
     pub writable: bool,
-    /// The peer has closed its side, or the connection failed: reading reaches an end.
+    /// Whether the peer has closed its side, or the connection failed: reading reaches an end.
     pub ended: bool,
 }
 
 impl Poller {
-    /// A poller whose waits report up to `most` sockets at a time. The timer slack of the calling thread
-    /// becomes 1 ns, so that its waits end on time.
+    /// Creates a poller whose waits report up to `most` sockets at a time. Sets the timer slack of the calling thread to
+    /// 1 ns, so that its waits end on time.
     pub fn new(most: usize) -> Result<Poller> {
         rustix::thread::set_current_timer_slack(NonZeroU64::new(1))
             .doing("set the timer slack to 1 ns")?;
@@ -93,14 +93,14 @@ impl Poller {
             .map(drop)
     }
 
-    /// Waits until a socket is ready or `timeout` has passed. Returns how many are ready; zero also when a
-    /// signal ended the wait. `None` waits without a limit.
+    /// Waits until a socket is ready or `timeout` has passed. `None` waits without a time limit. Returns the number of ready
+    /// sockets, which is 0 also if a signal ended the wait.
     ///
-    /// The kernel may extend a wait by a thousandth of its length.
+    /// The kernel may extend a wait by 0.1 % of its length.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<usize> {
         self.ready = 0;
         let mut result = self.wait_once(timeout);
-        // A sandbox that does not know the call may answer that it is not permitted.
+        // A sandbox may reject an unknown system call as not permitted.
         let unknown = [Some(libc::ENOSYS), Some(libc::EPERM)];
         if matches!(&result, Err(error) if unknown.contains(&error.raw_os_error())) {
             self.use_timer();
@@ -114,12 +114,12 @@ impl Poller {
         Ok(self.ready)
     }
 
-    /// Like [`Poller::wait`], for a long wait that may end early. If an earlier such wait has set the timer
-    /// to an instant before the end of this one, this one ends at that instant.
+    /// Like [`Poller::wait`], for a long wait that may end early. If an earlier call has set the timer to an instant before
+    /// the end of this wait, this wait ends at that instant.
     ///
-    /// A separate timer for each wait would take a loop with frequent wake-ups some 2 % of its processor
-    /// time: the timer is set and removed each time and hardly ever expires. `now` is the instant of the
-    /// call, by a clock that runs like `CLOCK_MONOTONIC`.
+    /// A separate timer for each wait would take about 2 % of the processor time of a loop with frequent wake-ups: the
+    /// timer would be set and removed each time and would almost never expire. `now` is the instant of the call, by a
+    /// clock that runs like `CLOCK_MONOTONIC`.
     pub fn wait_coarsely(&mut self, now: Instant, timeout: Duration) -> Result<usize> {
         let end = now + timeout;
         if self
@@ -146,7 +146,7 @@ impl Poller {
                 set_timer(timer, timeout)?;
                 Some(-1)
             }
-            // Rounded down: a wait that ends early is repeated, but one that ends late cannot be corrected.
+            // Rounded down: a wait that ends early is repeated, but a wait that ends late cannot be corrected.
             (Some(timeout), Timing::Milliseconds | Timing::Timer, _) => {
                 Some(libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX))
             }
@@ -177,7 +177,7 @@ impl Poller {
         check(ready as libc::c_int)
     }
 
-    /// Uses a timer descriptor from now on.
+    /// Switches to the timer descriptor, or to milliseconds if it is not available.
     fn use_timer(&mut self) {
         self.set_until = None;
         self.timing = match self.has_timer() {
@@ -186,7 +186,7 @@ impl Poller {
         };
     }
 
-    /// Creates a timer descriptor, if there is none yet. False: it is not available.
+    /// Creates a timer descriptor if there is none yet. Returns whether there is one.
     fn has_timer(&mut self) -> bool {
         if self.timer.is_none() {
             // SAFETY: no pointers; the new descriptor gets its owner here.
@@ -202,7 +202,7 @@ impl Poller {
         self.timer.is_some()
     }
 
-    /// Removes the timer descriptor from the ready list.
+    /// Removes the timer descriptor from the list of ready sockets. Returns the new length of the list.
     fn without_timer(&mut self, ready: usize) -> usize {
         let of_timer = |event: &libc::epoll_event| event.u64 == TIMER;
         match self.events[..ready].iter().position(of_timer) {
@@ -215,8 +215,8 @@ impl Poller {
         }
     }
 
-    /// Sleeps without being woken by sockets. The next wait reports together all sockets that became ready
-    /// meanwhile. A signal ends the sleep early.
+    /// Sleeps without being woken by sockets. The next wait reports all sockets that became ready meanwhile. A signal ends
+    /// the sleep early.
     pub fn sleep(&self, time: Duration) {
         let time = rustix::thread::Timespec {
             tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
@@ -226,10 +226,10 @@ impl Poller {
         let _ = rustix::thread::nanosleep(&time);
     }
 
-    /// The readiness of the `place`-th socket of the last wait.
+    /// Returns the readiness of the socket at index `place` of the last wait.
     ///
     /// # Panics
-    /// When fewer sockets were ready.
+    /// If fewer sockets were ready.
     pub fn ready(&self, place: usize) -> Ready {
         assert!(place < self.ready, "only {} are ready", self.ready);
         let event = self.events[place];
@@ -244,7 +244,7 @@ impl Poller {
     }
 }
 
-/// Makes a timer descriptor ready after a time, and not before.
+/// Sets a timer descriptor to become ready after `time`.
 fn set_timer(timer: &OwnedFd, time: Duration) -> io::Result<()> {
     let never = libc::timespec {
         tv_sec: 0,
@@ -334,13 +334,13 @@ mod tests {
         assert_eq!(poller.timing, Timing::Timer);
         poller.add(&client, 7).unwrap();
         assert_eq!(poller.wait(None).unwrap(), 1);
-        // It lasts as long as requested, also below a millisecond.
+        // The wait lasts as long as requested, also below a millisecond.
         for micros in [300, 2500] {
             let (begin, wait) = (StdInstant::now(), Duration::from_micros(micros));
             assert_eq!(poller.wait(Some(wait)).unwrap(), 0);
             assert!(begin.elapsed() >= wait);
         }
-        // A socket ends it. A timer that fires at the same time is not reported as a ready socket.
+        // A socket ends the wait. A timer that fires at the same time is not reported as a ready socket.
         server.write_all(b"x").unwrap();
         assert_eq!(poller.wait(Some(Duration::from_secs(60))).unwrap(), 1);
         assert_eq!(poller.ready(0).token, 7);
@@ -361,7 +361,7 @@ mod tests {
         assert_eq!(poller.wait(None).unwrap(), 1);
         let begin = StdInstant::now();
         let now = |begin: StdInstant| Instant::ZERO + begin.elapsed();
-        // A socket ends the first wait. The second is longer, and ends when the first would have ended.
+        // A socket ends the first wait. The second wait is longer, but ends when the first wait would have ended.
         server.write_all(b"x").unwrap();
         let short = Duration::from_millis(30);
         assert_eq!(poller.wait_coarsely(now(begin), short).unwrap(), 1);

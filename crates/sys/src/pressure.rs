@@ -1,22 +1,21 @@
 //! Pressure stall information (PSI): for how long threads were stalled for lack of a resource.
 //!
-//! The kernel keeps it for the machine and for every control group of version 2, also for groups without a
-//! controller. Files and meaning: `Documentation/accounting/psi.rst` of the kernel.
+//! The kernel provides PSI for the machine and for every control group of version 2, even without controllers. See
+//! `Documentation/accounting/psi.rst` of the kernel.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How long threads were stalled, in the machine (`/proc/pressure`) or in a group (`cpu.pressure`,
-/// `memory.pressure`, `io.pressure`). The source is the `total=` of each line, in microseconds. "some": at
-/// least one thread was stalled; "full": no other thread could use the time either. `None` when the kernel
-/// was built or started without PSI.
+/// The time for which threads were stalled, in the machine (`/proc/pressure`) or in a group (`cpu.pressure`,
+/// `memory.pressure`, `io.pressure`): the `total=` of each line. "some": at least one thread was stalled; "full": all
+/// threads that were not idle were stalled. `None` if the kernel was built or started without PSI.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pressure {
     /// "some" for lack of a processor.
     pub cpu_some: Option<Duration>,
-    /// "full" for lack of a processor. For a group: no member ran although one was runnable, as when its
-    /// quota is used up. It is meaningless for the machine, and `None` there.
+    /// "full" for lack of a processor. For a group: no member ran although a member was runnable, for example because
+    /// the quota was used up. It is undefined for the machine, and `None` there.
     #[serde(default)]
     pub cpu_full: Option<Duration>,
     /// "some" for lack of memory.
@@ -29,7 +28,7 @@ pub struct Pressure {
     pub io_full: Option<Duration>,
 }
 
-/// The subject of the reading.
+/// Whether the reading is of the machine or of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OfWhom {
     Machine,
@@ -47,7 +46,7 @@ impl Pressure {
         let cpu_full = total(cpu, "full ");
         Pressure {
             cpu_some: total(cpu, "some "),
-            // The line also exists for the machine, since 5.13, and is always 0.
+            // Since Linux 5.13 the line also exists for the machine, but is always 0.
             cpu_full: cpu_full.filter(|_| whom == OfWhom::Group),
             memory_some: total(memory, "some "),
             memory_full: total(memory, "full "),

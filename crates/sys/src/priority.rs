@@ -1,16 +1,16 @@
-//! Threads that must run as soon as they are runnable.
+//! Priorities for threads that must run as soon as they are runnable.
 //!
-//! A thread that sleeps until a deadline is late while another thread occupies its processor. Under
-//! `SCHED_FIFO` it preempts every ordinary thread at once. Such a thread must sleep most of the time, because
-//! the kernel reserves only a twentieth of the time for other threads.
+//! A thread that sleeps until a deadline wakes up late if another thread occupies its processor. Under `SCHED_FIFO` it
+//! preempts every ordinary thread immediately. Such a thread must sleep most of the time, because the kernel reserves
+//! only 5 % of the time for ordinary threads.
 
 use crate::error::{Doing, Result, check};
 
-/// Gives the calling thread priority over all ordinary threads (`SCHED_FIFO`, lowest priority). Threads and
-/// processes that it starts are ordinary again.
+/// Gives the calling thread priority over all ordinary threads (`SCHED_FIFO`, lowest priority). Threads and processes
+/// that it starts have ordinary priority.
 ///
-/// Needs `CAP_SYS_NICE` in the first user namespace, or a resource limit that allows it. It therefore fails
-/// without root on most machines; the thread's priority is then unchanged.
+/// Requires `CAP_SYS_NICE` in the initial user namespace, or a resource limit (`RLIMIT_RTPRIO`) that permits it.
+/// Therefore the call fails without root on most machines; the thread's priority is then unchanged.
 pub fn set_real_time() -> Result<()> {
     // SAFETY: sched_param is plain data, for which zero is a value.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
@@ -27,8 +27,8 @@ pub fn set_real_time() -> Result<()> {
     .doing("set the real-time priority of a thread (SCHED_FIFO)")
 }
 
-/// Gives the calling thread priority over ordinary threads of its control group (niceness -20), within the
-/// same limits. `SCHED_FIFO` would escape a processor quota. Needs `CAP_SYS_NICE`.
+/// Gives the calling thread priority over other threads of its control group (niceness -20). The thread stays within the
+/// group's processor quota, which `SCHED_FIFO` would escape. Requires `CAP_SYS_NICE`.
 pub fn raise_priority() -> Result<()> {
     // 0 is the calling thread, because Linux keeps niceness per thread.
     rustix::process::setpriority_process(None, -20)

@@ -1,7 +1,7 @@
 //! The privileges to create namespaces and devices.
 //!
-//! They come from root, or from a user namespace: in it this program is root over the network namespaces that
-//! it creates, and over nothing else. No program has to be installed set-uid.
+//! This program has them as root, or in a user namespace. There it is root only over the network namespaces that it
+//! creates. No program needs to be installed set-uid.
 
 use std::fs;
 use std::io;
@@ -18,7 +18,7 @@ const CAP_SYS_ADMIN: u64 = 1 << 21;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Privilege {
-    /// The program already had it.
+    /// The program already had the privilege.
     Given,
     /// The program moved into a user namespace.
     UserNamespace,
@@ -27,7 +27,7 @@ pub enum Privilege {
 /// A capability that this machine may or may not offer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ability {
-    /// Its name.
+    /// The capability's name.
     pub name: String,
     /// What Fathometer uses it for.
     pub purpose: String,
@@ -39,8 +39,8 @@ pub struct Ability {
 
 /// Ensures that this program may create namespaces, and moves it into a user namespace if needed.
 ///
-/// Call it at the start of `main`, before any thread exists: the kernel does not move a program with threads.
-/// Files that the program writes still belong to the user.
+/// Call it at the start of `main`, before any thread exists: the kernel does not move a program with threads. Files that
+/// the program writes still belong to the user.
 pub fn acquire() -> Result<Privilege> {
     if has_capabilities()? {
         return Ok(Privilege::Given);
@@ -77,7 +77,7 @@ pub(crate) fn is_machine_root() -> bool {
     rustix::process::geteuid().is_root() && in_first_user_namespace()
 }
 
-/// Only in the first user namespace are all numbers mapped to themselves.
+/// Whether this is the initial user namespace: only there, all user numbers are mapped to themselves.
 pub(crate) fn in_first_user_namespace() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     map.split_whitespace().eq(["0", "0", "4294967295"])

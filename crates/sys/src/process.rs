@@ -1,24 +1,21 @@
-//! Programs inside a namespace, which are certain to exit.
+//! Programs inside a namespace, which are guaranteed to exit.
 //!
-//! A program under test may fork, daemonise and ignore signals. It therefore runs in its own PID namespace
-//! under a small init process of this crate. When init exits, the kernel kills all other processes in the
-//! namespace. Init exits when the program exits, when [`HostProcess`] is dropped, and when this program exits
-//! for any reason.
+//! A program under test may fork, daemonise and ignore signals. Therefore it runs in its own PID namespace, under a small
+//! init process of this crate. When init exits, the kernel kills all other processes in the namespace. Init exits when
+//! the program exits, when [`HostProcess`] is dropped, and when this program exits for any reason.
 //!
 //! How it works:
 //!
-//! 1. A new thread per program enters the network namespace and unshares the PID namespace, so that its next
-//!    child is number 1 in a new one. (A thread may do that for its children; it does not move itself.)
-//! 2. The standard library forks that child. In `pre_exec` the child sets its parent-death signal to SIGKILL,
-//!    mounts a private `/proc`, and forks again. The grandchild returns to the standard library, which
-//!    executes the program; the child stays as init. An error of the execution is thus reported in the usual
-//!    way.
-//! 3. The "parent" of a parent-death signal is the thread that forked, so that thread stays, and waits. The
-//!    parent may exit between the fork and the setting of the signal; a check of a descriptor of the parent
-//!    covers this case.
+//! 1. For each program, a new thread enters the network namespace and unshares the PID namespace: its next child is
+//!    process 1 of a new PID namespace. (The thread itself stays in the old PID namespace.)
+//! 2. The standard library forks that child. In `pre_exec` the child sets its parent-death signal to SIGKILL, mounts a
+//!    private `/proc`, and forks again. The grandchild returns to the standard library, which executes the program; the
+//!    child stays as init. Errors of the execution are therefore reported in the usual way.
+//! 3. The "parent" of a parent-death signal is the thread that forked, so that thread stays and waits. If the parent
+//!    exits before the signal is set, the child detects it by a process descriptor of the parent.
 //!
-//! Init allocates no memory, because it is the fork of a program with threads. The program must stay in the
-//! foreground: when the started process exits, all processes that it started are killed.
+//! Init allocates no memory, because it was forked from a program with threads. The program must stay in the foreground:
+//! when the started process exits, all its descendants are killed.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -41,7 +38,7 @@ use crate::namespace::Namespace;
 use crate::probe;
 use crate::socket;
 
-/// A running program with all its descendants. Dropping it kills them.
+/// A running program with all its descendants. Dropping this value kills all of them.
 #[derive(Debug)]
 pub struct HostProcess {
     /// The program's standard input, if the command has a pipe for it.
@@ -55,7 +52,7 @@ pub struct HostProcess {
     end: Arc<(Mutex<Option<Exit>>, Condvar)>,
 }
 
-/// How a program exited, and the usage of it and all its descendants.
+/// How a program exited, and the resource use of the program and all its descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exit {
     /// The exit status of the started program.
@@ -71,7 +68,7 @@ pub struct Exit {
 /// Whether a program shares the user's terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Session {
-    /// Its own session: Ctrl-C at the terminal does not reach it.
+    /// Its own session: Ctrl-C at the terminal does not signal the program.
     Own,
     /// The session of this program, for interactive programs.
     Shared,
@@ -92,7 +89,7 @@ impl Namespace {
                 move || match start(&namespace, command, session, &end_of_thread) {
                     Ok((process, status)) => {
                         let pid = process.pid;
-                        // The receiver waits below, so it still exists.
+                        // Cannot fail, because the receiver waits below.
                         let _ = give.send(Ok(process));
                         let exit = await_end(pid, &status);
                         let (slot, changed) = &*end_of_thread;
@@ -115,13 +112,13 @@ impl Namespace {
 }
 
 impl HostProcess {
-    /// The number of the program's init in this program's PID namespace.
+    /// Returns the process number of the program's init in this program's PID namespace.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Sends a signal (`libc::SIGTERM`, …) to the started program. SIGKILL goes to init and kills all
-    /// processes. Has no effect when the program has already exited.
+    /// Sends a signal (`libc::SIGTERM`, …) to the started program. SIGKILL is sent to init and kills all processes. Has no
+    /// effect if the program has already exited.
     pub fn signal(&self, signal: libc::c_int) -> Result<()> {
         let signal = Signal::from_named_raw(signal).ok_or_else(|| Error::BadName {
             name: signal.to_string(),
@@ -133,7 +130,7 @@ impl HostProcess {
         }
     }
 
-    /// How it exited; `None` while it runs.
+    /// Returns how the program exited; `None` while it runs.
     pub fn try_wait(&self) -> Option<Exit> {
         *self.end.0.lock().unwrap_or_else(|lock| lock.into_inner())
     }
@@ -147,7 +144,7 @@ impl HostProcess {
         }
     }
 
-    /// Waits at most this long for the program to exit.
+    /// Waits at most `time` for the program to exit.
     pub fn wait_for(&self, time: Duration) -> Option<Exit> {
         let (slot, changed) = &*self.end;
         let slot = slot.lock().unwrap_or_else(|lock| lock.into_inner());
@@ -155,7 +152,7 @@ impl HostProcess {
         *waited.unwrap_or_else(|lock| lock.into_inner()).0
     }
 
-    /// Sends a signal to end the program. Kills it with all descendants if it has not exited within `grace`.
+    /// Sends a signal to end the program. If it has not exited within `grace`, kills it with all descendants.
     pub fn stop(&self, signal: libc::c_int, grace: Duration) -> Result<Exit> {
         self.signal(signal)?;
         if let Some(exit) = self.wait_for(grace) {
@@ -165,12 +162,12 @@ impl HostProcess {
         Ok(self.wait())
     }
 
-    /// The sockets on which the program and its descendants listen now. They are the sockets themselves, not
-    /// copies, so an option set here ([`set_quick_ack`](crate::socket::set_quick_ack)) applies to all
-    /// connections that they accept from then on.
+    /// Returns the sockets on which the program and its descendants currently listen. The descriptors refer to the
+    /// program's own sockets, so an option set here ([`set_quick_ack`](crate::socket::set_quick_ack)) applies to all
+    /// connections that they accept afterwards.
     ///
-    /// Needs permission to trace the program. The user who started it has this permission, as root or in the
-    /// same user namespace.
+    /// Requires permission to trace the program. The user who started it has this permission, as root or in the same user
+    /// namespace.
     pub fn listening_sockets(&self) -> Result<Vec<TcpListener>> {
         let mut found = Vec::new();
         let mut seen = BTreeSet::new();
@@ -193,8 +190,8 @@ impl HostProcess {
         Ok(found)
     }
 
-    /// Processor time used so far, in user mode and in the kernel, by existing processes (to the nanosecond)
-    /// and by exited ones (to a hundredth of a second each).
+    /// Returns the processor time used so far, in user mode and in the kernel. Running processes are counted to the
+    /// nanosecond, exited processes to 10 ms each.
     pub fn cpu_time(&self) -> Duration {
         probe::cpu_time(self.pid)
     }
@@ -202,7 +199,7 @@ impl HostProcess {
 
 impl Drop for HostProcess {
     fn drop(&mut self) {
-        // A program that has exited need not be killed, and no other failure is possible.
+        // An exited program needs no signal, and no other failure is possible.
         let _ = self.signal(libc::SIGKILL);
         self.wait();
     }
@@ -210,7 +207,7 @@ impl Drop for HostProcess {
 
 type End = Arc<(Mutex<Option<Exit>>, Condvar)>;
 
-/// Runs on the thread that stays. Returns the process and the pipe for its status.
+/// Starts the program, on the thread that stays. Returns the process and the pipe for its exit status.
 fn start(
     namespace: &Namespace,
     mut command: Command,
@@ -256,8 +253,8 @@ fn await_end(pid: u32, status: &OwnedFd) -> Exit {
             break;
         }
     }
-    // The status of the program, as reported by init. When init was killed it reports none, and its own exit
-    // status is used.
+    // The program's exit status, as reported by init. If init was killed, it reports nothing, and its own exit status
+    // is used.
     let mut bytes = [0; 4];
     let raw = match rustix::io::read(status.as_fd(), &mut bytes) {
         Ok(4) => i32::from_ne_bytes(bytes),
@@ -275,7 +272,7 @@ fn duration(time: libc::timeval) -> Duration {
     Duration::new(time.tv_sec.max(0) as u64, time.tv_usec.max(0) as u32 * 1000)
 }
 
-/// Runs in the child, number 1 of its namespace. Returns only in the grandchild.
+/// Runs in the child, which is process 1 of its PID namespace. Returns only in the grandchild.
 fn become_init_and_fork(parent: RawFd, report: RawFd, session: Session) -> io::Result<()> {
     // SAFETY: all calls below are system calls on plain values, or on variables that outlive
     // them; the descriptors are open, inherited from the parent.
@@ -288,7 +285,7 @@ fn become_init_and_fork(parent: RawFd, report: RawFd, session: Session) -> io::R
             events: libc::POLLIN,
             revents: 0,
         };
-        // Readable: the parent exited before the parent-death signal was set.
+        // If it is readable, the parent exited before the parent-death signal was set.
         if libc::poll(&raw mut alive, 1, 0) > 0 {
             libc::_exit(1);
         }
@@ -314,8 +311,8 @@ fn become_init_and_fork(parent: RawFd, report: RawFd, session: Session) -> io::R
     }
 }
 
-/// Mounts a `/proc` with the processes of the new namespace. If that is not permitted (a container with a
-/// masked `/proc`), the old one stays, and programs see process numbers of the outer namespace there.
+/// Mounts a `/proc` with the processes of the new namespace. If that is not permitted (in a container with a masked
+/// `/proc`), the old `/proc` stays, with process numbers of the outer namespace.
 unsafe fn private_proc() {
     // SAFETY: constant strings, no data.
     unsafe {
@@ -330,10 +327,10 @@ unsafe fn private_proc() {
     }
 }
 
-/// The descriptors that are closed one by one where the kernel cannot close a range: its own limit (`fs.nr_open`).
+/// The number of descriptors that are closed one by one if the kernel cannot close a range: the default of `fs.nr_open`.
 const MOST_DESCRIPTORS: RawFd = 1 << 20;
 
-/// Init must not keep pipes open whose closing another process waits for.
+/// Closes all descriptors except `report`. Otherwise init would keep pipes open whose end another process waits for.
 unsafe fn close_all_but(report: RawFd) {
     // SAFETY: after this no code in this process uses a descriptor, except the one left open.
     unsafe {
@@ -341,8 +338,8 @@ unsafe fn close_all_but(report: RawFd) {
         if below && libc::close_range(report as libc::c_uint + 1, libc::c_uint::MAX, 0) == 0 {
             return;
         }
-        // A kernel before 5.9, or a sandbox that refuses the call. The limit on descriptors is no end to go by: it
-        // may have been lowered below descriptors that are open.
+        // A kernel before 5.9, or a sandbox that rejects the call. RLIMIT_NOFILE is not an upper bound: it may have been
+        // lowered below open descriptors.
         for descriptor in (0..MOST_DESCRIPTORS).filter(|&descriptor| descriptor != report) {
             libc::close(descriptor);
         }
@@ -371,7 +368,7 @@ unsafe fn init(program: libc::pid_t, report: RawFd, all: &libc::sigset_t) -> ! {
                 }
                 if ended == program {
                     libc::kill(-1, libc::SIGKILL);
-                    // Reaping the orphans adds their usage to that of the tree.
+                    // Reaping the orphans adds their resource use to the total.
                     while libc::waitpid(-1, std::ptr::null_mut(), 0) > 0 {}
                     libc::write(report, (&raw const status).cast(), size_of_val(&status));
                     libc::_exit(0);
@@ -381,7 +378,7 @@ unsafe fn init(program: libc::pid_t, report: RawFd, all: &libc::sigset_t) -> ! {
     }
 }
 
-/// A socket of another process, if it listens.
+/// Returns a TCP socket of another process, if it listens.
 fn listening(pid: u32, number: RawFd) -> Result<Option<TcpListener>> {
     let Some(handle) =
         Pid::from_raw(pid as i32).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())

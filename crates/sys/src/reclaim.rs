@@ -1,8 +1,8 @@
-//! Schemes by which the kernel reclaims memory from programs and the page cache while enough is free.
+//! Schemes by which the kernel reclaims memory from programs and the page cache although enough memory is free.
 //!
-//! DAMON monitors memory accesses and can page out memory that is not accessed. The machine's administrator
-//! configures it through `/sys/kernel/mm/damon`, or the module `damon_reclaim` does. Hypervisors that reclaim
-//! memory set up their guests this way. Experiments about the page cache must detect it.
+//! DAMON monitors memory accesses and can page out memory that is not accessed. It is configured through
+//! `/sys/kernel/mm/damon` or by the module `damon_reclaim`. Hypervisors enable it in their guests to reclaim memory.
+//! Experiments about the page cache must detect it.
 
 use std::fmt;
 use std::fs;
@@ -12,11 +12,11 @@ use std::time::Duration;
 /// A scheme by which DAMON reclaims memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scheme {
-    /// The path of its configuration.
+    /// The path of the scheme's configuration.
     pub place: PathBuf,
-    /// For how long memory must not have been accessed before it is reclaimed.
+    /// The time without access after which memory is reclaimed.
     pub unused_for: Option<Duration>,
-    /// Whether it excludes memory that a program has mapped.
+    /// Whether the scheme excludes memory that a program has mapped.
     pub spares_mapped: bool,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// The active schemes, as far as this user may read them.
+/// Returns the active schemes that this user may read.
 pub fn schemes() -> Vec<Scheme> {
     schemes_below(Path::new("/sys"))
 }
@@ -78,7 +78,7 @@ fn schemes_below(sys: &Path) -> Vec<Scheme> {
     found
 }
 
-/// A filter that allows only unmapped memory rejects all mapped memory.
+/// Whether a filter of the scheme allows only unmapped memory, and so excludes all mapped memory.
 fn spares_mapped(scheme: &Path) -> bool {
     ["filters", "core_filters", "ops_filters"]
         .iter()
@@ -89,7 +89,7 @@ fn spares_mapped(scheme: &Path) -> bool {
         })
 }
 
-/// The entries `0`, `1`, … of a directory, in order.
+/// Returns the entries `0`, `1`, … of a directory, in order.
 fn numbered(folder: &Path) -> Vec<PathBuf> {
     let count = (0..).map(|number| folder.join(format!("{number}")));
     count.take_while(|path| path.is_dir()).collect()

@@ -4,13 +4,13 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::{Doing, Result};
 
-/// The processors that the calling thread may run on, in order.
+/// Returns the processors that the calling thread may run on, in ascending order.
 pub fn processors() -> Result<Vec<usize>> {
     let set = sched_getaffinity(None).doing("read the affinity of a thread")?;
     Ok((0..CpuSet::MAX_CPU).filter(|&n| set.is_set(n)).collect())
 }
 
-/// Pins the calling thread, and all threads that it starts from now on, to one processor.
+/// Pins the calling thread, and all threads that it starts afterwards, to one processor.
 pub fn pin(processor: usize) -> Result<()> {
     let mut set = CpuSet::new();
     if processor < CpuSet::MAX_CPU {

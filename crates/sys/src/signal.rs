@@ -1,8 +1,7 @@
-//! SIGINT, SIGTERM and SIGHUP. The first signal requests an orderly exit; one that comes [`GRACE`] later or
-//! more ends the program at once. Signals in between have no effect: `timeout`, terminals and supervisors
-//! signal a program and then its whole process group, and an impatient user should not lose the results that
-//! the first signal would keep. A signal that was ignored when the program started stays ignored. Programs
-//! that use SIGHUP for another purpose have [`HangUps`].
+//! SIGINT, SIGTERM and SIGHUP. The first signal requests an orderly exit. A further signal at least [`GRACE`] later ends
+//! the program at once. Signals in between have no effect, because `timeout`, terminals and supervisors may signal a
+//! program twice, and a second Ctrl-C should not discard the results of an orderly exit. A signal that was ignored when
+//! the program started stays ignored. Programs that reopen a log on SIGHUP use [`HangUps`].
 
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
 use std::sync::Mutex;
@@ -14,11 +13,11 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::error::{Doing, Result, check};
 use crate::terminal;
 
-/// For this time after the first signal, other signals have no effect.
+/// The time after the first signal during which further signals have no effect.
 pub const GRACE: Duration = Duration::from_secs(1);
 
 static RAISED: AtomicBool = AtomicBool::new(false);
-/// When the first signal came, in nanoseconds of the monotonic clock.
+/// The time of the first signal, in nanoseconds of the monotonic clock; 0 before it.
 static RAISED_AT: AtomicU64 = AtomicU64::new(0);
 static EVENT: AtomicI32 = AtomicI32::new(-1);
 static HANG_UPS: AtomicI32 = AtomicI32::new(-1);
@@ -45,13 +44,13 @@ impl Interrupt {
         Ok(Interrupt { event })
     }
 
-    /// Whether a signal has come.
+    /// Whether a signal has arrived.
     pub fn is_raised(self) -> bool {
         RAISED.load(Ordering::SeqCst)
     }
 }
 
-/// Readable permanently from the first signal on, so that every loop that polls it sees it.
+/// The descriptor is readable from the first signal on, permanently, so that every loop that polls it is woken.
 impl AsFd for Interrupt {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event
@@ -65,11 +64,10 @@ pub struct HangUps {
 }
 
 impl HangUps {
-    /// Installs a handler for SIGHUP, which then no longer requests an exit. It is installed even if SIGHUP
-    /// was ignored, because a program started under nohup may still have to reopen its log. Calling it again
-    /// has no effect.
+    /// Installs a handler for SIGHUP, which then no longer requests an exit. The handler is installed even if SIGHUP was
+    /// ignored, because a program under nohup may have to reopen its log too. Calling it again has no effect.
     pub fn install() -> Result<HangUps> {
-        // Install the handlers for exit first, so that they cannot replace this one.
+        // Installs the handlers for exit first, so that they cannot replace this handler.
         Interrupt::install()?;
         let _one_at_a_time = INSTALLING.lock().unwrap_or_else(|lock| lock.into_inner());
         if HANG_UPS.load(Ordering::SeqCst) < 0 {
@@ -81,25 +79,25 @@ impl HangUps {
         Ok(HangUps { event })
     }
 
-    /// Whether SIGHUP has come since the last call.
+    /// Whether SIGHUP has arrived since the last call.
     pub fn take(self) -> bool {
         let mut count = [0; 8];
         matches!(rustix::io::read(self.event, &mut count), Ok(8))
     }
 }
 
-/// Readable after a signal until it is [taken](HangUps::take).
+/// The descriptor is readable after a signal until the signal is [taken](HangUps::take).
 impl AsFd for HangUps {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event
     }
 }
 
-/// Lets the kernel report the exit of children. A program that is started with SIGCHLD ignored, as some supervisors
-/// start theirs, gets neither the signal nor a status (POSIX, `wait`). Call it before the first child is started.
+/// Makes the kernel report the exit of children. Some supervisors start programs with SIGCHLD ignored; such a program gets
+/// neither the signal nor an exit status (POSIX, `wait`). Call it before the first child is started.
 ///
 /// # Errors
-/// When the system refuses, which it never does.
+/// If the system call fails, which does not happen in practice.
 pub fn report_children() -> Result<()> {
     // SAFETY: the default action of SIGCHLD runs no code.
     let before = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
@@ -111,7 +109,7 @@ pub fn report_children() -> Result<()> {
 fn make_event(place: &AtomicI32) -> Result<()> {
     let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
         .doing("make an event descriptor")?;
-    // It is never closed: a handler may use it at any moment.
+    // Never closed, because a handler may use it at any moment.
     place.store(event.into_raw_fd(), Ordering::SeqCst);
     Ok(())
 }
@@ -142,8 +140,7 @@ fn handle_by(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> Result
 
 extern "C" fn handle(signal: libc::c_int) {
     let now = monotonic();
-    // A signal that interrupts the first one's handler is within the grace period, whatever that handler has
-    // stored.
+    // A signal that interrupts the handler of the first signal is always within the grace period.
     let first = RAISED_AT.compare_exchange(0, now, Ordering::SeqCst, Ordering::SeqCst);
     if !RAISED.swap(true, Ordering::SeqCst) {
         return notify(&EVENT);
@@ -172,7 +169,7 @@ extern "C" fn note_hang_up(_signal: libc::c_int) {
 
 /// Makes an event's descriptor readable. Only does what signal-safety(7) allows.
 fn notify(event: &AtomicI32) {
-    // errno belongs to the code that was interrupted.
+    // The interrupted code may be about to read errno, so its value is restored.
     // SAFETY: the location is the calling thread's own.
     let errno = unsafe { *libc::__errno_location() };
     let one = 1u64.to_ne_bytes();
@@ -209,7 +206,7 @@ mod tests {
             .stdout(std::process::Stdio::null())
             .status()
             .unwrap();
-        // The status is not from the SIGINT, which came within the grace period.
+        // The status is not from SIGINT, which arrived within the grace period.
         assert_eq!(status.code(), Some(128 + libc::SIGTERM));
     }
 

@@ -1,6 +1,6 @@
-//! TCP sockets with all options that an experiment needs, and the kernel's state of them.
+//! TCP sockets with all options that an experiment needs, and their state in the kernel.
 //!
-//! A socket stays in the namespace of the thread that creates it; other threads may use it. All sockets are
+//! A socket stays in the namespace of the thread that creates it; threads in other namespaces may use it. All sockets are
 //! non-blocking, and have the standard library's types. The caller decides which options to set, and when.
 
 use std::io::{self, IoSlice};
@@ -15,27 +15,26 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Doing, Result, check};
 
 /// Options set on a socket before it listens or connects. `None` leaves the kernel's default. Connections
-/// accepted from a listening socket inherit its options, quick acknowledgements included.
+/// accepted from a listening socket inherit its options, including `TCP_QUICKACK`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocketOptions {
     /// `TCP_NODELAY`: whether Nagle's algorithm is off.
     pub no_delay: Option<bool>,
     /// `TCP_QUICKACK`: see [`set_quick_ack`]. [`listen`] sets it once the socket listens. On a connecting
-    /// socket it must be set after the connection is established: set before, it would delay the handshake's
-    /// last acknowledgement.
+    /// socket it must be set after the connection is established; set earlier, it would delay the last
+    /// acknowledgement of the handshake.
     pub quick_ack: Option<bool>,
     /// `TCP_MAXSEG`: the largest segment advertised and sent, in bytes.
     pub max_segment_bytes: Option<u32>,
-    /// `TCP_WINDOW_CLAMP`: the largest receive window advertised, in bytes. Kernels since 6.10 discard it
-    /// with the first full segment; use [`receive_buffer_bytes`](Self::receive_buffer_bytes) for a lasting
-    /// limit.
+    /// `TCP_WINDOW_CLAMP`: the largest receive window advertised, in bytes. Kernels since 6.10 reset it at
+    /// the first full segment; use [`receive_buffer_bytes`](Self::receive_buffer_bytes) for a lasting limit.
     pub window_clamp_bytes: Option<u32>,
-    /// `SO_RCVBUF`, in bytes. The kernel doubles it for its own overhead, bounds it by `net.core.rmem_max`
-    /// and stops auto-tuning the buffer. The window advertised in SYN is this value, rounded down to whole
-    /// segments.
+    /// `SO_RCVBUF`, in bytes. The kernel doubles it for its own overhead, limits it to `net.core.rmem_max`
+    /// and stops auto-tuning the buffer. The window advertised in the SYN is this value, rounded down to
+    /// whole segments.
     pub receive_buffer_bytes: Option<u32>,
-    /// `SO_SNDBUF`, in bytes. Doubled, bounded by `net.core.wmem_max`, without auto-tuning.
+    /// `SO_SNDBUF`, in bytes. The kernel doubles it, limits it to `net.core.wmem_max` and stops auto-tuning.
     pub send_buffer_bytes: Option<u32>,
     /// `TCP_NOTSENT_LOWAT`: a socket is writable while it has fewer unsent bytes than this.
     pub not_sent_low_water_bytes: Option<u32>,
@@ -46,7 +45,7 @@ pub struct SocketOptions {
 }
 
 impl SocketOptions {
-    /// These options; where one is `None`, the option of `base`.
+    /// Returns these options, with the options of `base` for those that are `None`.
     pub fn overlaid_on(&self, base: &SocketOptions) -> SocketOptions {
         SocketOptions {
             no_delay: self.no_delay.or(base.no_delay),
@@ -66,7 +65,7 @@ impl SocketOptions {
         }
     }
 
-    /// Sets all options on a socket, except quick acknowledgements.
+    /// Sets all options on a socket.
     pub fn apply(&self, socket: impl AsFd) -> Result<()> {
         let socket = socket.as_fd();
         let flags = [
@@ -133,10 +132,10 @@ impl SocketOptions {
     }
 }
 
-/// Listens on an address, in the calling thread's namespace. `backlog` is the largest number of connections
-/// that may wait to be accepted; the kernel bounds it by `net.core.somaxconn`.
+/// Listens on an address, in the calling thread's namespace. `backlog` is the largest number of connections that may wait
+/// to be accepted; the kernel limits it to `net.core.somaxconn`.
 ///
-/// A socket on an IPv6 address accepts only IPv6.
+/// A socket on an IPv6 address accepts only IPv6 connections.
 pub fn listen(address: SocketAddr, backlog: u32, options: &SocketOptions) -> Result<TcpListener> {
     let socket = open(address)?;
     options.apply(&socket)?;
@@ -157,9 +156,8 @@ pub fn listen(address: SocketAddr, backlog: u32, options: &SocketOptions) -> Res
     Ok(TcpListener::from(socket))
 }
 
-/// From now on, listeners with [`reuse_port`](SocketOptions::reuse_port) of this user may bind to the address of
-/// this one. A listener that was bound without that option and is shared afterwards has a port that no other
-/// program shares.
+/// Lets other listeners of this user with [`reuse_port`](SocketOptions::reuse_port) bind to this listener's address. Bind
+/// the first listener without that option: then no other program shares its port.
 pub fn share_port(listener: &TcpListener) -> Result<()> {
     set(listener, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1).doing("set SO_REUSEPORT")
 }
@@ -167,8 +165,8 @@ pub fn share_port(listener: &TcpListener) -> Result<()> {
 /// Starts a connection, in the calling thread's namespace, without waiting. When the socket becomes writable,
 /// [`TcpStream::take_error`] returns the result.
 ///
-/// With a `source`, its address and, unless zero, its port are used. An immediate failure (no route, no port
-/// left) is returned as the kernel reports it, for [`classify`].
+/// `source` sets the local address and, unless it is 0, the local port. An immediate failure (no route, no free port) is
+/// returned as the kernel reports it, for [`classify`].
 pub fn connect(
     address: SocketAddr,
     source: Option<SocketAddr>,
@@ -182,8 +180,8 @@ pub fn connect(
     options.apply(&socket).map_err(plain)?;
     if let Some(source) = source {
         if source.port() == 0 {
-            // The kernel then chooses the port at `connect`, when it knows the peer, so that one local port
-            // can serve connections to many peers.
+            // The kernel then chooses the port at `connect`, for the given peer, so that connections to
+            // different peers can share a local port.
             set(
                 socket.as_fd(),
                 libc::IPPROTO_IP,
@@ -201,8 +199,8 @@ pub fn connect(
 
 /// Sends as much of several slices as fits, in one call, without waiting.
 ///
-/// `more` announces that more data follow at once (`MSG_MORE`): the kernel then holds back a partial segment
-/// for up to 200 ms. `None`: the buffer is full.
+/// `more` announces that more data follow immediately (`MSG_MORE`): the kernel then holds back a partial segment for up to
+/// 200 ms. Returns `None` if the buffer is full.
 pub fn send_vectored(
     socket: impl AsFd,
     pieces: &[IoSlice<'_>],
@@ -232,8 +230,7 @@ pub fn send_vectored(
     }
 }
 
-/// Sends as much of one slice as fits, without waiting. Like [`send_vectored`], but cheaper for a single
-/// slice.
+/// Sends as much of one slice as fits, without waiting. Takes less CPU time than [`send_vectored`] with one slice.
 pub fn send(socket: impl AsFd, piece: &[u8], more: bool) -> io::Result<Option<usize>> {
     use rustix::net::SendFlags;
     let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -248,9 +245,9 @@ pub fn send(socket: impl AsFd, piece: &[u8], more: bool) -> io::Result<Option<us
     }
 }
 
-/// Sends as much of a file's bytes from `offset` on as fits, at most `length`, without copying them through
-/// this program's memory. The socket must be non-blocking. `None`: the buffer is full; `Some(0)`: the file
-/// has no byte at `offset`.
+/// Sends as many of a file's bytes from `offset` on as fit, at most `length`, without copying them through this program's
+/// memory. The socket must be non-blocking. Returns `None` if the buffer is full, and `Some(0)` if the file has no byte at
+/// `offset`.
 pub fn send_file(
     socket: impl AsFd,
     file: impl AsFd,
@@ -270,12 +267,11 @@ pub fn send_file(
     }
 }
 
-/// Requests that every segment is acknowledged at once (`true`), or delayed acknowledgements (`false`).
+/// Requests that every segment is acknowledged immediately (`true`), or delayed acknowledgements (`false`).
 ///
-/// The kernel may leave either mode on its own. `false` ends the quick acknowledgements with which a
-/// connection starts, until the first acknowledgement that was really delayed. `true` lasts until the kernel
-/// sees that the socket answers the data it reads. To keep a mode, set it again after every read. Connections
-/// accepted from a listening socket inherit it.
+/// The kernel may leave either mode. `false` ends the quick acknowledgements at the start of a connection, until the delay
+/// of an acknowledgement expires for the first time. `true` lasts until the program sends an answer to received data. To
+/// keep a mode, set it again after every read. Connections accepted from a listening socket inherit the mode.
 pub fn set_quick_ack(socket: impl AsFd, on: bool) -> io::Result<()> {
     set(
         socket.as_fd(),
@@ -285,18 +281,18 @@ pub fn set_quick_ack(socket: impl AsFd, on: bool) -> io::Result<()> {
     )
 }
 
-/// Whether the socket currently acknowledges at once.
+/// Whether the socket currently acknowledges every segment immediately.
 pub fn quick_ack(socket: impl AsFd) -> io::Result<bool> {
     get(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_QUICKACK).map(|value| value != 0)
 }
 
-/// `SO_LINGER`: with a time of zero, closing discards unsent data and resets the connection. `None`: closing
-/// returns at once and the kernel continues to send the data.
+/// Sets `SO_LINGER`. With a time of 0, closing discards unsent data and resets the connection. With `None`, closing returns
+/// immediately and the kernel continues to send the data.
 pub fn set_linger(socket: impl AsFd, time: Option<Duration>) -> io::Result<()> {
     rustix::net::sockopt::set_socket_linger(socket, time).map_err(io::Error::from)
 }
 
-/// The receive and the send buffer as the kernel accounts them, in bytes: twice the values set by option.
+/// Returns the receive and the send buffer as the kernel accounts them, in bytes: twice the values set by the options.
 pub fn buffers(socket: impl AsFd) -> io::Result<(u32, u32)> {
     let socket = socket.as_fd();
     let receive = get(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
@@ -304,7 +300,7 @@ pub fn buffers(socket: impl AsFd) -> io::Result<(u32, u32)> {
     Ok((receive as u32, send as u32))
 }
 
-/// Bytes written and not yet acknowledged by the peer (`SIOCOUTQ`); a FIN counts as one.
+/// Returns the bytes written and not yet acknowledged by the peer (`SIOCOUTQ`); a FIN counts as one byte.
 pub fn unacknowledged(socket: impl AsFd) -> io::Result<u32> {
     let mut value: libc::c_int = 0;
     // SAFETY: SIOCOUTQ, which is TIOCOUTQ, writes one int.
@@ -318,7 +314,7 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<u32> {
     Ok(value as u32)
 }
 
-/// Maps a socket's error to the failure of an exchange, which includes whether the peer caused it.
+/// Maps a socket's error to the failure of an exchange.
 pub fn classify(error: &io::Error) -> Failure {
     match error.raw_os_error() {
         Some(libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN) => {

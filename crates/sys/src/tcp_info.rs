@@ -1,9 +1,9 @@
-//! `TCP_INFO`: the kernel's TCP state of one of this program's connections. For connections of other
-//! programs, [`NetworkProbe::connections`](crate::probe::NetworkProbe::connections) reads the same.
+//! `TCP_INFO`: the kernel's TCP state of one of this program's connections. For connections of other programs,
+//! [`NetworkProbe::connections`](crate::probe::NetworkProbe::connections) reads the same state.
 //!
-//! The structure grows every few kernel releases. Fields of all kernels in use are always present here. Later
-//! fields are `Option`s, and absent when the kernel's answer is too short. Offsets are those of `struct
-//! tcp_info` in `include/uapi/linux/tcp.h`, which never change.
+//! The structure grows every few kernel releases. Fields that all supported kernels have are not `Option`s. Later fields
+//! are `None` if the kernel's structure is too short. The offsets are those of `struct tcp_info` in
+//! `include/uapi/linux/tcp.h`, and never change.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -27,11 +27,11 @@ pub struct TcpInfo {
     pub retransmission_timeout: Duration,
     /// The delay after which a pending acknowledgement is sent.
     pub delayed_ack_timeout: Duration,
-    /// Largest segment that is sent, payload bytes.
+    /// The largest segment that is sent, in payload bytes.
     pub send_mss: u32,
-    /// Largest segment seen from the peer, payload bytes.
+    /// The largest segment received from the peer, in payload bytes.
     pub receive_mss: u32,
-    /// Largest segment advertised to the peer, payload bytes.
+    /// The MSS advertised to the peer, in payload bytes.
     pub advertised_mss: u32,
     /// The path MTU, in bytes.
     pub path_mtu: u32,
@@ -43,16 +43,16 @@ pub struct TcpInfo {
     pub retransmitting_segments: u32,
     /// Retransmissions since the connection was opened.
     pub retransmissions: u32,
-    /// Time since a segment with payload was sent, or since the connection was opened if none was; to the
-    /// tick of the kernel's clock, 1 to 10 ms.
+    /// Time since a segment with payload was sent, or since the connection was opened if none was sent. The resolution is
+    /// the kernel's tick, 1 to 10 ms.
     pub since_data_sent: Duration,
-    /// Time since a segment with payload was received, or since the connection was opened if none was.
+    /// Time since a segment with payload was received, or since the connection was opened if none was received.
     pub since_data_received: Duration,
-    /// Time since an acknowledgement was received, or since the connection was opened if none was.
+    /// Time since an acknowledgement was received, or since the connection was opened if none was received.
     pub since_acknowledged: Duration,
     /// Smoothed round-trip time; zero before the first sample.
     pub round_trip: Duration,
-    /// Its mean deviation.
+    /// Mean deviation of the round-trip time.
     pub round_trip_deviation: Duration,
     /// Round-trip time as estimated by the receiver; zero before the first estimate.
     pub receiver_round_trip: Duration,
@@ -62,7 +62,7 @@ pub struct TcpInfo {
     pub slow_start_threshold_segments: Option<u32>,
     /// The receive window that the kernel may grow to, in bytes.
     pub receive_window_limit: Bytes,
-    /// Pacing rate, in bytes per second; `None` when there is none.
+    /// Pacing rate, in bytes per second; `None` without pacing.
     pub pacing_rate: Option<u64>,
     /// Payload acknowledged by the peer. Since Linux 4.1.
     pub bytes_acknowledged: Option<Bytes>,
@@ -72,7 +72,7 @@ pub struct TcpInfo {
     pub segments_out: Option<u32>,
     /// Packets received, of all kinds. Since 4.2.
     pub segments_in: Option<u32>,
-    /// Bytes written and never sent yet. Since 4.6.
+    /// Bytes written and not sent yet. Since 4.6.
     pub not_sent: Option<Bytes>,
     /// Smallest recent round-trip time; `None` before the first sample. Since 4.6.
     pub minimum_round_trip: Option<Duration>,
@@ -85,9 +85,9 @@ pub struct TcpInfo {
     pub delivery_rate: Option<u64>,
     /// Time with data to send or in flight. Since 4.10.
     pub busy: Option<Duration>,
-    /// The part of it that was limited by the peer's window. Since 4.10.
+    /// The part of `busy` in which the peer's window was the limit. Since 4.10.
     pub limited_by_receive_window: Option<Duration>,
-    /// The part of it that was limited by the local send buffer. Since 4.10.
+    /// The part of `busy` in which the local send buffer was the limit. Since 4.10.
     pub limited_by_send_buffer: Option<Duration>,
     /// Payload sent, retransmissions included. Since 4.19.
     pub bytes_sent: Option<Bytes>,
@@ -106,7 +106,7 @@ pub struct NegotiatedOptions {
     pub timestamps: bool,
     /// Selective acknowledgements.
     pub selective_acknowledgements: bool,
-    /// Window scales, as powers of two: the peer's, then the local one; `None` without scaling.
+    /// Window scales, as powers of two: the peer's, then the local scale; `None` without scaling.
     pub window_scales: Option<(u8, u8)>,
     /// Explicit congestion notification.
     pub congestion_notification: bool,
@@ -116,7 +116,7 @@ pub struct NegotiatedOptions {
 
 /// Reads the state of a connection; takes about 1.3 µs.
 pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
-    // Twice the current length of the structure, zeroed: a short answer leaves zeros.
+    // Twice the current length of the structure. The kernel may fill only a part of it.
     let mut raw = [0; 512];
     let length = get_bytes(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut raw)?;
     Ok(TcpInfo::parse(&raw[..length]))

@@ -1,15 +1,14 @@
 //! TUN devices, through which a host's kernel exchanges packets with this program.
 //!
-//! The device is opened with `IFF_TUN | IFF_NO_PI` only: no virtio header, no offloads, no NAPI. Each read is
-//! therefore one real IP packet, segmented and checksummed by the kernel, and each write is delivered
-//! separately. Packet counts are exact, and acknowledgements are not coalesced. A write runs the receiver's
-//! whole TCP in the calling thread, whose processor time therefore belongs to the receiving host.
+//! The device is opened only with `IFF_TUN | IFF_NO_PI`: no virtio header, no offloads, no NAPI. Therefore each read
+//! returns one real IP packet, segmented and checksummed by the kernel, and each write is delivered separately. Packet
+//! counts are exact, and acknowledgements are not coalesced. A write runs the receiver's whole TCP processing in the
+//! calling thread, so its processor time belongs to the receiving host.
 //!
-//! TCP considers a packet that was passed to the device as sent, so TCP Small Queues do not limit a sender
-//! here as they would with a network card. The ring must hold every window in flight; if it ever overflows,
-//! [`Tun::counters`] shows it.
+//! A packet that was passed to the device counts as sent, so TCP Small Queues do not limit a sender as with a network
+//! card. The ring must hold all windows in flight; [`Tun::counters`] reports overflows.
 //!
-//! The device belongs to the namespace of the thread that created it, and is removed with its descriptor.
+//! The device belongs to the namespace of the thread that created it, and is removed when its last descriptor is closed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -21,25 +20,25 @@ use std::sync::Mutex;
 use crate::error::{Doing, Error, Result, check};
 use crate::netlink::{LinkCounters, Netlink};
 
-/// A ring long enough for any window of these experiments, in packets.
+/// A ring length that holds any window of these experiments, in packets.
 pub const DEFAULT_QUEUE: u32 = 20_000;
 
-/// An open TUN device. Reading and writing take `&self`, and may happen in two threads at once.
+/// An open TUN device. Two threads may read and write at the same time.
 #[derive(Debug)]
 pub struct Tun {
     input: TunInput,
     name: String,
     index: u32,
     mtu: u32,
-    /// Opened in the device's namespace, so that any thread can read the counters.
+    /// A netlink socket in the device's namespace, so that any thread can read the counters.
     netlink: Mutex<Netlink>,
 }
 
 impl Tun {
     /// Creates a device in the calling thread's namespace and brings it up.
     ///
-    /// `name` is at most 15 bytes; `mtu` is the largest IP packet in bytes; `txqueuelen` is the
-    /// ring in packets ([`DEFAULT_QUEUE`] when in doubt).
+    /// `name` is at most 15 bytes; `mtu` is the largest IP packet in bytes; `txqueuelen` is the length of the ring in
+    /// packets (usually [`DEFAULT_QUEUE`]).
     pub fn create(name: &str, mtu: u32, txqueuelen: u32) -> Result<Tun> {
         let file = open_driver(Path::new("/dev/net/tun"))?;
         let mut netlink = Netlink::open()?;
@@ -79,8 +78,8 @@ impl Tun {
         self.mtu
     }
 
-    /// Reads the next packet that the host sends into `buffer`, and returns its length. A packet longer than
-    /// the buffer is truncated. `None`: no packet is available.
+    /// Reads the next packet that the host sends into `buffer`, and returns its length; `None` if no packet is available.
+    /// A packet that is longer than the buffer is truncated.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match (&self.input.file).read(buffer) {
@@ -94,18 +93,18 @@ impl Tun {
         }
     }
 
-    /// Delivers one packet to the host: the host's kernel has processed it when this returns.
+    /// Delivers one packet to the host. When the call returns, the host's kernel has processed the packet.
     pub fn write(&self, packet: &[u8]) -> io::Result<()> {
         self.input.write(packet)
     }
 
-    /// The device's counters, from any thread.
+    /// Reads the device's counters, from any thread.
     pub fn counters(&self) -> Result<LinkCounters> {
         let mut netlink = self.netlink.lock().unwrap_or_else(|lock| lock.into_inner());
         Ok(netlink.link(self.index)?.counters)
     }
 
-    /// Packets of the host that were lost because the ring was full or the device down. Any such loss
+    /// Returns the number of packets that the host lost because the ring was full or the device was down. Any such loss
     /// invalidates a measurement.
     pub fn dropped(&self) -> Result<u64> {
         let counters = self.counters()?;
@@ -119,15 +118,15 @@ impl AsFd for Tun {
     }
 }
 
-/// A device to which packets can only be written, for example in another process than its creator. The device
-/// exists as long as any descriptor of it.
+/// A device to which packets can only be written, for example in another process than its creator. The device exists
+/// until its last descriptor is closed.
 #[derive(Debug)]
 pub struct TunInput {
     file: File,
 }
 
 impl TunInput {
-    /// Delivers one packet to the host: the host's kernel has processed it when this returns.
+    /// Delivers one packet to the host. When the call returns, the host's kernel has processed the packet.
     pub fn write(&self, packet: &[u8]) -> io::Result<()> {
         loop {
             match (&self.file).write(packet) {
@@ -162,7 +161,7 @@ fn open_driver(path: &Path) -> Result<File> {
             Some(libc::EISDIR) => Error::NotTheTunDriver {
                 found: "a directory".to_owned(),
             },
-            // ENODEV and ENXIO: the node exists, but not the driver.
+            // ENODEV and ENXIO: the device node exists, but the driver does not.
             Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => Error::NoTunDevice,
             // EPERM: denied by a container's device controller.
             Some(libc::EACCES | libc::EPERM) => Error::TunDenied,
@@ -171,7 +170,7 @@ fn open_driver(path: &Path) -> Result<File> {
                 source,
             },
         })?;
-    // The path may be any file: a wrong bind mount, a node with other numbers.
+    // The path may be another file, for example by a wrong bind mount, or a node with other numbers.
     let found = file.metadata().doing("read the type of /dev/net/tun")?;
     let kind = found.file_type();
     let number = (libc::major(found.rdev()), libc::minor(found.rdev()));

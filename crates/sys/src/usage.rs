@@ -9,9 +9,9 @@ use fathometer_model::Bytes;
 /// Processor time, in user mode and in the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessorTime {
-    /// In user mode.
+    /// Time in user mode.
     pub user: Duration,
-    /// In the kernel.
+    /// Time in the kernel.
     pub system: Duration,
 }
 
@@ -25,7 +25,8 @@ impl ProcessorTime {
     }
 }
 
-/// The calling thread's usage so far. The sum is exact; the kernel splits it by sampling.
+/// Returns the calling thread's processor time so far. The sum is exact; the kernel splits it into user and system time by
+/// sampling.
 pub fn thread_time() -> ProcessorTime {
     let usage = usage(libc::RUSAGE_THREAD);
     ProcessorTime {
@@ -34,35 +35,33 @@ pub fn thread_time() -> ProcessorTime {
     }
 }
 
-/// The processor-time clock of one thread of this process, or of one process, including kernel time. It is
-/// exact to the nanosecond, also while the thread runs, and any thread may read it.
+/// The processor-time clock of one thread of this process, or of one process, including kernel time. It is exact to the
+/// nanosecond, also while the thread runs, and every thread can read it.
 ///
-/// Without `CONFIG_IRQ_TIME_ACCOUNTING` it includes the time of interrupts that happen to interrupt the
-/// thread.
+/// Without `CONFIG_IRQ_TIME_ACCOUNTING` it includes the time of interrupts that occur while the thread runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadClock {
     clock: libc::clockid_t,
 }
 
 impl ThreadClock {
-    /// The clock of the calling thread.
+    /// Returns the clock of the calling thread.
     pub fn current() -> ThreadClock {
         ThreadClock::numbered(current_thread())
     }
 
-    /// The clock of the thread with this kernel thread number.
+    /// Returns the clock of the thread with this kernel thread number.
     pub fn numbered(thread: u32) -> ThreadClock {
-        // A thread's clock number is derived from the thread number (MAKE_THREAD_CPUCLOCK of the kernel): the
-        // complement, a bit for a thread rather than a process (4), and the kind of clock (2: the scheduler's
-        // time).
+        // The clock number is derived from the thread number (MAKE_THREAD_CPUCLOCK of the kernel): its complement, a
+        // bit for a thread instead of a process (4), and the kind of clock (2: the scheduler's time).
         let thread = thread as libc::clockid_t;
         ThreadClock {
             clock: (!thread << 3) | 4 | 2,
         }
     }
 
-    /// The clock of all threads of a process together. The process may be another than this one. The clock
-    /// can be read until the process is waited for.
+    /// Returns the clock of all threads of a process together; it may be another process. The clock can be read until
+    /// the process is waited for.
     pub fn of_process(pid: u32) -> ThreadClock {
         // MAKE_PROCESS_CPUCLOCK of the kernel: as above, without the bit for a thread.
         ThreadClock {
@@ -70,7 +69,7 @@ impl ThreadClock {
         }
     }
 
-    /// The clock of a thread that has not been joined; `None` when it has exited.
+    /// Returns the clock of a thread that has not been joined; `None` if the thread has exited.
     pub fn of<T>(thread: &JoinHandle<T>) -> Option<ThreadClock> {
         let mut clock = 0;
         // SAFETY: the handle keeps the thread's descriptor until it is joined, so the number is valid; the
@@ -79,13 +78,13 @@ impl ThreadClock {
         (refused == 0).then_some(ThreadClock { clock })
     }
 
-    /// The kernel's thread number.
+    /// Returns the kernel's thread number.
     pub fn thread_number(self) -> u32 {
         !(self.clock >> 3) as u32
     }
 
-    /// Bytes that the thread has read from storage so far, without data from the page cache. `None` when the
-    /// kernel has no such counter, and when the thread has exited.
+    /// Returns the bytes that the thread has read from storage so far, without data from the page cache. `None` if the
+    /// kernel has no such counter, or if the thread has exited.
     pub fn storage_read(self) -> Option<Bytes> {
         let account = format!("/proc/self/task/{}/io", self.thread_number());
         let account = std::fs::read_to_string(account).ok()?;
@@ -95,7 +94,7 @@ impl ThreadClock {
         written.trim().parse().ok().map(Bytes)
     }
 
-    /// The processor time so far; `None` when the thread has exited.
+    /// Returns the processor time so far; `None` if the thread has exited.
     pub fn read(self) -> Option<Duration> {
         let mut time = libc::timespec {
             tv_sec: 0,
@@ -110,10 +109,10 @@ impl ThreadClock {
     }
 }
 
-/// The largest resident memory of this process so far.
+/// Returns the peak resident memory of this process so far.
 ///
-/// getrusage would return the figure of the program that started this one when that is larger, because the
-/// kernel keeps it across execve.
+/// getrusage does not give this figure: the kernel keeps its value across execve, so it may be the peak of the program
+/// that started this program.
 pub fn peak_memory() -> Bytes {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status
@@ -138,7 +137,7 @@ fn duration(time: libc::timeval) -> Duration {
     Duration::from_secs(time.tv_sec.max(0) as u64) + Duration::from_micros(time.tv_usec as u64)
 }
 
-/// The kernel's number of the calling thread.
+/// Returns the kernel's number of the calling thread.
 fn current_thread() -> u32 {
     rustix::thread::gettid()
         .as_raw_nonzero()

@@ -1,7 +1,7 @@
 //! Waiting for descriptors, for an absolute deadline, or for a wake-up, whichever comes first.
 //!
-//! `ppoll` takes nanoseconds but may fire late by the thread's timer slack, 50 µs by default. A [`Waiter`]
-//! sets the slack to 1 ns. The remaining delay is the time until the thread is scheduled.
+//! `ppoll` takes nanoseconds, but may return late by the thread's timer slack, 50 µs by default. A [`Waiter`] sets the
+//! slack to 1 ns. The remaining delay is the time until the thread is scheduled.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -18,15 +18,15 @@ use crate::error::{Doing, Result};
 /// The largest number of descriptors in one wait, besides the waker.
 pub const MOST_SOURCES: usize = 15;
 
-/// Waits for one thread.
+/// Lets one thread wait.
 #[derive(Debug)]
 pub struct Waiter {
     clock: Clock,
     wake: Arc<OwnedFd>,
 }
 
-/// Ends the wait of a [`Waiter`] from another thread, or from another process that received its descriptor.
-/// Clones wake the same waiter.
+/// Ends the wait of a [`Waiter`] from another thread, or from another process that has received the descriptor. Clones
+/// wake the same waiter.
 #[derive(Debug, Clone)]
 pub struct Waker {
     wake: Arc<OwnedFd>,
@@ -39,7 +39,7 @@ pub enum Interest {
     Read,
     /// Data can be written.
     Write,
-    /// Either.
+    /// Either of them.
     Both,
 }
 
@@ -48,7 +48,7 @@ pub enum Interest {
 pub struct Readiness {
     /// The time at which the wait ended.
     pub now: Instant,
-    /// Whether a [`Waker`] ended it, or was used before it began.
+    /// Whether a [`Waker`] ended the wait, or was used before the wait began.
     pub woken: bool,
     readable: u16,
     writable: u16,
@@ -72,12 +72,12 @@ impl Readiness {
 }
 
 impl Waiter {
-    /// A waiter for the calling thread, whose timer slack becomes 1 ns.
+    /// Creates a waiter for the calling thread, and sets the thread's timer slack to 1 ns.
     pub fn new(clock: Clock) -> Result<Waiter> {
         Waiter::with_waker(clock, Waker::new()?)
     }
 
-    /// The same, with an existing waker.
+    /// Creates a waiter with an existing waker.
     pub fn with_waker(clock: Clock, waker: Waker) -> Result<Waiter> {
         rustix::thread::set_current_timer_slack(NonZeroU64::new(1))
             .doing("set the timer slack to 1 ns")?;
@@ -87,7 +87,7 @@ impl Waiter {
         })
     }
 
-    /// A handle that other threads use to end this waiter's wait.
+    /// Returns a handle with which other threads end this waiter's wait.
     pub fn waker(&self) -> Waker {
         Waker {
             wake: Arc::clone(&self.wake),
@@ -96,11 +96,11 @@ impl Waiter {
 
     /// Waits until a source is ready, the deadline has passed, or a waker is used.
     ///
-    /// A deadline in the past polls once without sleeping. Without a deadline the wait has no time limit.
-    /// Signals do not end it.
+    /// With a deadline in the past, polls once without sleeping. Without a deadline, the wait has no time limit. Signals
+    /// do not end the wait.
     ///
     /// # Panics
-    /// With more than [`MOST_SOURCES`] sources.
+    /// If there are more than [`MOST_SOURCES`] sources.
     pub fn wait(
         &mut self,
         sources: &[(BorrowedFd<'_>, Interest)],
@@ -153,7 +153,7 @@ impl Waiter {
 }
 
 impl Waker {
-    /// A waker for a waiter that is created later ([`Waiter::with_waker`]).
+    /// Creates a waker for a waiter that is created later ([`Waiter::with_waker`]).
     pub fn new() -> Result<Waker> {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .doing("make an event descriptor")?;
@@ -162,10 +162,9 @@ impl Waker {
         })
     }
 
-    /// Ends the current wait of the waiter, or its next one. May be called any number of times; several calls
-    /// may end only one wait.
+    /// Ends the current wait of the waiter, or the next wait if it is not waiting. Several calls may end only one wait.
     pub fn wake(&self) {
-        // The only possible failure is a full counter, and then the waiter wakes anyway.
+        // This can fail only if the counter is full, and then the waiter wakes anyway.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }

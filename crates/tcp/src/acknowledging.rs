@@ -1,8 +1,8 @@
 //! When to acknowledge: at once, with the next data, or after a delay.
 //!
 //! A connection begins with quick acknowledgements. It becomes interactive when its program answers within the adaptive
-//! time, and then delays them. More than one full segment is always acknowledged at once, and a program that has read
-//! everything acknowledges what ended a write of its peer.
+//! delay; acknowledgements are then delayed. More than one full segment is always acknowledged at once. When the program
+//! has read everything, data that ended a write of the peer are acknowledged too.
 
 use std::time::Duration;
 
@@ -10,41 +10,41 @@ use fathometer_model::Instant;
 
 use crate::ticks::{TICK, Ticks, in_ticks};
 
-/// The least delay.
+/// The shortest delay.
 const LEAST: Duration = Duration::from_millis(40);
-/// The greatest delay, in interactive mode and after the end of a write; otherwise [`GREATEST_OF_STREAM`].
+/// The longest delay in interactive mode and after the end of a write; otherwise [`GREATEST_OF_STREAM`].
 const GREATEST: Duration = Duration::from_millis(200);
 const GREATEST_OF_STREAM: Duration = Duration::from_millis(500);
-/// The most quick acknowledgements at a time.
+/// The largest number of quick acknowledgements in a row.
 const MOST_QUICK: u32 = 16;
-/// The size of a full segment as long as none has arrived (RFC 9293 section 3.7.1).
+/// The assumed size of a full segment before one has arrived (RFC 9293 section 3.7.1).
 const FIRST_FULL: u32 = 536;
 
-/// The state of acknowledging.
+/// The state that decides when acknowledgements are sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Acknowledging {
     ticks: Ticks,
-    /// Something is to be acknowledged.
+    /// Whether an acknowledgement is owed.
     pending: bool,
-    /// A gap was filled, or a duplicate arrived.
+    /// Whether to acknowledge without delay: a gap exists or was filled, or both sides have sent FIN.
     at_once: bool,
     due: Option<Instant>,
-    /// Segments that ended a write of the peer: the first, and one after it.
+    /// The number of segments that ended a write of the peer, since the last acknowledgement: 0, 1, or 2 for more.
     pushed: u8,
     quick: u32,
     interactive: bool,
-    /// The adaptive time; zero before the first data.
+    /// The adaptive delay; zero before the first data.
     adaptive: Duration,
     last_received: u64,
-    /// The size of a full segment of the peer, as far as is known.
+    /// The estimated size of a full segment of the peer.
     pub(crate) full: u32,
-    /// The size of the previous segment that was smaller.
+    /// The size of the previous segment if it was smaller than `full`, but at least 524 bytes; otherwise 0.
     smaller: u32,
-    /// The number that was acknowledged last.
+    /// The sequence number that was last acknowledged.
     pub(crate) acknowledged: u64,
 }
 
-/// What the decision depends on besides the state.
+/// The inputs of the decision that are not part of the state.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Circumstances {
     pub(crate) next: u64,
@@ -92,23 +92,23 @@ impl Acknowledging {
         self.last_received = tick;
     }
 
-    /// Something arrived that is acknowledged like data: a FIN, or data ahead of a gap.
+    /// A FIN, or data after a gap, arrived and must be acknowledged.
     pub(crate) fn note_pending(&mut self) {
         self.pending = true;
     }
 
-    /// The peer closed its side: its acknowledgement may wait for ours.
+    /// The peer closed its side: the acknowledgement of its FIN may wait for our FIN.
     pub(crate) fn note_fin(&mut self) {
         self.pending = true;
         self.interactive = true;
     }
 
-    /// A gap was filled (RFC 5681 section 4.2).
+    /// Data after a gap arrived, or a gap was filled: acknowledge without delay (RFC 5681 section 4.2).
     pub(crate) fn note_filled(&mut self) {
         self.at_once = true;
     }
 
-    /// A duplicate arrived: the peer does not have our acknowledgements.
+    /// A duplicate arrived: the peer has not received our acknowledgements.
     pub(crate) fn note_duplicate(&mut self, window: u32) {
         self.pending = true;
         self.add_quick(window);
@@ -140,7 +140,7 @@ impl Acknowledging {
         self.pushed = if self.pushed > 0 { 2 } else { 1 };
     }
 
-    /// Whether to acknowledge now; if not, the delay begins.
+    /// Returns whether to acknowledge now; if not, starts the delay.
     pub(crate) fn decide(&mut self, now: Instant, at: Circumstances) -> bool {
         if !self.pending {
             return false;
@@ -164,7 +164,7 @@ impl Acknowledging {
         wait = wait.min(GREATEST);
         let due = self.ticks.expiry(now, wait);
         match self.due {
-            // It is about to expire.
+            // The old delay is about to expire.
             Some(old) if old <= now + wait / 4 => return true,
             Some(old) => self.due = Some(old.min(due)),
             None => self.due = Some(due),
@@ -172,14 +172,14 @@ impl Acknowledging {
         false
     }
 
-    /// Whether to acknowledge now that the program has read something; `emptied` if it was everything.
+    /// Returns whether to acknowledge after a read by the program. `emptied`: it has read all data.
     pub(crate) fn decide_after_read(&self, next: u64, emptied: bool) -> bool {
         let is_end_of_write = self.pushed > 1 || self.pushed > 0 && !self.interactive;
         self.pending
             && (next - self.acknowledged > u64::from(self.full) || is_end_of_write && emptied)
     }
 
-    /// An acknowledgement left, alone or with data.
+    /// An acknowledgement was sent, alone or with data.
     pub(crate) fn note_acknowledged(&mut self, next: u64) {
         self.acknowledged = next;
         if self.pending && self.quick > 0 {
@@ -194,7 +194,7 @@ impl Acknowledging {
         self.due = None;
     }
 
-    /// Data left: the connection is interactive if that was an answer.
+    /// Data were sent. If they follow received data within the adaptive delay, the connection becomes interactive.
     pub(crate) fn note_sent_data(&mut self, now: Instant) {
         let since = self.ticks.number(now) - self.last_received;
         if since < in_ticks(self.adaptive) {
@@ -202,7 +202,7 @@ impl Acknowledging {
         }
     }
 
-    /// When the delay ends.
+    /// The time at which the delay ends.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }

@@ -6,11 +6,11 @@ use fathometer_model::Instant;
 
 use crate::settings::Congestion;
 
-/// HyStart acts from this window on.
+/// HyStart is active from this window on, in segments.
 const HYSTART_WINDOW: u64 = 16;
-/// Acknowledgements at most this far apart are a train.
+/// Acknowledgements at most this far apart form a train.
 const TRAIN_GAP: Duration = Duration::from_millis(2);
-/// Samples of the round trip at the start of a round before its delay is judged.
+/// The number of round-trip samples in a round before its delay is judged.
 const SAMPLES: u32 = 8;
 /// CUBIC's factor for the window after a loss (RFC 9438 section 4.6), as Linux rounds it.
 const CUBIC_BETA: (u64, u64) = (717, 1024);
@@ -29,7 +29,7 @@ pub(crate) struct Window {
     cubic: Cubic,
 }
 
-/// HyStart's view of a round trip.
+/// HyStart's state for the current round trip.
 #[derive(Debug, Clone)]
 struct Round {
     end: u64,
@@ -94,7 +94,7 @@ impl Window {
         let round = &mut self.round;
         if now.since(round.last) <= TRAIN_GAP {
             round.last = now;
-            // Half of the least round trip and the time in which the host may compress acknowledgements.
+            // Half of the least round trip, after adding 1 ms for compression of acknowledgements by the host.
             if now.since(round.start) > (least + Duration::from_millis(1)) / 2 {
                 round.found = true;
             }
@@ -143,7 +143,7 @@ impl Window {
         }
     }
 
-    /// The threshold after a loss. CUBIC remembers the window.
+    /// Returns the slow-start threshold after a loss. CUBIC also records the current window as its last maximum.
     pub(crate) fn reduced(&mut self) -> u64 {
         match self.algorithm {
             Congestion::Reno => (self.size / 2).max(2),
@@ -160,7 +160,7 @@ impl Window {
         }
     }
 
-    /// The window after idle time: halved for each time-out of it, down to the initial one.
+    /// Reduces the window after idle time: halves it for each elapsed time-out, down to the initial window.
     pub(crate) fn restart(&mut self, idle: Duration, timeout: Duration, initial: u32) {
         let least = self.size.min(u64::from(initial));
         self.threshold = self.threshold.max(self.size * 3 / 4);
@@ -175,7 +175,7 @@ impl Window {
         self.size = self.size.max(least);
     }
 
-    /// Forgets CUBIC's curve and HyStart's round, as after a time-out.
+    /// Resets CUBIC's curve and HyStart's round, after a time-out.
     pub(crate) fn reset(&mut self, now: Instant) {
         self.cubic = Cubic::default();
         self.round.found = false;
@@ -187,7 +187,7 @@ impl Window {
 }
 
 impl Cubic {
-    /// How many acknowledged segments enlarge the window by one.
+    /// Returns the number of acknowledged segments that enlarge the window by one.
     fn segments_per_step(&mut self, window: u64, segments: u64, now: Instant) -> u64 {
         let epoch = *self.epoch.get_or_insert_with(|| {
             self.reno = window;

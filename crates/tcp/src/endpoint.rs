@@ -15,23 +15,23 @@ use crate::sender::{Acknowledgement, Departure, Sender};
 use crate::settings::Settings;
 use crate::ticks::Ticks;
 
-/// The most ranges of a selective acknowledgement beside time stamps.
+/// The largest number of SACK ranges that fit beside time stamps.
 const MOST_RANGES: usize = 3;
-/// What a program gets when it reads.
+/// The result of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Read {
-    /// Bytes.
+    /// Data were read.
     Data(Vec<u8>),
-    /// The peer has closed its side, and everything was read.
+    /// The peer has closed its side, and all data were read.
     End,
-    /// Nothing yet.
+    /// No data yet.
     WouldBlock,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Listening,
-    /// The SYN, or SYN-ACK, was sent this often; the next one is due.
+    /// The SYN or SYN-ACK was sent `sent` times; it is retransmitted at `due`.
     Opening {
         sent: u32,
         due: Instant,
@@ -39,9 +39,9 @@ enum Phase {
     Established,
 }
 
-/// One end of a connection. See the [crate] for how it is used.
+/// One end of a connection. The documentation of the [crate] shows its use.
 ///
-/// After each call take the segments of [`Endpoint::poll_transmit`].
+/// After each call, send the segments that [`Endpoint::poll_transmit`] returns.
 #[derive(Debug)]
 pub struct Endpoint {
     settings: Settings,
@@ -51,12 +51,12 @@ pub struct Endpoint {
     sender: Sender,
     receiver: Receiver,
     acknowledging: Acknowledging,
-    /// The time stamp of the peer to echo.
+    /// The peer's time stamp to echo (TS.Recent of RFC 7323).
     recent: u64,
-    /// When the first SYN or SYN-ACK was sent.
+    /// The time at which the first SYN or SYN-ACK was sent.
     opened: Instant,
     retransmitted_open: u64,
-    /// A duplicate to report.
+    /// A range that was received twice and is to be reported (RFC 2883).
     duplicate: Option<(u64, u64)>,
     window: u32,
     answered_bare: Option<Instant>,
@@ -64,14 +64,14 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The end that opens a connection. Its SYN can be taken at once.
+    /// Creates the end that opens a connection. [`Endpoint::poll_transmit`] returns its SYN immediately.
     pub fn connect(settings: Settings, now: Instant) -> Endpoint {
         let mut endpoint = Endpoint::new(settings, true, now);
         endpoint.open(now, 1);
         endpoint
     }
 
-    /// An end that waits for a SYN.
+    /// Creates an end that waits for a SYN.
     pub fn listen(settings: Settings) -> Endpoint {
         Endpoint::new(settings, false, Instant::ZERO)
     }
@@ -101,7 +101,7 @@ impl Endpoint {
         self.phase == Phase::Established
     }
 
-    /// Whether both sides are closed, and all that this side sent is acknowledged.
+    /// Whether both sides are closed and all data and the FIN of this side are acknowledged.
     pub fn is_closed(&self) -> bool {
         self.sender.is_finished()
             && self
@@ -110,7 +110,7 @@ impl Endpoint {
                 .is_some_and(|fin| self.receiver.next > fin)
     }
 
-    /// What happened so far.
+    /// The event counters of this side.
     pub fn counters(&self) -> Counters {
         let counters = self.sender.counters;
         Counters {
@@ -119,28 +119,28 @@ impl Endpoint {
         }
     }
 
-    /// Bytes that can be read.
+    /// The number of bytes that can be read.
     pub fn unread(&self) -> usize {
         self.receiver.unread()
     }
 
-    /// Whether there is something to read, or the end.
+    /// Whether a read returns data or [`Read::End`].
     pub fn is_readable(&self) -> bool {
         self.receiver.unread() > 0 || self.receiver.is_at_end()
     }
 
-    /// Whether a program that waits to write is woken.
+    /// Whether a program that waits for space in the send buffer is woken.
     pub fn is_writable(&self) -> bool {
         self.is_established() && self.sender.is_writable()
     }
 
-    /// Whether all that was written is acknowledged.
+    /// Whether everything that was written is acknowledged.
     pub fn is_idle(&self) -> bool {
         self.sender.is_idle()
     }
 
-    /// Writes bytes as one call of a program; returns how many the send buffer took. With `more` (MSG_MORE) a last
-    /// segment that is not full waits for the next call.
+    /// Writes bytes, like one system call of a program; returns the number of bytes that the send buffer took. With
+    /// `more` (MSG_MORE), a last segment that is not full waits for the next call.
     pub fn write(&mut self, bytes: &[u8], more: bool, now: Instant) -> usize {
         if !self.is_established() || self.sender.fin.is_some() {
             return 0;
@@ -154,7 +154,7 @@ impl Endpoint {
         taken
     }
 
-    /// Reads up to `most` bytes as one call of a program.
+    /// Reads up to `most` bytes, like one system call of a program.
     pub fn read(&mut self, most: usize, now: Instant) -> Read {
         if self.receiver.unread() == 0 {
             return match self.receiver.is_at_end() {
@@ -173,7 +173,7 @@ impl Endpoint {
         Read::Data(bytes)
     }
 
-    /// Closes this side: FIN follows what was written.
+    /// Closes this side: the FIN follows the data already written.
     pub fn close(&mut self, now: Instant) {
         if self.is_established() {
             self.sender.close(now);
@@ -181,12 +181,12 @@ impl Endpoint {
         }
     }
 
-    /// The next segment to send.
+    /// Returns the next segment to send.
     pub fn poll_transmit(&mut self) -> Option<Segment> {
         self.out.pop_front()
     }
 
-    /// When [`Endpoint::handle_timeout`] is due.
+    /// Returns the time at which [`Endpoint::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let opening = match self.phase {
             Phase::Opening { due, .. } => Some(due),
@@ -271,7 +271,7 @@ impl Endpoint {
                     self.acknowledging
                         .note_data(length, segment.flags.push, now, at);
                 }
-                // The window opens by two segments for each that arrives, up to its limit.
+                // The window opens by two segments for each segment that arrives, up to its limit.
                 let grown = self.window + 2 * self.settings.mtu;
                 self.window = grown.min(self.settings.most_receive_window.max(self.window));
                 if fills {
@@ -344,7 +344,7 @@ impl Endpoint {
         segment
     }
 
-    /// A segment with everything that all segments carry.
+    /// Builds a segment with the fields that all segments carry.
     fn segment(&mut self, sequence: u64, payload: Vec<u8>, flags: Flags, now: Instant) -> Segment {
         self.acknowledging.note_acknowledged(self.receiver.next);
         let mut sack = Vec::new();

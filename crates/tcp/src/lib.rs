@@ -1,25 +1,25 @@
 //! A model of Linux's TCP without I/O: both ends of a connection, in virtual time.
 //!
 //! An [`Endpoint`] is one end. Its caller passes the segments that arrive, the bytes that the program writes, and the
-//! time; it returns segments to send, bytes to read, and the instant at which it needs a turn. Segments have the
-//! lengths of real ones, options included, so that packets and bytes can be counted and a path can be simulated.
+//! time. The endpoint returns segments to send, bytes to read, and the time of its next timer. Segments are as long as
+//! real segments, options included, so that packets and bytes can be counted and a path can be simulated.
 //!
 //! The model follows the behaviour of Linux 6.x as the kernel's documentation and RFCs describe it, at the level of
 //! segments:
 //!
 //! - connections: the handshake with its time-outs, FIN in both directions;
-//! - sending: initial window, slow start by bytes acknowledged, the check that the window was used (RFC 7661 in
-//!   spirit), HyStart, CUBIC (RFC 9438) and Reno, Nagle's algorithm, restart after idle time;
+//! - sending: initial window, slow start by bytes acknowledged, congestion window validation (similar to RFC 7661),
+//!   HyStart, CUBIC (RFC 9438) and Reno, Nagle's algorithm, restart after idle time;
 //! - acknowledging: quick acknowledgements at the start of a connection, interactive mode, delayed acknowledgements with
-//!   their adaptive time, acknowledgements when the program has read all data;
+//!   an adaptive delay, acknowledgements when the program has read all data;
 //! - losses: tail loss probes and RACK (RFC 8985), time-outs (RFC 6298 with Linux's minimum), selective acknowledgements,
-//!   duplicate SACK (RFC 2883), proportional rate reduction (RFC 6937), undoing of spurious time-outs by time stamps (RFC
-//!   3522);
-//! - timers: the kernel's ticks of 4 ms, and the coarser ones of its long timers.
+//!   duplicate SACK (RFC 2883), proportional rate reduction (RFC 6937), detection and undo of spurious time-outs by time
+//!   stamps (RFC 3522);
+//! - timers: the kernel's ticks of 4 ms, and the coarser steps of its long timers.
 //!
 //! Not in the model: segmentation offload that holds segments back, pacing, BBR, ECN, TCP Fast Open, urgent data,
-//! keep-alive, path MTU discovery, the limits of a receiver whose program does not read. [`Endpoint::counters`] shows
-//! what happened on a connection: the caller decides whether a prediction with losses is one that it reports.
+//! keep-alive, path MTU discovery, flow control when the receiving program does not read. [`Endpoint::counters`] returns
+//! the losses and retransmissions of a connection: the caller decides whether to report a prediction with losses.
 //!
 //! ```
 //! use fathometer_model::Instant;

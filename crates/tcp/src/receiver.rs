@@ -1,37 +1,37 @@
-//! The bytes that arrive: put in order, kept until they are read.
+//! Reassembly: puts received bytes in order and keeps them until they are read.
 
 use std::collections::BTreeMap;
 
-/// What became of a segment's bytes.
+/// How the receiver classified a segment's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// They were next in order.
+    /// The bytes were next in order.
     InOrder {
-        /// Whether they filled a gap.
+        /// Whether they filled a gap, wholly or in part.
         fills: bool,
     },
-    /// They were behind a gap.
+    /// The bytes were after a gap.
     Ahead,
-    /// All of them had arrived before.
+    /// All bytes had arrived before.
     Duplicate,
 }
 
 /// A receiver of one direction.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Receiver {
-    /// The next number expected.
+    /// The next sequence number expected.
     pub(crate) next: u64,
-    /// The number of the peer's FIN, once it is known.
+    /// The sequence number of the peer's FIN, once a segment with FIN has arrived.
     pub(crate) fin: Option<u64>,
     bytes: Vec<u8>,
     read: usize,
     ahead: BTreeMap<u64, Vec<u8>>,
-    /// The start of the latest segment that was behind a gap.
+    /// The start of the latest segment that was after a gap.
     latest: u64,
 }
 
 impl Receiver {
-    /// Takes a segment's bytes, the first of which has this number.
+    /// Takes a segment's bytes; `sequence` is the number of the first byte.
     pub(crate) fn take(&mut self, sequence: u64, payload: &[u8], fin: bool) -> Taken {
         let end = sequence + payload.len() as u64;
         if fin {
@@ -70,12 +70,12 @@ impl Receiver {
         Taken::InOrder { fills }
     }
 
-    /// Whether something is missing in front of bytes that have arrived.
+    /// Whether bytes are missing before bytes that have arrived.
     pub(crate) fn has_gap(&self) -> bool {
         !self.ahead.is_empty()
     }
 
-    /// The ranges behind the gap, the one with the latest segment first (RFC 2018 section 4).
+    /// Returns the received ranges after the gap; the range with the latest segment is first (RFC 2018 section 4).
     pub(crate) fn ranges(&self, most: usize) -> Vec<(u64, u64)> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for (&start, bytes) in &self.ahead {
@@ -94,12 +94,12 @@ impl Receiver {
         ranges
     }
 
-    /// Bytes that can be read.
+    /// The number of bytes that can be read.
     pub(crate) fn unread(&self) -> usize {
         self.bytes.len() - self.read
     }
 
-    /// Whether the peer has finished, and everything was read.
+    /// Whether the peer has sent FIN and all bytes were read.
     pub(crate) fn is_at_end(&self) -> bool {
         self.unread() == 0 && self.fin.is_some_and(|fin| self.next > fin)
     }

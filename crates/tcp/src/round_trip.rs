@@ -1,26 +1,26 @@
-//! The estimate of the round trip, and the time-out that follows from it.
+//! The estimate of the round trip, and the retransmission time-out computed from it.
 
 use std::time::Duration;
 
-/// The first time-out (RFC 6298 section 2.1).
+/// The time-out before the first sample (RFC 6298 section 2.1).
 const FIRST: Duration = Duration::from_secs(1);
 /// The longest time-out.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// Smoothed round trip and deviation. Linux differs from RFC 6298: the deviation is the maximum over a round trip, and it
-/// falls by at most a quarter a round trip; a shorter round trip raises it by less.
+/// Smoothed round trip and deviation. Linux differs from RFC 6298: it uses the maximum of the deviation over a round trip.
+/// This maximum falls by at most a quarter per round trip, and samples below the mean raise the deviation by less.
 #[derive(Debug, Clone)]
 pub(crate) struct RoundTrip {
     least_timeout: i64,
     /// Microseconds, times 8.
     smoothed: i64,
-    /// Microseconds, times 4, like those below.
+    /// Microseconds, times 4; also for `greatest` and `in_force`.
     deviation: i64,
     greatest: i64,
     in_force: i64,
     /// The sequence number whose acknowledgement ends the current round trip.
     round_end: u64,
-    /// The least round trip.
+    /// The shortest round trip so far.
     pub(crate) least: Option<Duration>,
     backoff: u32,
 }
@@ -39,7 +39,7 @@ impl RoundTrip {
         }
     }
 
-    /// Takes a sample, and ends a back-off.
+    /// Takes a sample and resets the back-off.
     pub(crate) fn sample(&mut self, sample: Duration, acknowledged: u64, next: u64) {
         self.backoff = 0;
         self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
@@ -72,17 +72,17 @@ impl RoundTrip {
         }
     }
 
-    /// The smoothed round trip; `None` before the first sample.
+    /// Returns the smoothed round trip; `None` before the first sample.
     pub(crate) fn smoothed(&self) -> Option<Duration> {
         (self.smoothed > 0).then(|| Duration::from_micros((self.smoothed >> 3) as u64))
     }
 
-    /// The deviation's part of the time-out without back-off.
+    /// Returns the minimum difference between the smoothed round trip and the time-out.
     pub(crate) fn least_timeout(&self) -> Duration {
         Duration::from_micros(self.least_timeout as u64)
     }
 
-    /// The time-out for retransmissions.
+    /// Returns the retransmission time-out, with back-off.
     pub(crate) fn timeout(&self) -> Duration {
         let base = match self.smoothed {
             0 => FIRST,
@@ -91,7 +91,7 @@ impl RoundTrip {
         (base * (1 << self.backoff.min(10))).min(LONGEST)
     }
 
-    /// A time-out occurred.
+    /// Doubles the time-out, after one has expired.
     pub(crate) fn back_off(&mut self) {
         self.backoff += 1;
     }

@@ -1,4 +1,4 @@
-//! Segments, with the length that they have as packets.
+//! Segments, and their length as IPv4 packets.
 
 /// The control bits that the model uses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -7,48 +7,49 @@ pub struct Flags {
     pub syn: bool,
     /// Finish: the last segment of a direction.
     pub fin: bool,
-    /// The end of what a program wrote.
+    /// PSH: the segment contains the end of a write.
     pub push: bool,
-    /// The acknowledgement number is valid: all segments but the first.
+    /// The acknowledgement number is valid. Only the client's SYN has no ACK.
     pub ack: bool,
 }
 
 /// A segment. Sequence numbers are offsets: 0 is the SYN, 1 the first byte.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// The number of its first byte.
+    /// The sequence number of the first byte.
     pub sequence: u64,
-    /// The next number that its sender expects.
+    /// The next sequence number that the sender of this segment expects.
     pub acknowledgement: u64,
-    /// Its control bits.
+    /// The control bits.
     pub flags: Flags,
-    /// The receive window of its sender, in bytes.
+    /// The receive window of the sender of this segment, in bytes.
     pub window: u32,
-    /// Selective acknowledgements, as ranges; the first may be a duplicate (RFC 2883).
+    /// Ranges of selective acknowledgements; the first may be a duplicate SACK (RFC 2883).
     pub sack: Vec<(u64, u64)>,
-    /// The sender's time stamp and the one that it echoes, in milliseconds, where both sides agreed on them.
+    /// The sender's time stamp and the echoed time stamp, in milliseconds; `None` if not negotiated.
     pub timestamps: Option<(u64, u64)>,
-    /// In a SYN: whether selective acknowledgements are possible.
+    /// In a SYN: whether the sender permits selective acknowledgements.
     pub offers_sack: bool,
-    /// In a SYN: whether the window is scaled.
+    /// In a SYN: whether the sender offers window scaling.
     pub offers_scaling: bool,
-    /// Whether bytes of it were sent before.
+    /// Whether any of its bytes were sent before.
     pub retransmission: bool,
-    /// Its bytes.
+    /// The payload.
     pub payload: Vec<u8>,
 }
 
 impl Segment {
-    /// The number behind its last byte; SYN and FIN count.
+    /// Returns the sequence number after the last byte. SYN and FIN each count as one.
     pub fn end(&self) -> u64 {
         let control = u64::from(self.flags.syn) + u64::from(self.flags.fin);
         self.sequence + self.payload.len() as u64 + control
     }
 
-    /// The bytes of the IPv4 packet: header of IP 20, of TCP 20, options as Linux lays them out, and payload.
+    /// Returns the length of the IPv4 packet in bytes: IP header (20), TCP header (20), options as Linux lays them out,
+    /// and payload.
     pub fn wire_length(&self) -> u32 {
         let options = match self.flags.syn {
-            // The segment size takes 4. Time stamps take 10: with the permission of SACK they fill 12, alone they are padded.
+            // MSS takes 4 bytes. Time stamps take 10: SACK-permitted or padding fills them up to 12.
             true => {
                 let stamps = match (self.timestamps.is_some(), self.offers_sack) {
                     (true, _) => 12,

@@ -22,26 +22,26 @@ pub struct Settings {
     pub timestamps: bool,
     /// Whether selective acknowledgements are offered (RFC 2018).
     pub sack: bool,
-    /// Whether windows above 65 535 bytes are possible.
+    /// Whether window scaling is offered, for windows above 65 535 bytes.
     pub window_scaling: bool,
-    /// Whether partial segments are sent at once (TCP_NODELAY).
+    /// TCP_NODELAY: whether partial segments are sent immediately.
     pub no_delay: bool,
-    /// The receive window at first, in bytes.
+    /// The initial receive window, in bytes.
     pub receive_window: u32,
     /// The largest receive window, in bytes.
     pub most_receive_window: u32,
     /// Congestion control.
     pub congestion: Congestion,
-    /// Whether lost tails are probed for before the time-out (`tcp_early_retrans` 3).
+    /// Whether a tail loss probe is sent before the retransmission time-out (`tcp_early_retrans` 3).
     pub loss_probe: bool,
-    /// The least difference between the smoothed round trip and the time-out (`tcp_rto_min_us`).
+    /// The minimum difference between the smoothed round trip and the time-out (`tcp_rto_min_us`).
     pub least_timeout: Duration,
-    /// Where between two ticks of the kernel's timers the connection begins. Real hosts have any phase below 256 ms.
+    /// The phase of the kernel's timer ticks at instant 0. On real hosts it can have any value below 256 ms.
     pub tick_phase: Duration,
 }
 
 impl Settings {
-    /// What a Linux host does without any setting of its own (Documentation/networking/ip-sysctl.rst), TCP_NODELAY on.
+    /// Returns the defaults of a Linux host (Documentation/networking/ip-sysctl.rst), with TCP_NODELAY.
     pub fn today(mtu: u32) -> Settings {
         Settings {
             mtu,

@@ -1,7 +1,8 @@
 //! The kernel's timers: ticks of 4 ms (HZ=250), coarser for long waits.
 //!
-//! A timer never expires early. Up to 63 ticks it expires with the tick after its own; above, at the next multiple of 8
-//! ticks (32 ms), above 504 ticks of 64 ticks (256 ms), and so on (the comment at the head of kernel/time/timer.c).
+//! A timer never expires early. A timer of less than 63 ticks expires one tick after its nominal tick. A timer of 63 ticks
+//! or more expires at a multiple of 8 ticks (32 ms), a timer of 504 ticks or more at a multiple of 64 ticks (256 ms), and
+//! so on (see the comment at the top of kernel/time/timer.c).
 
 use std::time::Duration;
 
@@ -9,12 +10,12 @@ use fathometer_model::Instant;
 
 /// The length of a tick.
 pub(crate) const TICK: Duration = Duration::from_millis(4);
-/// Ticks up to which a timer has the precision of a tick.
+/// Timers of fewer ticks than this have the precision of a tick.
 const EXACT: u64 = 63;
-/// Each level is coarser than the previous one by this power of two.
+/// Each level is coarser than the previous level by this power of two.
 const COARSER: u32 = 3;
 
-/// The ticks of a host.
+/// The tick counter of a host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticks {
     phase: u64,
@@ -32,7 +33,7 @@ impl Ticks {
         (now.as_nanos() + self.phase) / TICK.as_nanos() as u64
     }
 
-    /// When a timer that is set now for `wait` expires.
+    /// Returns the time at which a timer that is set now for `wait` expires.
     pub(crate) fn expiry(self, now: Instant, wait: Duration) -> Instant {
         let ticks = in_ticks(wait).max(1);
         let (mut start, mut level) = (EXACT, 0);
@@ -46,7 +47,7 @@ impl Ticks {
     }
 }
 
-/// A time in ticks, rounded up.
+/// Converts a time to ticks, rounded up.
 pub(crate) fn in_ticks(time: Duration) -> u64 {
     (time.as_nanos() as u64).div_ceil(TICK.as_nanos() as u64)
 }

@@ -1,9 +1,9 @@
-//! Cost of TLS for an exchange with HTTP/2's pattern: 16 requests of 40 bytes in one write, 16 answers of 1 KB
-//! with a head of 30 bytes each.
+//! CPU time of TLS per exchange with HTTP/2's pattern: 16 requests of 40 bytes in one write, 16 answers of 1 KB with a
+//! header section of 30 bytes each.
 //!
 //! `cargo bench -p fathometer-tls` compares this crate's sessions with rustls's two interfaces, all with one
-//! cipher suite, and with sessions that send every answer in a separate record. A round takes about 1 ms, and
-//! the smallest of many is reported: no interruption lengthened it, so its time is CPU time.
+//! cipher suite, and with sessions that send every answer in a separate record. A round takes about 1 ms. The shortest
+//! of many rounds is reported: it was not interrupted, so its duration is CPU time.
 
 #![expect(
     clippy::disallowed_types,
@@ -89,7 +89,7 @@ fn settings(suite: CipherSuite) -> Settings {
     )
 }
 
-/// Both ends of a connection. One end reads what the other writes; each read returns its number of bytes.
+/// Both ends of a connection. Each end reads what the other end writes; a read returns the number of bytes.
 trait Sides {
     fn client_writes(&mut self, requests: &[u8]);
     fn server_reads(&mut self) -> usize;
@@ -97,7 +97,7 @@ trait Sides {
     fn client_reads(&mut self) -> usize;
 }
 
-/// Runs turns of exchanges; returns the time that each side used.
+/// Runs turns of exchanges; returns the CPU time of each side.
 fn round(sides: &mut dyn Sides, turns: usize) -> [Duration; 2] {
     let (requests, head, body) = ([b'r'; REQUESTS * REQUEST], [b'h'; HEAD], [b'b'; BODY]);
     let mut spent = [Duration::ZERO; 2];
@@ -194,7 +194,7 @@ struct Buffered {
     server: ServerConnection,
     up: Wire,
     down: Wire,
-    /// The writes of one turn, collected because rustls makes a record of each write.
+    /// The writes of one turn, joined because rustls seals a record for each write.
     turn: Vec<u8>,
     plain: Vec<u8>,
 }
@@ -282,8 +282,8 @@ struct Unbuffered {
     turn: Vec<u8>,
 }
 
-/// rustls's unbuffered connections of the two sides have methods of the same names, but no common trait. Reads
-/// the bytes on a wire, and writes replies and the given content. Returns the number of bytes read.
+/// Reads the bytes on a wire, and writes replies and the given content. Returns the number of bytes read. A macro,
+/// because rustls's unbuffered connections of the two sides have methods of the same names but no common trait.
 macro_rules! pass {
     ($connection:expr, $wire:expr, $out:expr, $content:expr) => {{
         let (mut taken, mut read, mut content): (usize, usize, &[u8]) = (0, 0, $content);

@@ -1,9 +1,9 @@
-//! Certificates: an authority that issues them on the fly, and certificates that users provide.
+//! Certificates: an authority that issues certificates on the fly, and certificates that users provide.
 //!
-//! An [`Authority`] signs with a fresh key that is never written to a file. Its [`pem`](Authority::pem) can be
-//! given to other programs (`curl --cacert`, a browser's store), and an [`Identity`]'s chain and key to other
-//! servers. The default key is ECDSA on P-256, as in most of today's servers. `ring` generates no RSA keys; an
-//! identity with an RSA key is read from PEM ([`Identity::from_pem`]).
+//! An [`Authority`] signs with a new key that is never written to a file. Other programs can trust it by its
+//! [`pem`](Authority::pem) (`curl --cacert`, a browser's store), and other servers can use the chain and the key of an
+//! [`Identity`]. The default key is ECDSA on P-256, as in most of today's servers. `ring` does not generate RSA keys;
+//! an identity with an RSA key is read from PEM ([`Identity::from_pem`]).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, Serve
 
 use crate::settings_error::SettingsError;
 
-/// An object identifier below a private arc: an extension without meaning, which only adds size.
+/// The object identifier, below a private arc, of an extension that has no meaning and only adds size.
 const PADDING: [u64; 9] = [1, 3, 6, 1, 4, 1, 61_157, 1, 1];
 
 /// The validity of a certificate, as times since 1970, in whole seconds.
@@ -34,7 +34,7 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
-    /// From `margin` before `time` (because clocks differ) to `margin` after it.
+    /// Returns a lifetime from `margin` before `time` (because clocks differ) to `margin` after `time`.
     pub fn around(time: Duration, margin: Duration) -> Lifetime {
         Lifetime {
             not_before: time.saturating_sub(margin),
@@ -58,12 +58,12 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Creates an authority with a fresh key. Its certificates are valid as long as the authority, unless
-    /// [`Issue::lifetime`] is set.
+    /// Creates an authority with a new key. Its certificates have the authority's lifetime, unless [`Issue::lifetime`]
+    /// is set.
     ///
     /// # Errors
     ///
-    /// When the system provides no randomness.
+    /// If the system's random number generator fails.
     pub fn new(lifetime: Lifetime) -> Result<Authority, SettingsError> {
         let (params, key) = authority_params("Fathometer laboratory root", lifetime)?;
         let certificate = params.self_signed(&key).map_err(making)?;
@@ -75,12 +75,12 @@ impl Authority {
         })
     }
 
-    /// Its certificate in PEM, for other programs to trust.
+    /// The authority's certificate in PEM, for other programs to trust.
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// Roots with this authority alone.
+    /// Returns roots that contain only this authority.
     pub fn roots(&self) -> Roots {
         let mut store = RootCertStore::empty();
         store
@@ -93,11 +93,10 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// When a name is neither a host name nor an address, or the padding is larger than a handshake message may
-    /// be.
+    /// If a name is neither a host name nor an address, or the padding is larger than 48 KiB.
     pub fn issue(&self, request: &Issue) -> Result<Identity, SettingsError> {
         let lifetime = request.lifetime.unwrap_or(self.lifetime);
-        // From the root towards the leaf; each is signed by the previous one.
+        // From the root towards the leaf: each certificate is signed by the previous certificate.
         let mut intermediates: Vec<(Issuer<'static, KeyPair>, CertificateDer<'static>)> =
             Vec::new();
         for place in 1..=request.intermediates {
@@ -130,20 +129,20 @@ impl fmt::Debug for Authority {
 /// The properties of a certificate to issue.
 #[derive(Debug, Clone)]
 pub struct Issue {
-    /// The host names and addresses that it is valid for.
+    /// The host names and addresses that the certificate is valid for.
     pub names: Vec<String>,
-    /// The kind of its key.
+    /// The kind of the certificate's key.
     pub key: KeyKind,
-    /// Number of intermediate certificates between it and the root, which are sent with it.
+    /// The number of intermediate certificates between it and the root, which are sent with it.
     pub intermediates: usize,
-    /// Bytes of an extension without meaning, to enlarge the certificate.
+    /// The size in bytes of an extension without meaning, to enlarge the certificate.
     pub padding: usize,
-    /// Its validity; `None` for that of its authority.
+    /// The certificate's lifetime; `None`: the authority's lifetime.
     pub lifetime: Option<Lifetime>,
 }
 
 impl Issue {
-    /// A certificate for these names with a key on P-256, signed by the root.
+    /// Describes a certificate for these names with a key on P-256, signed by the root.
     pub fn new<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Issue {
         Issue {
             names: names.into_iter().map(Into::into).collect(),
@@ -176,7 +175,7 @@ impl KeyKind {
     }
 }
 
-/// A certificate chain, the owner's first, and the owner's key.
+/// A certificate chain, with the owner's certificate first, and the owner's key.
 pub struct Identity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
@@ -188,7 +187,7 @@ impl Identity {
     ///
     /// # Errors
     ///
-    /// When one of them contains no certificate or key, or an unusable one. Whether the key matches the
+    /// If a file contains no certificate or key, or an unusable certificate or key. Whether the key matches the
     /// certificate is checked when settings are created.
     pub fn from_pem(
         chain: &[u8],
@@ -213,12 +212,12 @@ impl Identity {
         Ok(Identity { chain, key })
     }
 
-    /// Total bytes of its certificates as they are sent.
+    /// The total bytes of the certificates as they are sent.
     pub fn chain_size(&self) -> Bytes {
         self.chain.iter().map(|der| Bytes(der.len() as u64)).sum()
     }
 
-    /// Its certificates in PEM, the owner's first.
+    /// The certificates in PEM, the owner's first.
     pub fn chain_pem(&self) -> String {
         self.chain
             .iter()
@@ -226,7 +225,7 @@ impl Identity {
             .collect()
     }
 
-    /// Its key in PEM. A reader of the key can act as its owner.
+    /// The private key in PEM. Anyone with this key can impersonate its owner.
     pub fn key_pem(&self) -> String {
         let label = match &self.key {
             PrivateKeyDer::Pkcs1(_) => "RSA PRIVATE KEY",
@@ -259,21 +258,21 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Trusted authorities.
+/// The trusted authorities.
 #[derive(Debug, Clone)]
 pub struct Roots(Arc<RootCertStore>);
 
 impl Roots {
-    /// Reads certificates of authorities in PEM, such as the system's own collection. `file` is the name of the
-    /// file in error messages.
+    /// Reads certificates of authorities in PEM, such as the system's own store. `file` is the name of the file in error
+    /// messages.
     ///
     /// # Errors
     ///
-    /// When it contains no usable certificate, or is not valid PEM.
+    /// If the file contains no usable certificate, or is not valid PEM.
     pub fn from_pem(pem: &[u8], file: &str) -> Result<Roots, SettingsError> {
         let mut store = RootCertStore::empty();
         let (good, bad) = store.add_parsable_certificates(certificates(pem, file)?);
-        // A collection may contain some unusable certificates; a file with nothing else is a mistake.
+        // A store may contain some unusable certificates; a file with only unusable certificates is an error.
         if good == 0 {
             return Err(file_error(
                 file,
@@ -288,7 +287,7 @@ impl Roots {
     }
 }
 
-/// Parses a server's name or address.
+/// Parses a server's host name or IP address.
 pub(crate) fn server_name(name: &str) -> Option<ServerName<'static>> {
     let address = name
         .strip_prefix('[')
@@ -305,8 +304,8 @@ fn authority_params(
 ) -> Result<(CertificateParams, KeyPair), SettingsError> {
     let mut params = CertificateParams::default();
     let key = KeyPair::generate().map_err(making)?;
-    // The roots of two laboratories need different names. Otherwise a client that trusts one root would check
-    // the other root's certificates with the wrong key.
+    // Each root needs its own name. Otherwise a client that trusts another root of the same name would check
+    // certificates with the wrong key.
     let identifier: String = params.key_identifier(&key)[..4]
         .iter()
         .map(|byte| format!("{byte:02x}"))
@@ -345,10 +344,10 @@ fn leaf_params(request: &Issue, lifetime: Lifetime) -> Result<CertificateParams,
     Ok(params)
 }
 
-/// Handshake messages of 64 KiB or more are refused.
+/// The largest padding in bytes: handshake messages of 64 KiB or more are refused.
 const LARGEST_PADDING: usize = 48 * 1024;
 
-/// A DER BYTE STRING of `length` zeros.
+/// Returns a DER OCTET STRING of `length` zero bytes.
 fn octet_string(length: usize) -> Vec<u8> {
     let digits = length.to_be_bytes();
     let significant = &digits[(length.leading_zeros() / 8) as usize..];
@@ -371,7 +370,7 @@ fn certificates(pem: &[u8], file: &str) -> Result<Vec<CertificateDer<'static>>, 
     Ok(chain)
 }
 
-/// Base64 between the two label lines of PEM (RFC 7468).
+/// Encodes bytes as PEM: Base64 between the two label lines (RFC 7468).
 fn armour(label: &str, der: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = format!("-----BEGIN {label}-----\n");

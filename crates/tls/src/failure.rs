@@ -5,15 +5,15 @@ use std::fmt;
 use fathometer_model::Failure;
 use rustls::{CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
 
-/// Why TLS could not be established, or failed later. The host handles time limits.
+/// Why TLS could not be established, or failed later. Time limits are not included; the host handles them.
 ///
-/// `TlsFailure` fits "TLS failed: {failure}".
+/// The `Display` text completes "TLS failed: {failure}".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TlsFailure {
-    /// No authority that this side trusts issued the peer's certificate.
+    /// The issuer of the peer's certificate is not an authority that this side trusts.
     #[error("the certificate's issuer is not trusted")]
     NotTrusted,
-    /// The certificate is for other names, which the text lists.
+    /// The certificate is for other names; the text lists them.
     #[error("the certificate is for another name ({0})")]
     NameMismatch(String),
     /// The certificate has expired or is not valid yet. The text states by how much.
@@ -22,19 +22,19 @@ pub enum TlsFailure {
     /// The certificate is unacceptable for another reason.
     #[error("the certificate is not acceptable ({0})")]
     BadCertificate(String),
-    /// The peer had to present a certificate and did not.
+    /// The peer did not present the required certificate.
     #[error("the peer sent no certificate")]
     NoCertificate,
     /// The two sides have no TLS version in common.
-    #[error("no version of TLS in common ({0})")]
+    #[error("no TLS version in common ({0})")]
     NoCommonVersion(String),
     /// The two sides have no cipher suite, group or signature scheme in common.
     #[error("no cipher suite, group or signature scheme in common ({0})")]
     NoCommonCipher(String),
-    /// The two sides have no protocol in common (ALPN).
+    /// The two sides have no application protocol in common (ALPN).
     #[error("no application protocol in common")]
     NoCommonProtocol,
-    /// A record cannot be decrypted: its tag is wrong.
+    /// A record cannot be decrypted, because its authentication tag is wrong.
     #[error("a record cannot be decrypted")]
     BadRecord,
     /// The input is not TLS, or a record is malformed.
@@ -43,25 +43,25 @@ pub enum TlsFailure {
     /// The peer violated the protocol.
     #[error("the peer violated the protocol ({0})")]
     Misbehaved(String),
-    /// The peer repeated something harmless so often that it counts as an attack.
+    /// The peer sent a harmless kind of message more often than the limit against floods.
     #[error("the peer sent too many {0}")]
     Flood(&'static str),
     /// The peer failed and sent this alert.
     #[error("the peer sent the alert {0}")]
     Alert(Alert),
-    /// The transport ended without `close_notify`, so data may be missing.
-    #[error("the connection ended without close_notify")]
+    /// The transport was closed without `close_notify`, so data may be missing.
+    #[error("the connection was closed without close_notify")]
     Truncated,
     /// The name to connect to is neither a host name nor an address.
     #[error("{0:?} is neither a host name nor an address")]
     BadName(String),
-    /// A failure of this side.
+    /// An internal failure of this side.
     #[error("{0}")]
     Local(String),
 }
 
 impl TlsFailure {
-    /// The failure in the records of a run. The `Display` of this value describes the cause.
+    /// Returns the kind of failure for the records of a run. The `Display` text of `self` describes the cause.
     pub fn failure(&self) -> Failure {
         match self {
             TlsFailure::Truncated => Failure::Truncated,
@@ -171,7 +171,7 @@ fn words(name: &str) -> String {
 pub struct Alert(pub u8);
 
 impl Alert {
-    /// Its name in the registry of TLS alerts; `None` for an unregistered number.
+    /// Returns the alert's name in the registry of TLS alerts; `None` for an unregistered number.
     pub fn name(self) -> Option<&'static str> {
         NAMES
             .binary_search_by_key(&self.0, |&(number, _)| number)

@@ -4,16 +4,16 @@ use fathometer_model::Bytes;
 
 use crate::{CipherSuite, Group, Version};
 
-/// A completed handshake.
+/// The negotiated parameters and the cost of a completed handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handshake {
     /// The negotiated version.
     pub version: Version,
     /// The negotiated cipher suite.
     pub cipher_suite: CipherSuite,
-    /// The group of the key exchange; `None` when there was none (a resumed TLS 1.2 session).
+    /// The group of the key exchange; `None` without a key exchange (a resumed TLS 1.2 session).
     pub group: Option<Group>,
-    /// The scheme of the server's signature, by its name in RFC 8446 section 4.2.3 in lower case
+    /// The server's signature scheme, by its name in RFC 8446 section 4.2.3 in lower case
     /// (`ecdsa_secp256r1_sha256`); `None` for a resumed session, which has no signature.
     pub signature_scheme: Option<&'static str>,
     /// Whether an earlier session was resumed, and how.
@@ -22,21 +22,22 @@ pub struct Handshake {
     pub early_data: EarlyData,
     /// The protocol negotiated by ALPN (RFC 7301).
     pub alpn: Option<Vec<u8>>,
-    /// The name that the client requested (SNI, RFC 6066); `None` when it requested none, as with an address.
+    /// The name that the client requested (SNI, RFC 6066); `None` if it requested none, for example for an IP address.
     pub server_name: Option<String>,
-    /// Bytes of handshake records that this side sent until the session was established. Includes their headers
-    /// and tags, but no alerts and no early data.
+    /// The bytes of handshake records that this side sent until the session was established. Headers and tags are
+    /// included; alerts and early data are not.
     pub sent: Bytes,
-    /// Bytes of handshake records that it received until then.
+    /// The bytes of handshake records that this side received until then.
     pub received: Bytes,
-    /// Bytes of the server's certificates as they were sent (their DER encodings); zero for a resumed session.
+    /// The bytes of the server's certificates as they were sent (their DER encodings); 0 for a resumed session.
     pub certificates: Bytes,
-    /// Round trips from this side's first byte until it could send its first byte of application data. Clients:
-    /// 0 with accepted early data, 1 in TLS 1.3 and in a resumed TLS 1.2 session, 2 in TLS 1.2 or after a retry
-    /// request. Servers: 1 (or 2) in every version, 0 when they may answer early data at once. The transport's
-    /// own round trip is not included.
+    /// The round trips from this side's first byte until it could send its first byte of application data. Clients:
+    /// 0 with accepted early data; 1 in TLS 1.3 and in a resumed TLS 1.2 session; 2 in a full TLS 1.2 handshake or
+    /// after a HelloRetryRequest. Servers: 0 with accepted early data; otherwise 1, or 2 after a HelloRetryRequest.
+    /// The transport's own round trip is not included.
     pub round_trips: u8,
-    /// Whether the server requested another key share (RFC 8446 section 4.1.4), which costs a round trip.
+    /// Whether the server requested another key share (HelloRetryRequest, RFC 8446 section 4.1.4), which costs a round
+    /// trip.
     pub hello_retry: bool,
 }
 
@@ -45,27 +46,27 @@ pub struct Handshake {
 pub enum Resumption {
     /// A full handshake, without an earlier session.
     Full,
-    /// TLS 1.2, by the ID of a session that the server keeps.
+    /// TLS 1.2, with the ID of a session that the server stores.
     SessionId,
-    /// TLS 1.2, by a ticket that the client keeps (RFC 5077).
+    /// TLS 1.2, with a ticket that the client stores (RFC 5077).
     Ticket,
-    /// TLS 1.3, by a pre-shared key from a ticket.
+    /// TLS 1.3, with a pre-shared key from a ticket.
     Psk,
 }
 
 /// The outcome of data sent before the handshake was complete (RFC 8446 section 2.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EarlyData {
-    /// The client offered none.
+    /// The client offered no early data.
     NotTried,
-    /// The server accepted it.
+    /// The server accepted the early data.
     Accepted,
-    /// The server rejected it: the client has to send it again.
+    /// The server rejected the early data: the client must send it again.
     Rejected,
 }
 
-/// Bytes of records in one direction, by their content. Each record includes its header of 5 bytes and the
-/// overhead of encryption.
+/// The bytes of records in one direction, by content. Each record includes its header of 5 bytes and the overhead of
+/// encryption.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Records of the handshake and of `change_cipher_spec`, including later session tickets and key updates.
@@ -74,16 +75,16 @@ pub struct Traffic {
     pub alerts: Bytes,
     /// Records of application data, including early data.
     pub application: Bytes,
-    /// The application data in them. The difference to `application` is record overhead.
+    /// The application data in these records. The difference to `application` is record overhead.
     pub content: Bytes,
-    /// Number of records of application data.
+    /// The number of records of application data.
     pub application_records: u64,
-    /// Number of all records.
+    /// The number of all records.
     pub records: u64,
 }
 
 impl Traffic {
-    /// Bytes of all records.
+    /// Returns the bytes of all records.
     pub fn total(&self) -> Bytes {
         self.handshake + self.alerts + self.application
     }

@@ -3,15 +3,15 @@
 //! A [`Session`] is the TLS of one connection, for a client or a server. Its inputs are bytes of the transport
 //! and the time; its outputs are plaintext and bytes for the transport. [`ClientOptions`] and [`ServerOptions`]
 //! contain the settings. [`Handshake`] and [`Traffic`] contain what a connection negotiated and its cost.
-//! [`TlsFailure`] is the reason of a failure. [`certificate`] creates an authority and certificates on the fly.
+//! [`TlsFailure`] is the reason for a failure. [`certificate`] creates an authority and certificates on the fly.
 //!
 //! rustls performs the handshake. Afterwards this crate seals and opens the records, in place, with the keys of
 //! that handshake; [`Session`] explains why.
 //!
-//! Randomness comes from the system (`ring` reads it directly), because a secret that a seed could reproduce
-//! would not be secret. Two handshakes of the same kind therefore differ by a few bytes: the length of an ECDSA
-//! signature depends on its numbers. Not supported: reading files, sockets, clocks, renegotiation (TLS 1.2;
-//! refused), compressed certificates, raw keys, Encrypted Client Hello, revocation.
+//! Random values come from the system (`ring` reads them directly), because a secret that a seed could reproduce
+//! would not be secret. Therefore two handshakes of the same kind may differ by a few bytes: the length of an ECDSA
+//! signature depends on its value. Not supported: reading files, sockets, clocks, renegotiation (TLS 1.2;
+//! refused), compressed certificates, raw public keys, Encrypted Client Hello, revocation.
 //!
 //! ```
 //! use std::time::Duration;

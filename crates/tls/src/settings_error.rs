@@ -1,9 +1,9 @@
-//! Why settings of TLS cannot be used.
+//! The error for invalid TLS settings.
 
-/// Why settings cannot be used. Fits "TLS settings: {error}".
+/// Why TLS settings cannot be used. The `Display` text completes "TLS settings: {error}".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// A file of certificates or keys cannot be used.
+    /// A file with certificates or keys cannot be used.
     #[error("{file}: {problem}")]
     File {
         /// The file, as the user named it.
@@ -14,22 +14,22 @@ pub enum SettingsError {
     /// A certificate cannot be created.
     #[error("failed to create a certificate: {0}")]
     Making(String),
-    /// An unknown word.
+    /// The word is not the name of a version, cipher suite or group.
     #[error("unknown {kind} {word:?}: supported are {known}")]
     Unknown {
-        /// The kind of thing that it should name.
+        /// What the word should name: a TLS version, a cipher suite or a group.
         kind: &'static str,
         /// The word.
         word: String,
-        /// All allowed words.
+        /// All valid words.
         known: String,
     },
-    /// An impossible record size.
-    #[error("records of {0} bytes: a record holds 32 to 16384")]
+    /// The record size is outside the valid range.
+    #[error("record size of {0} bytes: write 32 to 16384")]
     RecordSize(usize),
-    /// Early data with tickets that do not protect it from replay.
+    /// Early data is enabled with tickets that do not prevent replay.
     #[error(
-        "early data requires that the server stores the sessions of its tickets, so that each is used once"
+        "early data requires stateful tickets: the server stores the sessions, so that each ticket is used once"
     )]
     EarlyDataNeedsState,
     /// The settings contradict each other.

@@ -1,12 +1,12 @@
-//! The page client: the driver over the client's ends of all connections, turn by turn as the laboratory's client.
+//! The page client: the page driver over the client's TCP endpoints, with the same turns as the laboratory's client.
 
 use fathometer_http::driver::{Action, ConnectionId, PageDriver};
 use fathometer_model::Instant;
 use fathometer_tcp::{Endpoint, Read, Settings};
 
-/// Bytes that the client reads in one call.
+/// The most bytes that the client reads in one call.
 const READ: usize = 64 * 1024;
-/// Calls on one connection before it looks at the others.
+/// The number of reads on one connection before the client turns to the next connection.
 const READS_IN_A_ROW: usize = 8;
 
 /// The client's side of a connection.
@@ -30,7 +30,7 @@ impl Client {
         }
     }
 
-    /// Whether a turn has something to do because of what arrived.
+    /// Whether something has arrived that the next turn handles.
     pub(crate) fn is_ready(&self) -> bool {
         let is_new = self.endpoint.is_established() && !self.reported;
         let has_news = self.endpoint.is_readable() && !self.ended;
@@ -38,7 +38,7 @@ impl Client {
     }
 }
 
-/// What arrived is handled: connections, then data, then time limits.
+/// Handles what arrived: established connections, then data, then time limits.
 pub(crate) fn take_in(driver: &mut PageDriver, clients: &mut [Client], now: Instant) {
     for (place, client) in clients.iter_mut().enumerate() {
         if client.endpoint.is_established() && !client.reported {
@@ -67,7 +67,7 @@ pub(crate) fn take_in(driver: &mut PageDriver, clients: &mut [Client], now: Inst
     }
 }
 
-/// Carries out the driver's actions and writes what it offers, until there is nothing left to do.
+/// Carries out the driver's actions and writes its data, until neither makes progress.
 pub(crate) fn put_out(
     driver: &mut PageDriver,
     clients: &mut Vec<Client>,
@@ -90,7 +90,7 @@ pub(crate) fn put_out(
 
 fn carry_out(action: Action, clients: &mut Vec<Client>, settings: &Settings, now: Instant) {
     match action {
-        // Connections are numbered in the order of their requests.
+        // Connections are numbered in the order in which the driver requests them.
         Action::Connect(_) => clients.push(Client::new(settings.clone(), now)),
         Action::ShutdownWrite(id) => {
             if let Some(client) = clients.get_mut(id.0 as usize) {

@@ -1,12 +1,13 @@
-//! A page retrieval in virtual time: the protocol machines of client and origin that the laboratory hosts on kernels, here
-//! over the models of TCP ([`fathometer_tcp`]) and of the path ([`fathometer_path`]).
+//! A page retrieval in virtual time. The laboratory runs the protocol state machines of client and origin on kernels; this
+//! crate runs the same state machines over models of TCP ([`fathometer_tcp`]) and of the path ([`fathometer_path`]).
 //!
 //! [`predict`] returns what the laboratory would measure: the retrieval with its records, the packets and bytes in each
-//! direction, and what happened to TCP. It takes milliseconds, whatever the path. A prediction says where it
-//! extrapolates ([`Extrapolation`]), [`predict_spread`] how far it depends on the phase of the kernel's timers, and there is none for a path or a policy that is not in the model ([`Unsupported`]).
+//! direction, and TCP's event counters. It takes milliseconds for any path. A prediction lists where it extrapolates
+//! ([`Extrapolation`]). [`predict_spread`] returns how much the result depends on the phase of the kernel's timers. A path
+//! or a policy that is not in the model is an error ([`Unsupported`]).
 //!
-//! The laboratory's page client reads and writes as this module's client does: one turn handles everything that has
-//! arrived, then writes. The same holds for the origin. The time in which a program is woken is a parameter ([`HostTimes`]).
+//! Client and origin read and write as in the laboratory: one turn handles everything that has arrived, then writes. The
+//! time from an arrival to the turn is a parameter ([`HostTimes`]).
 
 mod client;
 mod packet;

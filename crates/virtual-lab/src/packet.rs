@@ -1,8 +1,8 @@
-//! What travels on the path.
+//! The packets on the path.
 
 use fathometer_tcp::Segment;
 
-/// A segment of a connection.
+/// A TCP segment and the index of its connection.
 #[derive(Debug)]
 pub(crate) struct Packet {
     pub(crate) connection: usize,
@@ -10,7 +10,7 @@ pub(crate) struct Packet {
 }
 
 impl AsRef<[u8]> for Packet {
-    /// Only a link that compresses reads the bytes, and such a path is not in the model.
+    /// Returns no bytes: only a link that compresses reads them, and such a path is not in the model.
     fn as_ref(&self) -> &[u8] {
         &[]
     }

@@ -1,4 +1,4 @@
-//! What is predicted, from what, and how far to believe it.
+//! The inputs, the results and the limits of a prediction.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,38 +20,39 @@ pub struct Scenario<'a> {
     pub client: Settings,
     /// TCP at the server.
     pub server: Settings,
-    /// The times of the hosts' programs.
+    /// The delays in the hosts.
     pub hosts: HostTimes,
     /// The connection policy.
     pub policy: Policy,
     /// The client's other options.
     pub options: Options,
-    /// The target of the page.
+    /// The request target of the page.
     pub page: String,
-    /// What the server answers.
+    /// The origin that answers the requests.
     pub origin: Arc<Origin>,
-    /// The server's settings of HTTP/1.
+    /// The server's HTTP/1 settings.
     pub http1: Arc<h1::server::ServerConfig>,
-    /// The server's settings of HTTP/2.
+    /// The server's HTTP/2 settings.
     pub http2: Arc<h2::server::ServerConfig>,
-    /// How long the retrieval may take, in virtual time.
+    /// The longest duration of the retrieval, in virtual time.
     pub deadline: Duration,
 }
 
-/// The times that the hosts add to those of path and protocols.
+/// The delays that the hosts add to those of path and protocols.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HostTimes {
-    /// From the arrival of a packet at the client to its program's turn.
+    /// The time from the arrival of a packet at the client until the client program handles it.
     pub client_turn: Duration,
-    /// The same at the server.
+    /// The time from the arrival of a packet at the server until the server program handles it.
     pub server_turn: Duration,
-    /// From a program's write to the packet's arrival at the link, and from its delivery to the receiver's TCP, together.
+    /// The time from a program's write until its packet reaches the link, plus the time from the end of the link to the
+    /// receiver's TCP.
     pub packet: Duration,
 }
 
 impl HostTimes {
-    /// The times of the laboratory on a virtual machine of two cores: medians of captures over the path `lan`, of pages
-    /// that no comparison uses (docs/predicted-seconds.md).
+    /// The delays of the laboratory on a virtual machine with two cores: medians from captures over the path `lan`. The
+    /// captured pages are not used in any comparison (docs/predicted-seconds.md).
     pub const LABORATORY: HostTimes = HostTimes {
         client_turn: Duration::from_micros(70),
         server_turn: Duration::from_micros(100),
@@ -62,35 +63,35 @@ impl HostTimes {
 /// The packets of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Packets {
-    /// Packets that entered the path.
+    /// The number of packets that entered the path.
     pub count: u64,
-    /// Their bytes, with headers of IP and TCP.
+    /// The bytes of these packets, with IP and TCP headers.
     pub bytes: Bytes,
-    /// Those that the path dropped.
+    /// The number of packets that the path dropped.
     pub dropped: u64,
 }
 
-/// The result.
+/// The result of a prediction.
 #[derive(Debug, Clone)]
 pub struct Prediction {
     /// The client's records, in virtual time from its start.
     pub retrieval: Retrieval,
-    /// From the start until the page was complete; `None` if it was not complete by the deadline.
+    /// The time from the start until the page was complete; `None` if it was not complete by the deadline.
     pub page_time: Option<Duration>,
     /// Packets from the client to the server.
     pub up: Packets,
     /// Packets from the server to the client.
     pub down: Packets,
-    /// What happened to the client's TCP, all connections together.
+    /// The event counters of the client's TCP, summed over all connections.
     pub client: Counters,
-    /// The same for the server's.
+    /// The event counters of the server's TCP, summed over all connections.
     pub server: Counters,
     /// Where the prediction extrapolates.
     pub extrapolations: Vec<Extrapolation>,
 }
 
 impl Prediction {
-    /// Packets of both directions.
+    /// Returns the number of packets in both directions.
     pub fn packets(&self) -> u64 {
         self.up.count + self.down.count
     }
@@ -99,9 +100,9 @@ impl Prediction {
 /// Why a prediction is less certain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extrapolation {
-    /// Packets were dropped by a queue: recovery is modelled, and was not compared with kernels on real pages.
+    /// A queue dropped packets. Loss recovery is modelled, but was not compared with kernels on real pages.
     Dropped(u64),
-    /// Retransmission time-outs expired that were not needless. Their instants depend on the phase of the kernel's
+    /// Retransmission time-outs expired, not counting undone ones. Their times depend on the phase of the kernel's
     /// timers, which is unknown.
     TimedOut(u64),
     /// The page was not complete by the deadline.
@@ -125,24 +126,24 @@ impl fmt::Display for Extrapolation {
 /// Why there is no prediction.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
-    /// The path does something at random, or compresses.
+    /// The path has random events, a drop list, or compression.
     #[error(
         "the path {path} has {feature}, which is not in the model; choose a path without it, or measure"
     )]
     Path {
-        /// Its name.
+        /// The name of the path.
         path: String,
-        /// What it has.
+        /// The feature that is not in the model.
         feature: &'static str,
     },
-    /// The policy needs a protocol that is not in the model.
+    /// The policy uses a protocol that is not in the model.
     #[error(
         "the policy {policy} uses {feature}, which is not in the model; choose a policy in cleartext over TCP"
     )]
     Policy {
         /// The policy.
         policy: String,
-        /// What it uses.
+        /// The feature that is not in the model.
         feature: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! The loop of virtual time.
+//! The event loop in virtual time.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::packet::Packet;
 use crate::prediction::{Extrapolation, Packets, Prediction, Scenario, Unsupported, check};
 use crate::server::Server;
 
-/// Predicts the first visit of a page.
+/// Predicts the first visit to a page.
 ///
 /// # Errors
 /// If the path or the policy is not in the model.
@@ -41,7 +41,7 @@ pub fn predict(scenario: &Scenario<'_>) -> Result<Prediction, Unsupported> {
     Ok(world.result())
 }
 
-/// One direction of the path, with its counts.
+/// One direction of the path, with its packet counts.
 struct Way {
     link: Link<Packet>,
     packets: Packets,
@@ -133,7 +133,7 @@ impl World<'_> {
         }
     }
 
-    /// Gives the programs their turns.
+    /// Runs the turns of the client and server programs that are due.
     fn take_turns(&mut self) {
         let (now, hosts) = (self.now, self.scenario.hosts);
         let is_late = self.driver.poll_timeout().is_some_and(|due| due <= now);
@@ -180,7 +180,7 @@ impl World<'_> {
         let all = clients
             .chain(servers.flatten())
             .chain(others.into_iter().flatten());
-        // What is due and was not handled waits for something else.
+        // Events that are due but were not handled wait for another event.
         all.filter(|&due| due > now).min()
     }
 

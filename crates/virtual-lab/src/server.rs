@@ -1,4 +1,4 @@
-//! The origin's end of a connection: its machine over the model of TCP.
+//! The origin's end of a connection: its protocol state machine over the model of TCP.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use fathometer_tcp::{Endpoint, Read};
 
 use crate::prediction::Scenario;
 
-/// Slices that the origin writes in one call.
+/// The most slices that the origin writes in one call.
 const SLICES: usize = 64;
-/// Bytes that it reads in one call.
+/// The most bytes that the origin reads in one call.
 const READ: usize = 64 * 1024;
 
-/// The machine of a connection. Which one is decided by the first bytes, as in the origin.
+/// The protocol state machine of a connection. As in the origin, the first bytes decide between HTTP/1 and HTTP/2.
 #[derive(Debug)]
 enum Machine {
     Undecided,
@@ -23,7 +23,7 @@ enum Machine {
     Http2(Box<h2::server::Connection>),
 }
 
-/// Calls a method of the machine there is.
+/// Calls a method of the current state machine; returns the default if there is none yet.
 macro_rules! either {
     ($machine:expr, $default:expr, $connection:ident => $call:expr) => {
         match $machine {
@@ -39,7 +39,7 @@ macro_rules! either {
 pub(crate) struct Server {
     machine: Machine,
     begin: Vec<u8>,
-    /// The socket is closed: nothing is read or written any more.
+    /// Whether the socket is closed, so that nothing is read or written.
     is_over: bool,
     ended: bool,
 }
@@ -54,7 +54,7 @@ impl Server {
         }
     }
 
-    /// Whether a turn has something to do because of what arrived.
+    /// Whether the next turn has data to read or to write.
     pub(crate) fn is_ready(&self, endpoint: &Endpoint) -> bool {
         let has_news = endpoint.unread() > 0 || endpoint.is_readable() && !self.ended;
         !self.is_over
@@ -75,7 +75,7 @@ impl Server {
         }
     }
 
-    /// Advances as far as possible without waiting. Returns whether the connection is reset, which is not in the model.
+    /// Advances as far as possible without waiting. A reset is not in the model; it closes the connection.
     pub(crate) fn serve(&mut self, endpoint: &mut Endpoint, scenario: &Scenario<'_>, now: Instant) {
         if self.poll_timeout().is_some_and(|due| due <= now) {
             either!(&mut self.machine, (), machine => machine.handle_timeout(now));

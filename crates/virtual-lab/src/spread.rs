@@ -1,29 +1,30 @@
-//! A prediction over the phases of the hosts' timers, which no experiment can choose.
+//! Predictions for several phases of the hosts' timers, which an experiment cannot control.
 
 use std::time::Duration;
 
 use crate::prediction::{Prediction, Scenario, Unsupported};
 use crate::retrieval::predict;
 
-/// Phases at equal distances in the 256 ms after which the timers of both hosts repeat.
+/// The number of phases, equally spaced over [`PERIOD`].
 const PHASES: u32 = 8;
+/// The period after which the timers of both hosts repeat.
 const PERIOD: Duration = Duration::from_millis(256);
 
-/// Predictions of one retrieval.
+/// The distribution of predictions of one retrieval.
 #[derive(Debug, Clone)]
 pub struct Spread {
-    /// The one with the median time.
+    /// The prediction with the median page time.
     pub median: Prediction,
-    /// The least time, of those that were complete.
+    /// The shortest page time of the complete retrievals.
     pub least: Option<Duration>,
-    /// The greatest time, of those that were complete.
+    /// The longest page time of the complete retrievals.
     pub greatest: Option<Duration>,
 }
 
 /// Predicts a retrieval for several phases of the timers. An incomplete retrieval counts as the longest.
 ///
 /// # Errors
-/// As [`predict`].
+/// The same as for [`predict`].
 pub fn predict_spread(scenario: &Scenario<'_>) -> Result<Spread, Unsupported> {
     let mut predictions = Vec::new();
     for phase in 0..PHASES {

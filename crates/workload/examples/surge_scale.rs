@@ -1,8 +1,8 @@
 //! Generates a SURGE workload of a given size and prints its report: `surge_scale [FILES] [REQUESTS] [SEED]
 //! [SET] [SETTING]`, by default 1 000 000 files and 10 000 000 requests of `barford98` with the `original`
-//! setting of its locality. The name of each stage is printed on standard error when it begins; pipe it
-//! through a time stamper to see how long each takes. For the total time and memory, `/usr/bin/time -v` is
-//! enough.
+//! setting of its locality. The name of each stage is printed on standard error when it begins; pipe it through
+//! a program that adds time stamps to see how long each stage takes. For the total time and memory,
+//! `/usr/bin/time -v` is enough.
 
 #![expect(
     clippy::disallowed_types,

@@ -1,4 +1,4 @@
-//! Makes a workload of targets and files, each once.
+//! Builds a workload from targets and files, each listed once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::synthetic::FileSpec;
 use crate::target::{file_key, without_query};
 use crate::workload::{Content, Workload};
 
-/// The size in bytes of a file without a size in the workload.
+/// The size in bytes of a file whose size the workload does not give.
 pub const UNKNOWN_SIZE: u64 = 1024;
 
-/// Collects targets and files, each once.
+/// Collects targets and files, each listed once.
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
     pub targets: Vec<Target>,
@@ -26,20 +26,20 @@ pub(crate) struct Builder {
     file_places: HashMap<Vec<u8>, usize>,
     /// Whether the size of each file is known.
     sized: Vec<bool>,
-    /// The size of the response to each request target, its query included; `None` where it varied.
+    /// The size of the response to each request target, including the query; `None` if the size varies.
     target_sizes: HashMap<String, Option<u64>>,
 }
 
-/// Method, path, content and its type: requests that agree in all of these are the same target.
+/// Method, path, content and content type; requests that agree in all of these are the same target.
 type TargetKey = (String, String, Option<Arc<[u8]>>, Option<Arc<str>>);
 
 impl Builder {
-    /// Adds a request, unless an equal one exists, and returns it.
+    /// Returns the target of a request, which is added if there is no equal one.
     pub fn target(&mut self, method: &str, path: &str, content: Option<Arc<[u8]>>) -> TargetId {
         self.target_with_type(method, path, content, None)
     }
 
-    /// The same with the type of its content.
+    /// As [`Builder::target`], with the type of the request's content.
     pub fn target_with_type(
         &mut self,
         method: &str,
@@ -62,7 +62,7 @@ impl Builder {
         id
     }
 
-    /// Adds a file for a path, with its size if known. Of several sizes the largest is used.
+    /// Adds a file for a path, with its size if known. If several sizes are given, the largest is used.
     pub fn add_file(&mut self, path: &str, content_type: &'static str, size: Option<u64>) {
         let Some(key) = file_key(path) else {
             return;
@@ -79,7 +79,8 @@ impl Builder {
         let Some(size) = size else {
             return;
         };
-        // Only while it is always the same: a response that varies has no expected size.
+        // The size is kept only while it is always the same, because a response that varies has no expected
+        // size.
         self.target_sizes
             .entry(path.to_owned())
             .and_modify(|known| *known = known.filter(|&known| known == size))
@@ -112,7 +113,7 @@ impl Builder {
         self.finish(name, Choice::Sequence([page].into()), None)
     }
 
-    /// The workload. Users continue without a pause or an end, unless sessions were recorded.
+    /// The finished workload. Users continue without a pause or an end, unless sessions were recorded.
     pub fn finish(
         mut self,
         name: &str,
@@ -138,16 +139,15 @@ impl Builder {
         let several = several.count();
         if several > 0 {
             self.notes.push(format!(
-                "{several} request targets have another size than others of the same path, or several: a site made \
-                 of \
-                 this workload has one file for each path, of the largest size"
+                "{several} request targets have sizes that vary or differ from others of the same path: a site made \
+                 from this workload has one file for each path, of the largest size"
             ));
         }
         let unknown = self.sized.iter().filter(|&&sized| !sized).count();
         if unknown > 0 {
             self.notes.push(format!(
-                "the sizes of {unknown} files are unknown: any size is accepted, and a site made from this workload \
-                 gives each {UNKNOWN_SIZE} B"
+                "the sizes of {unknown} files are unknown: any size is accepted, and in a site made from this workload \
+                 each of these files has {UNKNOWN_SIZE} B"
             ));
         }
         let sessions = Sessions {

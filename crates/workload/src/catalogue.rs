@@ -1,4 +1,4 @@
-//! The workloads by their names.
+//! The workloads, by name.
 
 use std::io;
 use std::time::Duration;
@@ -18,9 +18,9 @@ pub struct Options {
     pub seed: Seed,
     /// Directories of the SPECweb file sets, 36 files each.
     pub directories: u32,
-    /// The pause after a burst of an httperf session that sets none.
+    /// The pause after a burst of an httperf session that sets no pause.
     pub think: Duration,
-    /// The host whose requests of a HAR file are replayed; `None`: the host of its first request.
+    /// The host of a HAR file whose requests are replayed; `None`: the host of the file's first request.
     pub host: Option<String>,
 }
 
@@ -57,7 +57,7 @@ pub enum WorkloadError {
     File {
         /// The file.
         file: String,
-        /// What is wrong with it.
+        /// The error in the content.
         fault: Fault,
     },
     /// An option is outside the range for which the workload is defined.
@@ -94,8 +94,8 @@ pub const NAMES: &[&str] = &[
     "har:FILE",
 ];
 
-/// The workload of this name. `read` returns the text of a file; it is called once, and only for a name that
-/// contains a file. Bytes of a file that are not UTF-8 may be replaced.
+/// The workload of this name. `read` returns the text of a file; it is called once, and only for a name
+/// that contains a file name. It may replace bytes that are not valid UTF-8.
 pub fn by_name(
     name: &str,
     options: &Options,

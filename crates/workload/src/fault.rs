@@ -1,14 +1,14 @@
-//! Errors in a file that describes a workload, with their position.
+//! Errors in a file that describes a workload, with their positions.
 
 use std::fmt;
 
-/// An error in a text from which a workload is read.
+/// An error in the text of a workload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}{message}")]
 pub struct Fault {
     /// The position of the error.
     pub place: Place,
-    /// What was expected there, and what was found.
+    /// What was expected at the position, and what was found.
     pub message: String,
 }
 
@@ -63,7 +63,8 @@ impl Fault {
     }
 }
 
-/// The place as the beginning of a message: with a colon and a space at its end, and empty for the whole text.
+/// The place as the beginning of a message: it ends with a colon and a space, and is empty for the whole
+/// text.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -74,7 +75,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A part of the text for a message: quoted, and truncated when it is long.
+/// A part of the text for a message: quoted, and truncated if it is long.
 pub(crate) fn found(text: &str) -> String {
     const LONGEST: usize = 40;
     match text.char_indices().nth(LONGEST) {

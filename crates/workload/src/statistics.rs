@@ -16,7 +16,7 @@ pub struct Statistics {
     pub files: u64,
     /// Bytes of all files.
     pub total: Bytes,
-    /// Mean size of a file in bytes; 0 without files.
+    /// Mean size of a file in bytes; 0 if there are no files.
     pub mean: f64,
     /// Median size of a file in bytes; for an even number of files the mean of the middle two.
     pub median: f64,
@@ -28,24 +28,24 @@ pub struct Statistics {
     pub pages: u64,
     /// Mean number of files per page, each page counted once.
     pub mean_files_per_page: f64,
-    /// Mean number of requests per page, each page weighted by how often it is requested.
+    /// Mean number of requests per page, weighted by how often each page is requested.
     pub mean_requests_per_page: f64,
-    /// Mean bytes of a response's content, each file weighted by how often it is requested; only requests
-    /// whose response has a known size. `None` when there is none.
+    /// Mean number of content bytes per response, weighted by how often each file is requested, over
+    /// requests whose response has a known size; `None` if there are none.
     pub mean_request: Option<f64>,
 }
 
 /// Files of one media type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct TypeStatistics {
-    /// Their number.
+    /// The number of files.
     pub files: u64,
-    /// Their bytes.
+    /// The sum of their sizes.
     pub total: Bytes,
 }
 
 impl Workload {
-    /// Its figures.
+    /// The figures of this workload.
     pub fn statistics(&self) -> Statistics {
         Statistics::of(self)
     }
@@ -86,9 +86,9 @@ impl Statistics {
     }
 }
 
-/// Sums over the pages of a plan, weighted by how often each is requested.
+/// Sums over the pages of a plan, weighted by how often each page is requested.
 struct Requests {
-    /// The members of all pages, not weighted.
+    /// The members of all pages, unweighted.
     members: f64,
     pages: f64,
     all: f64,
@@ -122,7 +122,7 @@ impl Requests {
     }
 }
 
-/// How often each page is requested: the count in a round, or a probability.
+/// How often each page is requested: its count in a round of the sequence, or its probability.
 fn weights(plan: &Plan) -> Vec<f64> {
     let mut weights = vec![0.0; plan.pages.len()];
     match &plan.choice {
@@ -145,7 +145,7 @@ fn weights(plan: &Plan) -> Vec<f64> {
     weights
 }
 
-/// One line per figure, with its name.
+/// Prints one line per figure, with its name.
 impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "files             {} ({} B)", self.files, self.total.0)?;

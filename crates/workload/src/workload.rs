@@ -9,7 +9,7 @@ use crate::plan::{PageId, Plan, TargetId};
 use crate::synthetic::{self, FileSpec};
 use crate::target::file_key;
 
-/// The requests, and the files that answer them.
+/// A plan of requests, and the files of the responses.
 #[derive(Debug, Clone)]
 pub struct Workload {
     /// The requests and the order in which users send them.
@@ -17,8 +17,8 @@ pub struct Workload {
     /// The files for the plan's targets, each path once. Targets have no file if their method is neither GET
     /// nor HEAD, or if the source shows that the file does not exist.
     pub files: Vec<FileSpec>,
-    /// Choices made where the workload's source leaves them open, and omissions. Whole sentences without a
-    /// full stop, to be printed with the results.
+    /// Choices made where the workload's source leaves them open, and omissions. Each note is a sentence
+    /// without a full stop, to be printed with the results.
     pub notes: Vec<String>,
     /// Lines or entries of the workload's source that are not requested: their number, by reason.
     pub skipped: BTreeMap<String, u64>,
@@ -29,9 +29,9 @@ pub struct Workload {
 /// The source of the bytes of a workload's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// From [`synthetic::site`].
+    /// Bytes from [`synthetic::site`].
     Synthetic,
-    /// From [`microscape::site`].
+    /// Bytes from [`microscape::site`].
     Microscape(Variant),
 }
 

@@ -1,6 +1,6 @@
-//! `cargo xtask bench capacity`: 200 searches on servers in virtual time whose capacity is known, with the ordinary
-//! command `fathometer capacity --self-test`. Time is virtual: that of the trials, not of the machine that simulates
-//! them.
+//! `cargo xtask bench capacity`: 200 searches on simulated servers whose capacity is known, with the ordinary
+//! command `fathometer capacity --self-test`. All times are virtual: the time of the trials, not of the machine
+//! that simulates them.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -12,11 +12,12 @@ use super::trace::build;
 const SEARCHES: &str = "200";
 /// The largest median time of a search.
 const LONGEST_S: f64 = 180.0;
-/// The largest median time of a search, as a share of that of bisection with the same guarantee.
+/// The largest median time of a search, relative to bisection with the same guarantee.
 const OF_BISECTION: f64 = 0.6;
-/// The largest median width. The ends are computed from each other, so that digits may differ.
+/// The largest median width of the intervals, with a tolerance for rounding, because the ends are computed from
+/// each other.
 const WIDTH: f64 = 0.02 + 1e-9;
-/// Intervals that contain the capacity, as a share of those found.
+/// The least share of the intervals found that contain the capacity.
 const CONTAIN: f64 = 0.95;
 
 /// Measures, prints the results, and fails when a bar is missed.
@@ -78,7 +79,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
         println!("{what:36}{figure:>16}  bar {bar}");
         all_met &= met;
     }
-    // A step ramp has no guarantee, so that its time is no bar.
+    // A step ramp gives no guarantee, so its time is not a bar.
     println!(
         "{:36}{:>16}  and {:.0} % of the ramps contain the capacity",
         "of a step ramp",

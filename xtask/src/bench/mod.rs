@@ -1,7 +1,7 @@
-//! `cargo xtask bench`: the speed bars of the project, each against its reference program.
+//! `cargo xtask bench`: the speed bars of the project: limits relative to a reference program or to the clock.
 //!
-//! Figures are ratios measured in one run on one machine, or limits in units of the clock. Both are repeatable
-//! where absolute throughput is not. A missed bar is a failure.
+//! Figures are ratios measured in one run on one machine, or times. Both are repeatable where absolute throughput
+//! is not. A missed bar is a failure.
 
 mod capacity;
 mod content;
@@ -21,16 +21,16 @@ pub(crate) use self::trace::{Scratch, build};
 /// Measure the speed bars.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Which bench to run.
+    /// Benchmark to run.
     #[arg(value_enum, default_value = "all")]
     bench: Bench,
-    /// For `load`: only these parts [default: all].
+    /// For `load`: parts to run [default: all].
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PARTS")]
     only: Vec<load::Part>,
-    /// For `ranks` and `content`: rounds of each comparison [default: 9 and 5].
+    /// For `ranks` and `content`: rounds of each comparison [default: 9 for ranks, 5 for content].
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
-    /// For `predict`: judge these runs of its studies, measured before, instead of measuring.
+    /// For `predict`: judge these existing runs of its studies instead of measuring.
     #[arg(long, value_name = "FOLDER")]
     run: Vec<PathBuf>,
     /// For `content`: the program to measure [default: a release build].
@@ -52,9 +52,10 @@ enum Bench {
     Trace,
     /// The capacity search, against bisection, in virtual time.
     Capacity,
-    /// Compression: of the origin against nginx's gzip and brotli, of `content` against gzip, brotli and zstd.
+    /// Compression: the origin against nginx's gzip and brotli, `content` against the programs gzip, brotli and
+    /// zstd.
     Content,
-    /// A load test of two ranks, against two processes and one.
+    /// A load test of two ranks, against two independent processes and against one process.
     Ranks,
     /// Predictions for seven servers, an hour and a half; not part of `all`.
     Predict,
@@ -62,7 +63,7 @@ enum Bench {
     All,
 }
 
-/// A bench: takes the root of the workspace, returns whether its bar is met.
+/// A benchmark: takes the root of the workspace; returns whether its bars are met.
 type Run = fn(&Path, &Arguments) -> Result<ExitCode, String>;
 
 const BENCHES: &[(Bench, Run)] = &[

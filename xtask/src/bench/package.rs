@@ -1,10 +1,10 @@
-//! `cargo xtask bench package`: packing and unpacking, by the machines alone and against tar.
+//! `cargo xtask bench package`: packing and unpacking, by the state machines alone and by commands against tar.
 //!
-//! A bench of the machines' crate measures them in memory. The commands (`fathometer pack` and `unpack`, and
-//! `tar`) work on trees of files in memory (`/dev/shm`), so that no disk influences the result. They alternate
-//! in rounds. Each round gives one ratio, and the median ratio counts. tar verifies no checksums of contents
-//! and overwrites existing files. Our commands compute and verify checksums, and every file appears complete.
-//! Both write the same files with the same times.
+//! A benchmark of the state machines' crate measures them in memory. The commands (`fathometer pack` and `unpack`,
+//! and `tar`) work on trees of files in memory (`/dev/shm`), so that no disk influences the result. The commands
+//! alternate in rounds. Each round gives one ratio, and the median ratio is judged. tar verifies no checksums of
+//! contents and overwrites existing files. Our commands compute and verify checksums, and give each file its name
+//! only when it is complete. Both programs write the same files with the same times.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ use super::trace::{build, median};
 const ROUNDS: usize = 9;
 /// Trees: number of files, and bytes in each.
 const TREES: [(usize, usize); 3] = [(20_000, 4 << 10), (4_000, 64 << 10), (64, 4 << 20)];
-/// Upper bounds of our CPU time relative to tar's, for packing and for unpacking. Ours also computes checksums
-/// and the entity tags of small files, and gives each file its name only when it is complete.
+/// Upper bounds of our CPU time relative to tar's, for packing and for unpacking. Our program also computes
+/// checksums and the entity tags of small files, and gives each file its name only when it is complete.
 const MOST: [f64; 2] = [1.25, 1.3];
 
 /// Measures, prints the results, and fails when a bar is missed or a file differs.
@@ -74,7 +74,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     })
 }
 
-/// Measures the machines alone: runs a bench of their crate, which prints its own table.
+/// Measures the state machines alone: runs a benchmark of their crate, which prints its own table.
 fn machines(root: &Path) -> Result<(), String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
@@ -185,7 +185,7 @@ impl Memory {
                 .output()
                 .map_err(|error| format!("failed to run diff: {error}"))?;
             if !same.status.success() {
-                return Err(format!("{folder} is not what was packed"));
+                return Err(format!("{folder} differs from the packed files"));
             }
             let path = self.0.join(folder);
             fs::remove_dir_all(&path)

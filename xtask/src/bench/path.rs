@@ -1,9 +1,10 @@
 //! `cargo xtask bench path`: throughput and lateness of the emulated path.
 //!
-//! The release binary runs `fathometer path` with a sender on the far side and a receiver on the near side.
-//! Both are this program again: real kernel TCP over real devices. In the bulk measurement the path has 20 ms
-//! of round trip and no rate limit, so that the processors are the limit. Its bar is a throughput without a
-//! single drop. At 10 Mbit/s the bar is a lateness. The median round of each counts.
+//! The release binary runs `fathometer path` with a sender on the far side and a receiver on the near side. Both
+//! are child processes of this program, so the traffic is real kernel TCP over real devices. In the bulk
+//! measurement the path has a round-trip time of 20 ms and no rate limit, so that the processors are the limit. Its
+//! bar is a throughput without a single drop. At 10 Mbit/s the bar is a lateness. The median of the rounds is
+//! judged.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -26,7 +27,7 @@ const BULK_BAR: f64 = 3.5;
 /// Upper bound of the 99th percentile of lateness at 10 Mbit/s, in milliseconds.
 const LATENESS_BAR: f64 = 0.05;
 
-/// Environment variable that tells a child process which end of the traffic it is.
+/// Environment variable that sets the role of a child process: sender or receiver.
 const ROLE: &str = "FATHOMETER_BENCH_ROLE";
 const PORT: u16 = 5001;
 
@@ -34,7 +35,7 @@ const BULK: &str = "[both]\npropagation = \"10ms\"\n";
 const SLOW: &str = "[both]\npropagation = \"10ms\"\nrate = \"10Mbit/s\"\nframing = \"ethernet\"\n\
                     queue = { packets = 1000 }\n";
 
-/// CUBIC, and windows of about 8 MB: 20 ms at 3 Gbit/s, and never more than a device's ring holds.
+/// CUBIC, and windows of about 8 MB: 20 ms at 3 Gbit/s, and never more bytes than a device's ring holds.
 const ERA: &str = "name = \"bench\"\ntitle = \"TCP with large windows\"\nsource = \"made for this\"\n\
                    [both.route]\ncongestion_control = \"cubic\"\n[both.sysctl]\n\
                    \"net.ipv4.tcp_rmem\" = \"4096 131072 16777216\"\n\
@@ -45,7 +46,7 @@ struct Round {
     gigabits: f64,
     dropped: u64,
     unasked: u64,
-    /// 50th and 99th percentile and maximum, in milliseconds, of the worse direction.
+    /// Lateness in the worse direction: 50th and 99th percentile and maximum, in milliseconds.
     late: [f64; 3],
 }
 
@@ -141,7 +142,8 @@ fn write(file: &Path, text: &str) -> Result<String, String> {
 }
 
 fn round(binary: &Path, profile: &str, era: &str) -> Result<Round, String> {
-    let own = std::env::current_exe().map_err(|error| format!("failed to find itself: {error}"))?;
+    let own =
+        std::env::current_exe().map_err(|error| format!("failed to find this program: {error}"))?;
     let own = own.to_str().ok_or("the target folder is not UTF-8")?;
     let output = Command::new(binary)
         .args(["path", profile, "--era", era, "--json"])

@@ -1,9 +1,11 @@
-//! `cargo xtask bench predict`: seven servers at light loads, and at loads to and past the knee, with the ordinary commands
-//! `fathometer study` and `fathometer predict`. The model predicts the loads above 60 % of the highest throughput. It is fitted
-//! to at most five lighter loads: two or three numbers of users, and batches of exchanges at a mean rate of at most 60 %. All are
-//! judged together. A last study has the servers of almeida96, two of which served to choose the model; it and older runs have
-//! bursts of users in place of batches, whose mean load, with the pauses after them, is at most 60 %, too. Takes about two hours;
-//! nothing else may run on the machine.
+//! `cargo xtask bench predict`: predictions for seven servers, with the ordinary commands `fathometer study` and
+//! `fathometer predict`. The studies measure light loads, and loads up to and past the knee. The model is fitted to
+//! at most five light loads: two or three numbers of users, and batches of exchanges at a mean rate of at most 60 %
+//! of the highest throughput. It predicts the loads above 60 %. All servers are judged together.
+//!
+//! A last study has the servers of almeida96, two of which were used to choose the model. This study and older runs
+//! have bursts of users instead of batches; the mean load of a burst and the pause after it is at most 60 %, too.
+//! The benchmark takes about two hours; nothing else may run on the machine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,15 +17,15 @@ use super::trace::{Scratch, build};
 
 /// A study of `cargo xtask bench predict`.
 struct Bench {
-    /// Its name in its runs.
+    /// The study's name in its runs.
     name: &'static str,
     study: &'static str,
-    /// What `predict` has to know of it.
+    /// The options of `predict` that describe the servers of this study.
     more: &'static [&'static str],
-    /// The numbers of users of the bursts, whose processor time is used beside two light loads in runs without batches; empty:
-    /// all light loads are fitted.
+    /// The numbers of users of the bursts. In runs without batches, the processor time of bursts is fitted together
+    /// with two light loads. Empty: all light loads are fitted.
     bursts: &'static [u32],
-    /// Whether it is held to [`BARS`]: no server of it served to choose the model.
+    /// Whether [`BARS`] apply: no server of the study was used to choose the model.
     is_judged: bool,
 }
 
@@ -60,21 +62,22 @@ const STUDIES: [Bench; 4] = [
 ];
 const FIT_UP_TO: f64 = 0.6;
 
-/// Loads that are fitted at most, with those of batches.
+/// The maximum number of loads that are fitted, batches included.
 const MOST_FITTED: usize = 5;
 
-/// Sizes of batches that are fitted at most: the difference between two shows what further exchanges cost.
+/// The maximum number of batch sizes that are fitted: the difference between two sizes shows the cost of further
+/// exchanges.
 const SIZES: usize = 2;
 
-/// A figure, and the largest errors that are accepted; the shares of all measured loads that were not fitted.
+/// The limits on the errors of one figure, over all measured loads that were not fitted.
 struct Bar {
     what: &'static str,
     key: &'static str,
-    /// The median error.
+    /// The largest median error.
     median: f64,
-    /// The largest error.
+    /// The largest error of a single load.
     largest: f64,
-    /// Measured means within their 90 % prediction interval.
+    /// The least share of measured means within their 90 % prediction interval.
     within: f64,
 }
 
@@ -111,14 +114,14 @@ struct Errors {
     count: usize,
 }
 
-/// The output of `fathometer predict`, and whether all it was fitted to are light loads.
+/// The output of `fathometer predict`, and whether any fitted batch or burst is not a light load.
 #[derive(Default)]
 struct Predicted {
     outputs: Vec<Value>,
     has_overload: bool,
 }
 
-/// Measures, or takes the runs measured before, predicts, prints, and fails when a bar is missed.
+/// Measures, unless `runs` are given; predicts, prints the results, and fails when a bar is missed.
 pub(crate) fn run(root: &Path, runs: &[PathBuf]) -> Result<ExitCode, String> {
     let ours = build(root)?;
     let mut judged = Predicted::default();
@@ -140,26 +143,31 @@ pub(crate) fn run(root: &Path, runs: &[PathBuf]) -> Result<ExitCode, String> {
         let bench = study_of(folder)?;
         add(bench, predictions(&ours, bench, folder)?);
     }
-    println!("All servers that did not serve to choose the model:");
+    println!("All servers that were not used to choose the model:");
     Ok(match judge(&judged) {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
 }
 
-/// The study of a run that was measured before.
+/// The study of an existing run.
 fn study_of(folder: &Path) -> Result<&'static Bench, String> {
     let path = folder.join("run.json");
     let failed = |reason: String| format!("{}: {reason}", path.display());
     let text = std::fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
     let info: Value = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
     let found = STUDIES.iter().find(|bench| info["study"] == bench.name);
-    found.ok_or_else(|| failed(format!("{} is no study of this bench", info["study"])))
+    found.ok_or_else(|| {
+        failed(format!(
+            "{} is not a study of this benchmark",
+            info["study"]
+        ))
+    })
 }
 
 /// Runs a study.
 fn measure(root: &Path, ours: &Path, bench: &Bench, folder: &Path) -> Result<(), String> {
-    // Exit code 3: cells without a valid replicate are not used, and a series of which too few are left fails below.
+    // Exit code 3: cells without a valid replicate are not used. A series with too few cells fails below.
     let measured = Command::new(ours)
         .args(["study", bench.study, "--quick", "--output"])
         .arg(folder)
@@ -173,7 +181,7 @@ fn measure(root: &Path, ours: &Path, bench: &Bench, folder: &Path) -> Result<(),
     }
 }
 
-/// The predictions of a run, and its own errors on the screen.
+/// Predicts the loads of a run, and prints the errors of this run.
 fn predictions(ours: &Path, bench: &Bench, folder: &Path) -> Result<Predicted, String> {
     let predictor = Predictor {
         ours,
@@ -198,7 +206,7 @@ fn predictions(ours: &Path, bench: &Bench, folder: &Path) -> Result<Predicted, S
     Ok(predicted)
 }
 
-/// `fathometer predict` of a run.
+/// Runs `fathometer predict` on a run.
 struct Predictor<'a> {
     ours: &'a Path,
     folder: &'a Path,
@@ -233,9 +241,9 @@ impl Predictor<'_> {
             .map_err(|error| format!("the output of fathometer predict is not JSON: {error}"))
     }
 
-    /// Each series, fitted to its own light loads and to batches, or else to bursts.
+    /// Predicts each series from its own light loads and from batches, or from bursts if there are none.
     fn each_series(&self) -> Result<Predicted, String> {
-        // All loads are fitted here, for the sake of what was measured.
+        // Fits all loads, because only the measured figures of this output are used.
         let all = self.json(&["--fit-up-to=100%".to_owned()])?;
         let unpredicted = all["unpredicted"].as_array().into_iter().flatten();
         let names: Vec<String> = all["predictions"]
@@ -274,7 +282,7 @@ impl Predictor<'_> {
                 .map(|(size, share)| format!("{size}: {:.0} %", 100.0 * share))
                 .collect();
             println!(
-                "mean load of the batches or bursts with the pauses after them, of the highest throughput: {}\n",
+                "mean load of the batches or bursts with the pauses after them, relative to the highest throughput: {}\n",
                 texts.join(", ")
             );
             predicted.has_overload |= shares.iter().any(|(_, share)| *share > FIT_UP_TO);
@@ -326,7 +334,8 @@ impl Predictor<'_> {
     }
 }
 
-/// What stands before and after the number of users in the name of a sweep's metric, or before the size of its batches.
+/// The text before and after the number of users in the name of a sweep's metric, and the text before the size of
+/// batches.
 const OF_USERS: (&str, &str) = ("_of_", "_users");
 const OF_BATCHES: (&str, &str) = ("_of_batches_of_", "");
 
@@ -334,8 +343,8 @@ fn highest(rates: &BTreeMap<u32, f64>) -> f64 {
     rates.values().copied().fold(0.0, f64::max)
 }
 
-/// The light loads that are fitted, `most` of those up to [`FIT_UP_TO`] of the highest throughput: the lightest, the heaviest, and
-/// others in equal steps between.
+/// The light loads that are fitted: `most` of the loads up to [`FIT_UP_TO`] of the highest throughput: the
+/// lightest, the heaviest, and others in equal steps between.
 fn light(rates: &BTreeMap<u32, f64>, bursts: &[u32], most: usize) -> Vec<u32> {
     let highest = highest(rates);
     let is_light =
@@ -355,8 +364,8 @@ fn light(rates: &BTreeMap<u32, f64>, bursts: &[u32], most: usize) -> Vec<u32> {
     chosen
 }
 
-/// The mean load of each burst over its slices and the pauses after them, as a share of the highest throughput. Without a pause
-/// it is that of the slices.
+/// The mean load of each burst over its slices and the pauses after them, as a share of the highest throughput.
+/// Without a pause it is the mean load of the slices.
 fn mean_loads(
     rates: &BTreeMap<u32, f64>,
     duty_cycles_pct: &BTreeMap<u32, f64>,
@@ -390,7 +399,7 @@ fn judge(predicted: &Predicted) -> bool {
     }
     for bar in BARS {
         let Some(found) = errors(outputs, bar.key) else {
-            println!("{}: no load that was not fitted: MISSED", bar.what);
+            println!("{}: all loads were fitted, none judged: MISSED", bar.what);
             all_met = false;
             continue;
         };
@@ -421,8 +430,8 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// The errors of a figure over the measured loads above [`FIT_UP_TO`] of the highest throughput of which nothing was fitted;
-/// `None` without any.
+/// The errors of a figure over the measured loads above [`FIT_UP_TO`] of the highest throughput that were not
+/// fitted; `None` if there are no such loads.
 fn errors(outputs: &[Value], key: &str) -> Option<Errors> {
     let predictions = outputs
         .iter()

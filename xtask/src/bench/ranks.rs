@@ -1,17 +1,18 @@
-//! `cargo xtask bench ranks`: what it costs a rank of a load test to be one of several, and whether two ranks measure what
-//! one process measures.
+//! `cargo xtask bench ranks`: the cost of dividing a load test into ranks, and whether two ranks measure the same
+//! as one process.
 //!
-//! **Cost.** Two ranks with half of the users of a closed loop each, against two independent processes with the same
-//! halves: they differ in the control connection, the clocks and the merging alone. The processor time is that of whole
-//! processes. All four run at the same time against one server, so that both kinds meet the same processor at each
-//! instant: in turn, the ratio of equal loads varies by several times the bar between rounds. A control without ranks, two
-//! independent processes beside two others, shows what remains of that. A closed loop, because an open loop at a low rate
-//! busy-waits for a time that differs between rounds by more than the bar.
+//! **Cost.** Two ranks, each with half of the users of a closed loop, are compared with two independent processes
+//! with the same halves. The pairs differ only in the control connection, the clocks and the merging. The processor
+//! time is that of whole processes. All four processes run at the same time against one server, so that both pairs
+//! meet the same processor at each instant. If they ran in turns, the ratio of equal loads would vary by several
+//! times the bar between rounds. A control without ranks, two independent processes beside two others, shows the
+//! remaining variation. The loop is closed, because an open loop at a low rate busy-waits for a time that differs
+//! between rounds by more than the bar.
 //!
-//! **Latency.** Two ranks against one process of two threads with the whole rate, alternating; `fathometer compare` judges
-//! the saved results by its own method. A round with a result that is INVALID (the machine was busy with something else) is
-//! repeated. Both have two event loops: a loop that busy-waits for its next request keeps a
-//! processor awake, which shortens latencies.
+//! **Latency.** Two ranks alternate with one process of two threads at the same whole rate; `fathometer compare`
+//! judges the saved results by its own method. A round with an INVALID result (the machine was busy with something
+//! else) is repeated. Both loads have two event loops: a loop that busy-waits for its next request keeps a
+//! processor from idling, which shortens latencies.
 
 mod loads;
 
@@ -26,10 +27,10 @@ use super::trace::{Scratch, build, median};
 
 /// Rounds of each comparison, unless the command line says otherwise.
 const ROUNDS: usize = 9;
-/// Rounds of the comparison of latencies for each of these, and attempts for each round.
+/// The number of latency rounds for each cost round, and of attempts for each latency round.
 const LATENCY_ROUNDS: usize = 2;
 const ATTEMPTS: usize = 3;
-/// Bytes of a response: with large ones the copies would be most of the time.
+/// Bytes of a response: with large responses, copying would take most of the time.
 const SIZE: usize = 1024;
 /// The largest processor time per exchange of ranks, relative to independent processes.
 const COST: f64 = 1.02;
@@ -40,7 +41,7 @@ const SKEW_MS: f64 = 1.0;
 /// The metrics of `compare` that must not differ.
 const LATENCIES: [&str; 3] = ["p50", "p90", "p99"];
 
-/// Measures, prints the results, and fails when a bar is missed. `rounds` instead of the usual number of rounds.
+/// Measures, prints the results, and fails when a bar is missed. `rounds` replaces `ROUNDS`.
 pub(crate) fn run(root: &Path, rounds: Option<usize>) -> Result<ExitCode, String> {
     let ours = build(root)?;
     let scratch = Scratch::new()?;
@@ -100,8 +101,8 @@ fn cost(place: &Place, rounds: usize) -> Result<bool, String> {
     Ok(ratio <= COST && most_traffic <= TRAFFIC && most_skew <= SKEW_MS)
 }
 
-/// The median of ratios with an interval: of nine ratios, the second and the last but one enclose the median with 96 % (order
-/// statistics).
+/// The median of ratios with an interval: of nine ratios, the second and the eighth enclose the median with a
+/// probability of 96 % (order statistics).
 fn with_interval(mut ratios: Vec<f64>) -> String {
     ratios.sort_by(f64::total_cmp);
     let cut = usize::from(ratios.len() >= 8);
@@ -133,7 +134,7 @@ fn latency(place: &Place, rounds: usize) -> Result<bool, String> {
         valid += usize::from(is_valid);
     }
     if valid < rounds {
-        // Its files were not replaced by those of a valid round.
+        // The files of the last attempt were not replaced by a valid round.
         for folder in [&one, &two] {
             let file = folder.join(format!("{valid}.json"));
             fs::remove_file(&file)
@@ -150,7 +151,7 @@ fn latency(place: &Place, rounds: usize) -> Result<bool, String> {
         format!("the output of fathometer compare is not JSON: {error}: {errors}")
     })?;
     println!(
-        "two ranks against one process, {RATE} requests/s, {valid} valid rounds of {LENGTH} in {attempts}, wanted {rounds}"
+        "two ranks against one process, {RATE} requests/s, {valid} of {rounds} valid rounds of {LENGTH}, {attempts} attempts"
     );
     for reason in compared["invalid"].as_array().into_iter().flatten() {
         println!("not compared: {reason}");
@@ -177,7 +178,7 @@ fn latency(place: &Place, rounds: usize) -> Result<bool, String> {
             percent("low"),
             percent("high")
         );
-        // Without an interval nothing is known.
+        // A change without an interval is not judged.
         judged += usize::from(change["low"].is_number());
         is_met &= matches!(verdict, "equal" | "undecided");
     }

@@ -1,9 +1,8 @@
 //! `cargo xtask bench surge`: plans a site of a million files and a sequence of ten million requests, and tests
-//! both against their laws (the target distributions), with the ordinary command `fathometer site`. Time is
-//! wall time, including the start of the program. Memory is the peak of resident memory. The files are planned,
-//! not written.
+//! both against their laws (the target distributions), with the ordinary command `fathometer site`. Time is wall
+//! time, including the start of the program. Memory is peak resident memory. The files are planned, not written.
 //!
-//! All laws must be met, judged by what the sequence requests. The tests judge them at the paper's size too.
+//! The requests of the sequence must meet all laws. The tests judge the laws at the paper's size too.
 
 use std::io::Read;
 use std::path::Path;
@@ -91,7 +90,7 @@ fn failed(output: &Value) -> Result<Vec<String>, String> {
         .map(|stage| {
             stage["name"]
                 .as_str()
-                .unwrap_or("one without a name")
+                .unwrap_or("a stage without a name")
                 .to_owned()
         })
         .collect())
@@ -109,7 +108,7 @@ fn watch(child: &mut Child) -> Result<u64, String> {
         let ended = child.try_wait().map_err(|error| error.to_string())?;
         match ended {
             Some(status) if status.success() => return Ok(peak),
-            Some(status) => return Err(format!("fathometer site ended with {status}")),
+            Some(status) => return Err(format!("fathometer site failed: {status}")),
             None => thread::sleep(LOOK),
         }
     }

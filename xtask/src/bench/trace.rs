@@ -1,10 +1,10 @@
 //! `cargo xtask bench trace`: speed of packet accounting, against tshark.
 //!
-//! Both read the same capture. The bench writes it, so the correct counts are known: pages over many
-//! connections, interleaved, with retransmissions. The bench compares the CPU time (user and system) of the
-//! whole program. The programs alternate in rounds, and the fastest round of each program counts: the one least
-//! disturbed by other work on the machine. tshark computes its two cheapest summaries, each a small part of
-//! what we count, and resolves no names.
+//! Both programs read the same capture. The benchmark writes it, so the correct counts are known: pages over many
+//! connections, interleaved, with retransmissions. The benchmark compares the CPU time (user and system) of the
+//! whole program. The programs alternate in rounds, and the fastest round of each program is used, because other
+//! work on the machine disturbed it least. tshark computes its two cheapest summaries, each a small part of our
+//! counts, and resolves no names.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -19,7 +19,7 @@ const AT_ONCE: u32 = 64;
 const SEGMENTS: u32 = 24;
 /// Bytes kept of each packet.
 const KEPT: usize = 128;
-/// Rounds; the fastest of each program counts.
+/// Rounds; the fastest of each program is used.
 const ROUNDS: usize = 5;
 /// Least ratio of tshark's time to ours.
 const BAR: f64 = 30.0;
@@ -106,7 +106,7 @@ pub(crate) fn build(root: &Path) -> Result<PathBuf, String> {
         .status()
         .map_err(|error| format!("failed to run cargo: {error}"))?;
     if !status.success() {
-        return Err("the release binary does not build".to_owned());
+        return Err("failed to build the release binary".to_owned());
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
     Ok(target.join("release/fathometer"))

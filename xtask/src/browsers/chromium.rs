@@ -1,5 +1,5 @@
-//! Headless Chromium, driven over its DevTools protocol on a pipe (`--remote-debugging-pipe`): messages of JSON that end
-//! with a zero byte.
+//! Headless Chromium, driven over its DevTools protocol on a pipe (`--remote-debugging-pipe`): JSON messages, each
+//! of which ends with a zero byte.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// How often a page is asked whether it is loaded.
+/// Interval at which the load state of a page is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// A running Chromium; it ends when this is dropped.
+/// A running Chromium, killed on drop.
 pub(super) struct Chromium {
     child: Child,
     input: ChildStdin,
@@ -21,7 +21,7 @@ pub(super) struct Chromium {
 }
 
 impl Chromium {
-    /// Starts it with its profile in `profile`. It makes no connections of its own.
+    /// Starts Chromium with the profile folder `profile`. It makes no background connections.
     pub(super) fn start(profile: &Path, arguments: &[String]) -> Result<Chromium, String> {
         // Chromium reads the protocol from descriptor 3 and writes it to 4.
         let script = "exec chromium \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>/dev/null";
@@ -63,14 +63,14 @@ impl Chromium {
         Ok(session)
     }
 
-    /// Calls a method that loads the page, and waits until its `load` event is over.
+    /// Calls a method that loads the page, and waits until the `load` event is complete.
     pub(super) fn load(
         &mut self,
         method: &str,
         parameters: &Value,
         session: &str,
     ) -> Result<(), String> {
-        // The document that is replaced has a mark, so that its end is not taken for the new one's.
+        // Marks the document that is replaced, so that its completion is not mistaken for that of the new document.
         self.evaluate("window.isReplaced = true", session)?;
         let answer = self.call(method, parameters, Some(session))?;
         if let Some(error) = answer["errorText"].as_str() {
@@ -78,7 +78,7 @@ impl Chromium {
         }
         let is_loaded =
             "!window.isReplaced && performance.getEntriesByType('navigation')[0].loadEventEnd > 0";
-        // Between two documents there is none to ask, which is an error.
+        // Between two documents the evaluation fails, because there is no document.
         while self.evaluate(is_loaded, session) != Ok(Value::Bool(true)) {
             if self.child.try_wait().is_ok_and(|status| status.is_some()) {
                 return Err("chromium has exited".to_owned());
@@ -88,7 +88,7 @@ impl Chromium {
         Ok(())
     }
 
-    /// What an expression in the page results in, as JSON.
+    /// Evaluates an expression in the page; returns its value as JSON.
     pub(super) fn evaluate(&mut self, expression: &str, session: &str) -> Result<Value, String> {
         let parameters = json!({ "expression": expression, "returnByValue": true });
         let answer = self.call("Runtime.evaluate", &parameters, Some(session))?;
@@ -98,14 +98,14 @@ impl Chromium {
         }
     }
 
-    /// Ends it in order, so that its cache is on the disk.
+    /// Closes Chromium cleanly, so that its cache is written to the disk.
     pub(super) fn close(mut self) -> Result<(), String> {
         self.call("Browser.close", &json!({}), None)?;
         self.child.wait().map_err(|error| error.to_string())?;
         Ok(())
     }
 
-    /// Calls a method, of the browser or of a session.
+    /// Calls a DevTools method of the browser or of a session.
     pub(super) fn call(
         &mut self,
         method: &str,
@@ -119,7 +119,7 @@ impl Chromium {
         }
         write!(self.input, "{message}\0")
             .and_then(|()| self.input.flush())
-            .map_err(|error| format!("chromium does not read: {error}"))?;
+            .map_err(|error| format!("failed to write to chromium: {error}"))?;
         loop {
             // Messages without a number are events.
             let answer = self.receive()?;
@@ -144,7 +144,7 @@ impl Chromium {
 
 impl Drop for Chromium {
     fn drop(&mut self) {
-        // It may have exited by itself.
+        // Chromium may have exited by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,14 +1,14 @@
-//! `cargo xtask browsers`: tables 10 and 11 of nielsen97 with headless Chromium in the place of the browsers of 1997.
+//! `cargo xtask browsers`: tables 10 and 11 of nielsen97 with headless Chromium instead of the browsers of 1997.
 //!
-//! A browser retrieves the paper's page with an empty cache, and visits it again, started again with its profile. The second
-//! visit is measured in two ways:
+//! A browser retrieves the paper's page with an empty cache. It is then restarted with the same profile, and visits
+//! the page again. The second visit is measured in two ways:
 //!
-//! - *reload*: what Chromium sends of its own. It validates the HTML alone, and uses images from its cache while they are
-//!   fresh; files that have not changed for decades stay fresh for years (RFC 9111 section 4.2.2).
-//! - *validation* of all files, which browsers of 1997 did, and Chromium on reload until version 53. Each request has
-//!   `Cache-Control: max-age=0`.
+//! - *reload*: the default behaviour of Chromium. It validates only the HTML, and uses images from its cache while
+//!   they are fresh; files that have not changed for decades stay fresh for years (RFC 9111 section 4.2.2).
+//! - *validation*: all files are validated, as by browsers of 1997, and by Chromium on reload until version 53.
+//!   Each request has `Cache-Control: max-age=0`.
 //!
-//! The HTML is sent without a coding, as to the browsers of the paper.
+//! The HTML is sent without a content coding, as to the browsers of the paper.
 
 mod chromium;
 mod published;
@@ -25,20 +25,20 @@ use self::retrieval::{Common, HOST, Retrieval, Serving, retrieve, run as run_com
 use self::visit::Visit;
 use super::bench::build;
 
-/// Retrieve the page of nielsen97 with Chromium over its modem line: a first visit and a second one. Needs root,
-/// chromium and openssl.
+/// Retrieve the page of nielsen97 with Chromium over the paper's modem line: a first and a second visit. Needs
+/// root, chromium and openssl.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Repetitions of each row.
     #[arg(long, default_value_t = 3)]
     replicates: usize,
-    /// Rows measured at the same time. Chromium uses much processor time, and the path must not be late.
+    /// Rows measured at the same time. Chromium uses much processor time; use fewer if the path is late.
     #[arg(long, default_value_t = 3)]
     lanes: usize,
     /// Path profile.
     #[arg(long, default_value = "ppp")]
     path: String,
-    /// The program to use [default: a release build].
+    /// Program to measure [default: a release build].
     #[arg(long)]
     program: Option<PathBuf>,
     /// Folder for the results.
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     output: PathBuf,
 }
 
-/// What is measured in one go: the visits of one browser.
+/// One measurement: the visits of one browser.
 #[derive(Debug, Clone, Copy)]
 struct Job {
     serving: Serving,
@@ -62,7 +62,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
     };
     let output = root.join(&arguments.output);
     let work = output.join("work");
-    // It is left from an interrupted run, or does not exist.
+    // The folder is left from an interrupted run, or does not exist.
     let _ = fs::remove_dir_all(&work);
     let site = make_site(&program, &work)?;
     let key_hash = make_key(&work)?;
@@ -101,13 +101,13 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
     })
 }
 
-/// Replicates alternate, so that a disturbance does not meet one row alone.
+/// Replicates alternate, so that a disturbance does not affect one row only.
 fn jobs(replicates: usize) -> Vec<Job> {
     let of = |replicate| Serving::ALL.map(|serving| Job { serving, replicate });
     (1..=replicates).flat_map(of).collect()
 }
 
-/// The paper's page as files, without its coded variants.
+/// The paper's page as files, without encoded variants.
 fn make_site(program: &Path, work: &Path) -> Result<PathBuf, String> {
     let site = work.join("site");
     fs::create_dir_all(&site).map_err(|error| format!("{}: {error}", site.display()))?;
@@ -123,7 +123,7 @@ fn make_site(program: &Path, work: &Path) -> Result<PathBuf, String> {
     Ok(site)
 }
 
-/// Makes a key and its certificate; returns the hash by which Chromium accepts the key.
+/// Creates a key and its certificate; returns the hash by which Chromium accepts the key.
 fn make_key(work: &Path) -> Result<String, String> {
     let script = format!(
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout key.pem -out chain.pem \
@@ -187,7 +187,7 @@ fn side_by_side(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// All retrievals, one a line.
+/// All retrievals, one per line.
 fn csv(jobs: &[Job], results: &[[Retrieval; 3]]) -> String {
     let mut text =
         "serving,visit,replicate,connections,packets,payload_bytes,overhead_pct,seconds_to_load,\
@@ -216,7 +216,7 @@ fn csv(jobs: &[Job], results: &[[Retrieval; 3]]) -> String {
     text
 }
 
-/// A row for each way of serving and visit, with the range over replicates.
+/// One row for each server and visit, with the range over replicates.
 fn table(jobs: &[Job], results: &[[Retrieval; 3]]) -> String {
     let mut text = published::heading();
     for serving in Serving::ALL {

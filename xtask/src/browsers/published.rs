@@ -6,7 +6,7 @@ pub(super) fn heading() -> String {
     line("", "", columns.map(str::to_owned))
 }
 
-/// A row.
+/// One row of the table.
 pub(super) fn line(
     who: &str,
     visit: &str,

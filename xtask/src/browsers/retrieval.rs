@@ -12,26 +12,26 @@ use super::visit::Visit;
 pub(super) const HOST: &str = "site.test";
 /// The server's address in the laboratory.
 const SERVER: &str = "10.77.0.2";
-/// Images of the page.
+/// The number of images of the page.
 const IMAGES: u64 = 42;
-/// Seconds after which a visit has failed: several times what the slowest one takes.
+/// Seconds after which a visit has failed: several times the duration of the slowest visit.
 const PATIENCE: &str = "600";
-/// Bytes of headers of a packet by the paper's rule.
+/// Bytes of a packet's headers, by the paper's rule.
 const HEADER_BYTES: u64 = 40;
 
-/// Who serves the page, and how.
+/// The server persona and the protocol with which the page is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Serving {
-    /// HTTP/1.1 with the heads and the buffer of Jigsaw.
+    /// HTTP/1.1 with the response heads and the output buffer of Jigsaw.
     Jigsaw,
-    /// HTTP/1.1 with the heads and the buffer of Apache.
+    /// HTTP/1.1 with the response heads and the output buffer of Apache.
     Apache,
     /// HTTP/2 over TLS 1.3.
     Http2,
 }
 
 impl Serving {
-    /// All of them, in the order of the tables.
+    /// All servers, in the order of the tables.
     pub(super) const ALL: [Serving; 3] = [Serving::Jigsaw, Serving::Apache, Serving::Http2];
 
     pub(super) fn name(self) -> &'static str {
@@ -79,25 +79,25 @@ pub(super) struct Common<'a> {
     pub(super) path: &'a str,
     /// The folder with the certificate of the server with TLS.
     pub(super) keys: &'a Path,
-    /// The hash of its key, by which Chromium accepts it.
+    /// The hash of that server's key, by which Chromium accepts the key.
     pub(super) key_hash: &'a str,
 }
 
-/// What one retrieval took, on the client's end of the path.
+/// The measurements of one retrieval at the client's end of the path.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Retrieval {
     pub(super) connections: u64,
     pub(super) packets: u64,
     /// Bytes in packets without their TCP and IP headers, both ways.
     pub(super) bytes: u64,
-    /// From the begin of the navigation to the load event.
+    /// Seconds from the start of the navigation to the load event.
     pub(super) seconds: f64,
-    /// Responses with content, and those that say that nothing has changed.
+    /// The number of responses with content (200), and of those without a change (304).
     pub(super) status_200: u64,
     pub(super) status_304: u64,
-    /// The largest lateness of 99 of 100 packets, in milliseconds.
+    /// The 99th percentile of packet lateness, in milliseconds.
     pub(super) lateness_p99_ms: f64,
-    /// Why the path was not exact enough; empty if it was.
+    /// Why the path was not exact enough; empty if the path was exact enough.
     pub(super) invalid: String,
 }
 
@@ -119,7 +119,7 @@ pub(super) fn retrieve(
 ) -> Result<Retrieval, String> {
     let (capture, log) = (place.join("capture.pcapng"), place.join("log"));
     for file in [&capture, &log] {
-        // It is left from an earlier retrieval, or does not exist.
+        // The file is left from an earlier retrieval, or does not exist.
         let _ = fs::remove_file(file);
     }
     let serve = format!(
@@ -146,14 +146,14 @@ pub(super) fn retrieve(
             "--ignore-certificate-errors-spki-list={}",
             common.key_hash
         ));
-    // Exit code 3: the path was late, which the record says.
+    // Exit code 3: the path was late; the record states this.
     let output = run(&mut behind, &[0, 3])?;
     let seen = json_line(&output.stdout).ok_or("the visit printed nothing")?;
     let path = json_line(&output.stderr).ok_or("the path printed no report")?;
-    // What comes from the cache may have no protocol.
+    // Files from the cache may have no protocol.
     let mut protocols = seen["protocols"].as_array().into_iter().flatten();
     if seen["images"] != IMAGES || !protocols.all(|name| name == serving.protocol()) {
-        return Err(format!("the page is not whole: {seen}"));
+        return Err(format!("the page is incomplete: {seen}"));
     }
     let mut trace = Command::new(common.program);
     let trace = run(trace.args(["trace", "--json"]).arg(&capture), &[0])?;
@@ -202,7 +202,7 @@ fn json_line(output: &[u8]) -> Option<Value> {
     })
 }
 
-/// Runs a command; fails if its exit code is none of `accepted`.
+/// Runs a command; fails if its exit code is not in `accepted`.
 pub(super) fn run(command: &mut Command, accepted: &[i32]) -> Result<Output, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command
@@ -212,7 +212,7 @@ pub(super) fn run(command: &mut Command, accepted: &[i32]) -> Result<Output, Str
     match output.status.code() {
         Some(code) if accepted.contains(&code) => Ok(output),
         _ => Err(format!(
-            "{name} ended with {}: {}",
+            "{name} failed ({}): {}",
             output.status,
             String::from_utf8_lossy(&output.stderr)
         )),

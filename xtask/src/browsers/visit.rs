@@ -1,4 +1,4 @@
-//! One visit to the page, in the client's host: opens it, waits until it is loaded, and prints what the page says.
+//! One visit to the page, in the client's host: opens it, waits until it is loaded, and prints the page's figures.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,11 +8,11 @@ use serde_json::json;
 
 use super::chromium::Chromium;
 
-/// Time after which nothing of a page is in flight: its icon, which Chromium requests after the page, and the log of
-/// the server, which is written once a second.
+/// Time after which everything of a page has arrived: also its icon, which Chromium requests after the page, and
+/// the log of the server, which is written once a second.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// The seconds from the begin of the navigation to the load event, the images that were decoded, and the protocols.
+/// The seconds from the start of the navigation to the load event, the images that were decoded, and the protocols.
 const LOOK: &str = "(() => {
     const [page] = performance.getEntriesByType('navigation');
     const entries = [page, ...performance.getEntriesByType('resource')];
@@ -24,14 +24,14 @@ const LOOK: &str = "(() => {
     };
 })()";
 
-/// A visit by a browser that is started for it.
+/// A visit by a browser that is started for this visit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Visit {
-    /// The first one, with an empty cache.
+    /// The first visit, with an empty cache.
     First,
-    /// With the files in the cache: opens the page, as far as it is fresh from the cache, and reloads it.
+    /// With the files in the cache: opens the page from the cache, as far as it is fresh, and reloads it.
     Reload,
-    /// With the files in the cache: opens the page, and asks for each file whether it has changed.
+    /// With the files in the cache: opens the page, and validates each file.
     Validation,
 }
 
@@ -39,7 +39,7 @@ impl Visit {
     /// All visits, in the order in which a browser makes them.
     pub(super) const ALL: [Visit; 3] = [Visit::First, Visit::Reload, Visit::Validation];
 
-    /// Its name, as an option has it.
+    /// The visit's name on the command line.
     pub(super) fn name(self) -> &'static str {
         match self {
             Visit::First => "first",
@@ -54,10 +54,10 @@ impl Visit {
 pub(crate) struct Arguments {
     /// The address of the page.
     url: String,
-    /// Folder of the browser's profile, which has its cache.
+    /// Folder of the browser's profile, which contains its cache.
     #[arg(long)]
     profile: PathBuf,
-    /// How to visit it.
+    /// Kind of visit.
     #[arg(long, value_enum)]
     visit: Visit,
     /// Further arguments of Chromium.
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     let mut chromium = Chromium::start(&arguments.profile, &arguments.arguments)?;
     let session = chromium.open_page()?;
     if arguments.visit == Visit::Validation {
-        // The field by which a request asks for validation (RFC 9111 section 5.2.1.1); Chromium's cache obeys it.
+        // The field with which a request requires validation (RFC 9111 section 5.2.1.1); Chromium's cache obeys it.
         let fields = json!({ "headers": { "Cache-Control": "max-age=0" } });
         chromium.call("Network.enable", &json!({}), Some(&session))?;
         chromium.call("Network.setExtraHTTPHeaders", &fields, Some(&session))?;

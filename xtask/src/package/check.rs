@@ -1,4 +1,4 @@
-//! Tests the packages: installs the Debian package into an empty root, and uses what it installed.
+//! Tests the packages: installs the Debian package into an empty root, and uses the installed files.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(super) fn run(written: &Written, linkage: Linkage) -> Result<(), String> {
         .map_err(|error| format!("failed to remove {}: {error}", root.display()))
 }
 
-/// dpkg's database of a system without any package.
+/// Installs the Debian package with a dpkg database of a system without any package.
 fn install(written: &Written, root: &Path, linkage: Linkage) -> Result<(), String> {
     let database = root.join("var/lib/dpkg");
     for folder in ["updates", "info"] {
@@ -35,7 +35,7 @@ fn install(written: &Written, root: &Path, linkage: Linkage) -> Result<(), Strin
     }
     let mut command = Command::new("dpkg");
     command.arg(format!("--root={}", root.display()));
-    // A dynamic program (used only by tests) names libc6, which an empty root has not.
+    // The package of a dynamic program (used only by tests) depends on libc6, which an empty root lacks.
     if linkage == Linkage::Dynamic {
         command.arg("--force-depends");
     }
@@ -52,7 +52,7 @@ fn install(written: &Written, root: &Path, linkage: Linkage) -> Result<(), Strin
     )
 }
 
-/// Each command has a page that `man` shows without a warning.
+/// Checks that each command has a page that `man` shows without a warning.
 fn manual_pages(root: &Path) -> Result<(), String> {
     let folder = root.join("usr/share/man/man1");
     let mut pages = Vec::new();
@@ -92,7 +92,7 @@ fn manual_pages(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// bash completes a command and an option from the installed file.
+/// Checks that bash completes a command and an option from the installed file.
 fn bash_completion(root: &Path) -> Result<(), String> {
     let file = root.join("usr/share/bash-completion/completions/fathometer");
     let script = r#"
@@ -115,7 +115,7 @@ fn bash_completion(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The installed program works: in the empty root itself if it is static.
+/// Checks that the installed program works, in the empty root itself if it is static.
 fn program(root: &Path, linkage: Linkage) -> Result<(), String> {
     let mut command = match linkage {
         Linkage::Static => {
@@ -135,7 +135,7 @@ fn program(root: &Path, linkage: Linkage) -> Result<(), String> {
     Ok(())
 }
 
-/// The archive contains the program below one folder.
+/// Checks that the archive contains the program below one folder.
 fn archive(written: &Written) -> Result<(), String> {
     let list = output_of(Command::new("tar").arg("-tzf").arg(&written.archive))?;
     expect(
@@ -146,8 +146,8 @@ fn archive(written: &Written) -> Result<(), String> {
     )
 }
 
-/// `doctor` runs in the root of the image, which contains nothing else, and where a container mounts /proc, /dev and
-/// /sys, experiments are possible.
+/// Checks that `doctor` runs in the root of the image, which contains nothing else. Then checks that experiments
+/// are possible where a container mounts /proc, /dev and /sys.
 fn image(written: &Written, linkage: Linkage) -> Result<(), String> {
     if linkage == Linkage::Dynamic {
         println!("package: a dynamic program cannot run in the image: `doctor` was not run there");
@@ -190,7 +190,7 @@ fn image(written: &Written, linkage: Linkage) -> Result<(), String> {
         .map_err(|error| format!("failed to remove {}: {error}", container.display()))
 }
 
-/// Runs `doctor` by `command`, which changes the root. Returns the exit code and all output.
+/// Runs `doctor` through `command`, which changes the root. Returns the exit code and all output.
 fn doctor(command: &mut Command) -> Result<(Option<i32>, String), String> {
     let output = command
         .args(["/usr/bin/fathometer", "doctor"])

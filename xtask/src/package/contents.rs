@@ -23,15 +23,16 @@ const DOCS: &str = "usr/share/doc/fathometer";
 
 /// One file to install.
 struct Entry {
-    /// Its path below the root.
+    /// The path below the root.
     path: PathBuf,
     content: Vec<u8>,
     mode: u32,
-    /// Whether it is installed in compressed form, with `.gz` added to its name (Debian policy, 12.1 and 12.7).
+    /// Whether the file is installed in compressed form, with `.gz` added to its name (Debian policy, 12.1 and
+    /// 12.7).
     compressed: bool,
 }
 
-/// What the packages contain.
+/// The contents of the packages.
 pub(super) struct Contents {
     /// The version of the program.
     pub(super) version: String,
@@ -41,7 +42,7 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// Reads the program, and lets it generate its manual pages and completions.
+    /// Reads the program, and generates its manual pages and completions by running it.
     pub(super) fn generate(
         root: &Path,
         binary: &Path,
@@ -96,7 +97,7 @@ impl Contents {
             let path = root.join(&file.path);
             write(&path, &file.content, file.mode)?;
             if file.compressed {
-                // -n: without the name and the time, so that equal sources give equal packages.
+                // -n omits the name and the time, so that equal sources give equal packages.
                 output_of(Command::new("gzip").args(["-9nf"]).arg(&path))?;
             }
         }
@@ -188,7 +189,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
-/// Writes a file, its folders included.
+/// Writes a file, and creates its folders.
 fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), String> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(folder)

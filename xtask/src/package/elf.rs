@@ -7,9 +7,9 @@ use std::path::Path;
 /// How a program is linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Linkage {
-    /// Without an interpreter: it runs in an empty root.
+    /// Without an interpreter: the program runs in an empty root.
     Static,
-    /// It needs the system's C library.
+    /// Needs the system's C library.
     Dynamic,
 }
 
@@ -37,7 +37,8 @@ pub(super) fn linkage(program: &Path) -> Result<Linkage, String> {
         .ok_or_else(|| failed("it is not a 64-bit little-endian ELF program"))
 }
 
-/// Whether the program has an interpreter; `None` if it is no such program. Field offsets: System V ABI, chapter 4.
+/// Whether the program has an interpreter; `None` if it is not such an ELF program. Field offsets: System V ABI,
+/// chapter 4.
 fn has_interpreter(bytes: &[u8]) -> Option<bool> {
     let ident = bytes.get(..6)?;
     if ident != b"\x7fELF\x02\x01" {

@@ -1,7 +1,8 @@
 //! `cargo xtask package`: a static binary as a Debian package, an archive, and the content of a container image.
 //!
-//! The packages install the program, its manual pages and its shell completions, all generated from the definitions of
-//! its commands. Times in them are the time of the last commit, so that the same sources give the same packages.
+//! The packages install the program, its manual pages and its shell completions, all generated from the definitions
+//! of its commands. All times in the packages are the time of the last commit, so that the same sources give the
+//! same packages.
 
 mod check;
 mod contents;
@@ -22,12 +23,12 @@ pub(crate) struct Arguments {
     /// Folder for the packages.
     #[arg(long, value_name = "FOLDER", default_value = "target/package")]
     output: PathBuf,
-    /// Then install the Debian package into an empty root and test what it installed (needs root and dpkg).
+    /// Also install the Debian package into an empty root and test the installed files (needs root and dpkg).
     #[arg(long)]
     check: bool,
 }
 
-/// What was written.
+/// The packages that were written.
 struct Written {
     debian: PathBuf,
     archive: PathBuf,
@@ -35,7 +36,7 @@ struct Written {
     image: PathBuf,
 }
 
-/// Writes the packages, and checks them if `arguments` say so.
+/// Writes the packages, and checks them if `arguments` request it.
 pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
     let binary = match &arguments.binary {
         Some(binary) => binary.clone(),
@@ -58,8 +59,8 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds the program without dynamic libraries, in a target folder of its own: other flags would otherwise rebuild
-/// everything each time.
+/// Builds the program without dynamic libraries, in a separate target folder: otherwise the different flags would
+/// rebuild everything each time.
 fn static_build(root: &Path) -> Result<PathBuf, String> {
     let host = output_of(Command::new("rustc").arg("-vV"))?;
     let host = host
@@ -79,7 +80,7 @@ fn static_build(root: &Path) -> Result<PathBuf, String> {
         .status()
         .map_err(|error| format!("failed to run cargo build: {error}"))?;
     if !status.success() {
-        return Err("the static binary does not build".to_owned());
+        return Err("failed to build the static binary".to_owned());
     }
     Ok(target.join(host).join("release/fathometer"))
 }
@@ -137,7 +138,7 @@ fn write(root: &Path, contents: &Contents, output: &Path) -> Result<Written, Str
     })
 }
 
-/// Makes the folder, without what was in it.
+/// Creates an empty folder; deletes its previous contents.
 fn emptied(folder: &Path) -> Result<PathBuf, String> {
     if folder.exists() {
         fs::remove_dir_all(folder)

@@ -16,7 +16,7 @@ struct Kind {
     name: &'static str,
     /// Interval at which each connection sends more.
     every: Duration,
-    /// Whether it reads the responses.
+    /// Whether the connection reads the responses.
     reads: bool,
     opening: fn() -> Vec<u8>,
     /// The bytes of one turn; the argument is the number of the next HTTP/2 stream.
@@ -137,7 +137,7 @@ pub(super) fn start(
         .collect()
 }
 
-/// Keeps `count` connections of one kind open, and replaces those that end.
+/// Keeps `count` connections of one kind open, and replaces closed connections.
 fn crowd(
     kind: &Kind,
     server: SocketAddr,
@@ -175,7 +175,7 @@ fn connect(server: SocketAddr, kind: &Kind) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Sends `text` as far as the socket buffer has room, then reads what has arrived unless `reads` is false.
+/// Sends as much of `text` as the socket buffer has room for, then reads what has arrived unless `reads` is false.
 fn say(stream: &mut TcpStream, text: &[u8], reads: bool) -> io::Result<()> {
     match stream.write(text) {
         Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),

@@ -1,13 +1,14 @@
-//! `cargo xtask soak`: our origin under a mixed attack, next to an honest load.
+//! `cargo xtask soak`: the origin server under a mixed attack, together with a load of well-behaved clients.
 //!
-//! Two servers run, one in cleartext (HTTP/1.1 and HTTP/2) and one over TLS (HTTP/3 too). Honest clients load
-//! both at a moderate rate, all the time. In the first sixth of the time only they run. Then the attackers of
-//! [`crowds`] and [`quic`] join. In the last sixth only the honest clients run again. Every few seconds the
-//! soak reads the resident memory and the descriptors of both servers, and computes the 99th percentile of the
-//! honest latencies of that interval.
+//! Two servers run, one in cleartext (HTTP/1.1 and HTTP/2) and one with TLS (also HTTP/3). Well-behaved clients load
+//! both servers at a moderate rate, all the time. In the first and in the last sixth of the time they run alone. In
+//! between, the attackers of [`crowds`] and [`quic`] run too. Every few seconds the command reads the resident
+//! memory and the descriptors of both servers, and computes the 99th percentile of the latencies of the
+//! well-behaved clients in that interval.
 //!
-//! The soak fails when honest exchanges fail, or when memory does not return after the attack. Latencies are
-//! reported and not judged: attackers, servers and clients share the processors of one machine.
+//! The command fails when exchanges of well-behaved clients fail, or when memory does not return to its earlier level after the
+//! attack. Latencies are reported and not judged: attackers, servers and clients share the processors of one
+//! machine.
 
 mod crowds;
 mod quic;
@@ -27,24 +28,24 @@ use serde_json::{Value, json};
 use self::servers::{Honest, Server};
 use crate::bench::{Scratch, build};
 
-/// Length of one sample of the honest latencies.
+/// Length of one sample of the latencies of well-behaved clients.
 const SAMPLE: Duration = Duration::from_secs(4);
 /// Largest growth of memory after the attack, above the maximum before it.
 const GROWTH_KIB: u64 = 64 * 1024;
 
-/// Run our origin under attack, next to an honest load.
+/// Run the origin server under attack, together with a load of well-behaved clients.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Length in minutes.
+    /// Duration in minutes.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1440))]
     minutes: u64,
     /// Connections of each kind of attacker.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=2000))]
     attackers: u64,
-    /// QUIC Initial packets per second, each opening a connection.
+    /// QUIC Initial packets per second; each starts a connection.
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(0..=20_000))]
     initials: u64,
-    /// Run this program instead of building the release.
+    /// Program to test [default: a release build].
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// Write `soak.json` and `soak.txt` into this folder, as for `runs/published`.
@@ -52,7 +53,7 @@ pub(crate) struct Arguments {
     save: Option<PathBuf>,
 }
 
-/// Orders to all attackers.
+/// The signal that stops all attackers.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     stop: AtomicBool,
@@ -67,7 +68,7 @@ impl Orders {
 /// One running kind of attacker.
 pub(crate) struct Attack {
     name: &'static str,
-    /// Connections opened, and those whose end was noticed.
+    /// The number of connections opened, and of those whose close was noticed.
     begun: Arc<AtomicU64>,
     ended: Arc<AtomicU64>,
     thread: JoinHandle<()>,
@@ -134,8 +135,8 @@ struct Sample {
     honest: Vec<Honest>,
 }
 
-/// Builds the release program unless one is given, runs the soak, prints a table, and fails when honest clients
-/// failed or memory did not return.
+/// Builds the release program unless one is given, runs the soak, and prints a table. Fails if
+/// exchanges of well-behaved clients failed, or if memory did not return to its earlier level.
 pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
     let program = match &arguments.program {
         Some(program) => program.clone(),
@@ -150,7 +151,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
     let begun = clock.now();
     let whole = Duration::from_secs(60 * arguments.minutes);
     println!(
-        "{} minutes, {} attackers of each kind, {} first packets of QUIC a second\n",
+        "{} minutes, {} attackers of each kind, {} QUIC Initial packets per second\n",
         arguments.minutes, arguments.attackers, arguments.initials
     );
     println!("{}", servers::HEAD);
@@ -253,7 +254,9 @@ fn conclude(
     for phase in &summary["phases"].as_array().cloned().unwrap_or_default() {
         println!("{phase}");
     }
-    println!("honest exchanges that failed: {failed}; memory returned: {has_returned}");
+    println!(
+        "failed exchanges of well-behaved clients: {failed}; memory returned to its earlier level: {has_returned}"
+    );
     if let Some(folder) = &arguments.save {
         let text: Vec<String> = samples.iter().map(servers::line).collect();
         let text = format!("{}\n{}\n", servers::HEAD, text.join("\n"));

@@ -1,4 +1,4 @@
-//! Attackers over QUIC: Initial packets without a continuation, and clients that acknowledge nothing.
+//! Attackers over QUIC: Initial packets without any later packet, and clients that acknowledge nothing.
 
 use std::io::IoSlice;
 use std::net::{SocketAddr, UdpSocket};
@@ -21,7 +21,7 @@ const CONTROL: &[u8] = b"\x00\x04\x00";
 const TURN: Duration = Duration::from_millis(50);
 /// Time after which a client that acknowledges nothing is replaced.
 const LIFE: Duration = Duration::from_secs(100);
-/// Time limit of its handshake.
+/// Time limit of such a client's handshake.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Starts both kinds: `count` clients that acknowledge nothing, and `initials` Initial packets per second.
@@ -62,7 +62,7 @@ fn flood(
     let mut number = 0;
     while !orders.are_over() {
         let now = clock.now();
-        // Packets of one turn share a socket: each one starts a connection of its own anyway.
+        // The packets of one turn share a socket: each packet starts its own connection anyway.
         let Ok(socket) = UdpSocket::bind("127.0.0.1:0") else {
             return;
         };
@@ -92,7 +92,7 @@ fn non_reading(
         let before = clients.len();
         clients.retain(|(_, _, since)| now.since(*since) < LIFE);
         ended.fetch_add((before - clients.len()) as u64, Ordering::Relaxed);
-        // At most ten new clients in a turn; each stays.
+        // At most ten new clients in a turn; each client stays connected.
         for _ in 0..10.min(count - clients.len()) {
             number += 1;
             if let Some((client, socket)) = ask(tls, server, number, clock) {

@@ -1,4 +1,4 @@
-//! The servers under attack, the honest clients, and how both are read.
+//! The servers under attack, the well-behaved clients, and the measurements of both.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ pub(super) fn write_site(scratch: &Path) -> Result<PathBuf, String> {
     Ok(site)
 }
 
-/// `fathometer serve`. Dropping it kills it.
+/// A running `fathometer serve`, killed on drop.
 pub(super) struct Server {
     child: Child,
     address: SocketAddr,
@@ -111,7 +111,7 @@ impl Drop for Server {
     }
 }
 
-/// Results of honest clients in one sample.
+/// Results of the well-behaved clients in one sample.
 pub(super) struct Honest {
     pub(super) protocol: &'static str,
     pub(super) p99_ms: Option<f64>,
@@ -151,9 +151,10 @@ pub(super) fn ask(
         .map(|(protocol, child)| {
             let output = child
                 .wait_with_output()
-                .map_err(|error| format!("failed to wait for the honest clients: {error}"))?;
-            let summary: Value = serde_json::from_slice(&output.stdout)
-                .map_err(|error| format!("{protocol}: no summary of honest clients: {error}"))?;
+                .map_err(|error| format!("failed to wait for the well-behaved clients: {error}"))?;
+            let summary: Value = serde_json::from_slice(&output.stdout).map_err(|error| {
+                format!("{protocol}: no summary of the well-behaved clients: {error}")
+            })?;
             let measured = &summary["measured"];
             let count = |name: &str| measured["counts"][name].as_u64().unwrap_or_default();
             Ok(Honest {
@@ -186,7 +187,7 @@ pub(super) fn line(sample: &Sample) -> String {
     )
 }
 
-/// The same as JSON.
+/// One sample as JSON.
 pub(super) fn json_of(sample: &Sample) -> Value {
     let honest: Vec<Value> = sample
         .honest

@@ -1,4 +1,5 @@
-//! Documents: every relative link leads to a file of the tree, and to a heading of that file if it names one.
+//! Documents: every relative link leads to a file of the tree, and to an existing heading if the link names a
+//! heading.
 
 use std::collections::BTreeSet;
 

@@ -16,10 +16,10 @@ const REMEDY: &str = "move what both need to a lower floor, or pass it in from t
 const SYSTEM_LIBRARIES: &[&str] = &[
     "async-io", "libc", "mio", "nix", "rustix", "socket2", "tokio",
 ];
-/// The crates below [`HOSTS`] that may use them.
+/// The crates on floors below [`HOSTS`] that may use these libraries.
 const SYSTEM_CRATES: &[&str] = &["fathometer-sys"];
-/// From this floor on, crates host machines on the system and may use them. The lowest such crate is
-/// `fathometer-quic-sockets`.
+/// From this floor on, crates connect the state machines to the system and may use these libraries. The lowest such
+/// crate is `fathometer-quic-sockets`.
 const HOSTS: u32 = 3;
 
 #[derive(Deserialize)]
@@ -93,8 +93,8 @@ pub(super) fn check(metadata: &str, tree: &[Source]) -> Result<Vec<Finding>, Str
             path: path.to_owned(),
             line: line_naming(tree, path, &dependency.name),
             what: format!("{} depends on {}", package.name, dependency.name),
-            why: "machines and analysis do not use the system, through libraries either",
-            remedy: "move what needs it to `fathometer-sys` or to a crate of floor 2 or above",
+            why: "state machines and analysis do not use the system, not even through libraries",
+            remedy: "move that code to `fathometer-sys` or to a crate of floor 3 or above",
         }));
         for dependency in package.dependencies.iter().filter(|d| d.path.is_some()) {
             let Some(&Some(below)) = floors.get(dependency.name.as_str()) else {

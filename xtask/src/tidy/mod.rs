@@ -1,8 +1,8 @@
 //! `cargo xtask tidy`: checks rules of this workspace that the compiler and clippy do not check.
 //!
-//! Every rule is a function from the text of the tree to findings, so each is tested on a small tree that
-//! breaks it. Which crates may use sockets, clocks, threads, processes and files is in `clippy.toml`, and `unsafe` is a
-//! lint of the workspace.
+//! Every rule is a function from the text of the tree to findings, so each rule is tested on a small tree that
+//! breaks it. `clippy.toml` states which crates may use sockets, clocks, threads, processes and files; a lint of
+//! the workspace covers `unsafe`.
 
 mod data;
 mod docs;
@@ -23,7 +23,7 @@ const SKIPPED: &[&str] = &[".git", "target", "runs", "corpus", "artifacts"];
 pub(crate) struct Source {
     /// Relative to the root, with `/` between folders.
     pub path: String,
-    /// Its text; empty when it is not UTF-8.
+    /// The text; empty when it is not UTF-8.
     pub text: String,
 }
 
@@ -35,7 +35,7 @@ impl Source {
     }
 }
 
-/// A breach of a rule, as `file:line: what, why, what to do`.
+/// A violation of a rule, as `file:line: what, why, what to do`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     path: String,
@@ -110,7 +110,7 @@ fn read_tree(root: &Path) -> Result<Vec<Source>, String> {
     Ok(tree)
 }
 
-/// The pages of published runs, without their texts: documents link to them.
+/// The pages of published runs, with empty texts: documents link to them.
 fn published_runs(root: &Path) -> Vec<Source> {
     let runs = fs::read_dir(root.join("runs/published"));
     let names = runs.into_iter().flatten().flatten();

@@ -10,8 +10,8 @@ const LONG_FILE: &str = "tidy: long-file:";
 
 /// Words that mark unfinished work. Concatenated, so that this file does not contain them.
 const MARKS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME")];
-/// Macros that mark unfinished code, with their brackets. In the workspace clippy finds them; the fuzz targets are not
-/// part of it.
+/// Macros that mark unfinished code, with their brackets. Clippy finds them in the workspace, but the fuzz targets
+/// are not part of the workspace.
 const LEFT_OVER: &[&str] = &[
     concat!("todo", "!("),
     concat!("unimplemented", "!("),
@@ -128,7 +128,7 @@ fn private_places(source: &Source) -> Vec<Finding> {
         path: source.path.clone(),
         line,
         what,
-        why: "absolute places of one machine do not exist on another",
+        why: "absolute paths of one machine do not exist on another",
         remedy: "write a path relative to the workspace, or take it as an argument",
     })
     .collect()

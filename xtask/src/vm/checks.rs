@@ -45,8 +45,8 @@ impl Checks {
         }
     }
 
-    /// Doctor must report each limit that was then seen in force as available. It must not advise root to
-    /// become root.
+    /// Doctor must report as available each limit that was then observed in force. It must not advise root to run
+    /// as root.
     fn judge_doctor(&mut self, place: String, code: &str, text: &str) {
         let judged = judge(text, place.starts_with("delegated"));
         let (passed, detail) = match judged {
@@ -75,7 +75,7 @@ impl Checks {
 
     /// Prints a summary.
     pub(super) fn print(&self) {
-        println!("\nwith control groups of version 2 alone:");
+        println!("\nwith control groups v2 only:");
         for check in &self.made {
             println!("{}", check.row());
         }
@@ -97,7 +97,7 @@ impl Check {
     }
 }
 
-/// Limits that a user does not have: systemd does not delegate these controllers, and the kernel shows the
+/// Limits that are not available to a user: systemd does not delegate these controllers, and the kernel shows the
 /// backlog setting only in namespaces of root.
 const ROOTS: &[&str] = &[
     "disk bytes limit",

@@ -135,7 +135,7 @@ impl Image {
             link("busybox", &tree.join("bin").join(name))?;
         }
         for (n, name) in MODULES.iter().enumerate() {
-            // Some kernels have some of them built in.
+            // Some kernels have some of these modules built in.
             if let Some(file) = find_below(modules, &format!("{name}.ko")) {
                 copy(&file, &tree.join(format!("m/{n:02}-{name}.ko")))?;
             }

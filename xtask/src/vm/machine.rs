@@ -18,7 +18,7 @@ const COMMANDS: u64 = 65_536;
 /// no panic when the host is so busy that the emulated timer is late.
 const PARAMETERS: &str = "console=ttyS0 quiet loglevel=3 panic=-1 no_timer_check cgroup_no_v1=all";
 
-/// The machine's process. Dropping it kills it.
+/// The machine's process, killed on drop.
 struct Machine(Child);
 
 impl Drop for Machine {
@@ -72,7 +72,7 @@ pub(super) fn run(
         .map_err(|error| format!("cannot start qemu-system-x86_64: {error}"))?;
     let console = machine.0.stdout.take().expect("it is piped");
     let (sender, lines) = channel();
-    // Ends with the machine, because it reads the machine's end of the pipe.
+    // The thread ends with the machine, because it reads the machine's end of the pipe.
     let reader = std::thread::spawn(move || {
         let mut lines = BufReader::new(console).split(b'\n');
         while let Some(Ok(line)) = lines.next() {

@@ -23,7 +23,7 @@ pub enum Named {
 }
 
 impl Named {
-    /// Its name in tables: the resource's name, or `together`, `undecided`, `invalid`.
+    /// The name in tables: the resource's name, or `together`, `undecided`, `invalid`.
     pub const fn name(self) -> &'static str {
         match self {
             Named::Resource(resource) => resource.name(),
@@ -35,7 +35,7 @@ impl Named {
 }
 
 impl Verdict {
-    /// What the outcome named.
+    /// Returns what the verdict named.
     pub fn as_named(&self) -> Named {
         match &self.outcome {
             Outcome::Limited { resource, .. } => Named::Resource(*resource),
@@ -85,7 +85,8 @@ impl Confusion {
         (self.rows.iter().map(Row::right).sum(), all)
     }
 
-    /// Number of verdicts that named a resource other than the planted one. An undecided verdict names none.
+    /// Number of verdicts that named another resource than the planted one, or several together. Undecided
+    /// and invalid verdicts do not count.
     pub fn wrong(&self) -> usize {
         let wrong = |row: &Row| {
             let others = row.named.iter().filter(|named| match named {
@@ -98,7 +99,7 @@ impl Confusion {
         self.rows.iter().map(wrong).sum()
     }
 
-    /// The table as text. Columns are numbered where their names do not fit into `width`.
+    /// The table as text. If the columns' names do not fit into `width`, the columns are numbered.
     pub fn text(&self, width: usize) -> String {
         let columns = self.columns();
         let mut aligns = vec![Align::Left, Align::Left];
@@ -141,7 +142,7 @@ impl Confusion {
         text
     }
 
-    /// The table as CSV: `setup,planted,named,count`, one line for each pair that occurred.
+    /// The table as CSV: `setup,planted,named,count`, one line for each combination that occurred.
     pub fn csv(&self) -> String {
         let mut text = "setup,planted,named,count\r\n".to_owned();
         let columns = self.columns();
@@ -200,13 +201,14 @@ impl Confusion {
             return "No verdict.".to_owned();
         }
         format!(
-            "{right} of {all} verdicts named the known limit ({}), {} named another one.",
+            "{right} of {all} verdicts named the known limit ({}), {} named another resource.",
             percent(right as f64 / all as f64),
             self.wrong()
         )
     }
 
-    /// Everything that was named, and every planted resource, so that the diagonal is always present.
+    /// Everything that was named, and every planted resource, so that the table always contains its
+    /// diagonal.
     fn columns(&self) -> Vec<Named> {
         let planted = self.rows.iter().map(|row| Named::Resource(row.planted));
         let named = self.rows.iter().flat_map(|row| row.named.iter().copied());
@@ -226,7 +228,7 @@ impl Row {
         self.count(Named::Resource(self.planted))
     }
 
-    /// The report's class for a count in this column.
+    /// The CSS class of the report for a count in this column.
     fn class(&self, column: Named) -> &'static str {
         match column {
             Named::Resource(resource) if resource == self.planted => "holds",

@@ -4,19 +4,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::statistics::{Estimate, Interval};
 
-/// A resource limits if its elasticity is at least this ...
+/// A limit has the effect [`Effect::Limits`] if its elasticity is at least this ...
 const LIMITS: f64 = 0.5;
-/// ... and the lower end of its interval is at least this, because three pairs that differ only at random are
-/// all above zero with probability 1/8.
+/// ... and the lower end of the elasticity's interval is at least this. Three pairs that differ only at random
+/// are all above zero with probability 1/8, so an interval above zero is not enough.
 const LIMITS_LOW: f64 = 0.25;
-/// A step that gives at least this much more throughput limits too, however large the step was: a backlog ten
-/// times as long is cheap to provide.
+/// A limit also has this effect if a step raises throughput by at least this share, for any size of the step: a
+/// backlog ten times as long is cheap to provide.
 const LIMITS_GAIN: f64 = 0.25;
-/// The lower end of that gain's interval must be at least this.
+/// The lower end of the interval of that gain must be at least this.
 const LIMITS_GAIN_LOW: f64 = 0.1;
-/// A limit contributes when the lower end of its interval is above this; noise and common drift stay below.
+/// A limit contributes if the lower end of the elasticity's interval is above this; noise and common drift
+/// stay below.
 const CONTRIBUTES: f64 = 0.1;
-/// A limit has no effect when the upper end of its interval is below this, ...
+/// A limit has no effect if the upper end of the elasticity's interval is below this ...
 const NOT: f64 = 0.25;
 /// ... and the upper end of the gain from this step is below this.
 const NOT_GAIN: f64 = 0.12;
@@ -25,20 +26,20 @@ const NOT_GAIN: f64 = 0.12;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
-    /// Relief makes the figure worse, as with more workers than memory allows.
+    /// Relief makes the figure worse, as more workers do if memory is short.
     Harms,
     /// Relief has no effect, or almost none.
     DoesNot,
     /// The interval is too wide to decide.
     Undecided,
-    /// Relief helps, but by less than half in proportion.
+    /// Relief helps, but less than for [`Effect::Limits`].
     Contributes,
-    /// Relief helps by at least half in proportion, or by at least a quarter in total.
+    /// Relief helps: the elasticity is at least one half, or the gain is at least a quarter.
     Limits,
 }
 
 impl Effect {
-    /// The effect in words that follow the resource: `limits`.
+    /// The effect in words that follow the name of the resource, as in `limits`.
     pub const fn words(self) -> &'static str {
         match self {
             Effect::Harms => "harms when there is more",
@@ -50,15 +51,15 @@ impl Effect {
     }
 }
 
-/// The effect that an elasticity shows. A positive elasticity means that relief helps. An effect is one at the
-/// `simultaneous` interval, and none at the interval of the estimate alone.
+/// The effect that an elasticity shows. A positive elasticity means that relief helps. The `simultaneous`
+/// interval must show that there is an effect; the interval of the estimate alone is sufficient to show that
+/// there is none.
 pub(super) fn effect(elasticity: Estimate, simultaneous: Option<Interval>, relief: f64) -> Effect {
     let Some(single) = elasticity.interval else {
         return Effect::Undecided;
     };
     let all = simultaneous.unwrap_or(single);
-    // The gain of the figure when the limit is relieved by this much. For a squeeze: the value before it over
-    // the value after it.
+    // The relative gain of the figure from this relief. For a squeeze: the gain from undoing the squeeze.
     let gain = |elasticity: f64| gain(elasticity, relief);
     let in_proportion = elasticity.value >= LIMITS;
     let outright = gain(elasticity.value) >= LIMITS_GAIN;
@@ -82,12 +83,12 @@ pub(super) fn effect(elasticity: Estimate, simultaneous: Option<Interval>, relie
     Effect::Undecided
 }
 
-/// Whether an elasticity of this size is that of a limit, by either criterion of [`effect`].
+/// Whether an elasticity of this size means that the resource limits, by either criterion of [`effect`].
 pub(super) fn reaches_a_limit(elasticity: f64, relief: f64) -> bool {
     elasticity >= LIMITS || gain(elasticity, relief) >= LIMITS_GAIN
 }
 
-/// The gain of the figure when the limit is relieved by this much.
+/// The relative gain of the figure from this relief.
 fn gain(elasticity: f64, relief: f64) -> f64 {
     (elasticity * relief.abs()).exp_m1()
 }

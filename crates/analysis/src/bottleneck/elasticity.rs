@@ -1,22 +1,22 @@
 //! How much throughput and latency change with a step of a limit.
 //!
-//! The elasticity of throughput X to a limit L is d ln X / d ln L: 1 when 25 % more of the limit gives 25 %
-//! more throughput, 0 when it gives nothing. A step of factor *f* that changes throughput from X to X′
-//! estimates it as ln(X′/X) / ln *f*. Each replicate gives one estimate, because both loads used the same
-//! random numbers. The interval is Student's t over replicates.
+//! The elasticity of throughput X to a limit L is d ln X / d ln L: 1 if 25 % more of the limit gives 25 % more
+//! throughput, 0 if it gives no more throughput. A step of factor *f* that changes throughput from X to X′ estimates the
+//! elasticity as ln(X′/X) / ln *f*. Each replicate gives one estimate, because both loads use the same random numbers.
+//! The interval is Student's t over replicates.
 //!
-//! All elasticities are to *relief*: that of the round trip is to 1/RTT. So for every resource, a positive
-//! elasticity of throughput and a negative one of latency mean that relief helps.
+//! All elasticities are to *relief*: the elasticity to the round trip is an elasticity to 1/RTT. So for every resource, a
+//! positive elasticity of throughput and a negative elasticity of latency mean that relief helps.
 //!
-//! Relieving a limit shows whether it limits now; squeezing it shows whether it is near. For example, relief of
-//! a resource that is used to 90 % gains nothing, but a squeeze by a fifth costs throughput. So where a relief
-//! was measured, it alone decides.
+//! Relieving a limit shows whether it limits now; squeezing it shows whether it is near. For example, relief of a
+//! resource that is used to 90 % gains nothing, but a squeeze by a fifth costs throughput. So if a relief was measured,
+//! only the relief decides.
 //!
-//! Several limits are looked at, and each may seem to have an effect by chance. So an effect counts only if the
-//! simultaneous interval shows it, too: all of these together cover with the level of one interval (Bonferroni,
-//! [`simultaneous_level`]), whatever the dependence that the shared baselines cause. That a limit has no effect needs no
-//! correction: a verdict by elimination takes this finding for every limit, and is wrong only if it is wrong for the one
-//! that limits (an intersection-union test: R. L. Berger, Technometrics 24, 1982).
+//! Several limits are tested, and each may seem to have an effect by chance. So an effect counts only if the simultaneous
+//! interval shows it too. The simultaneous intervals cover together with the level of one interval (Bonferroni,
+//! [`simultaneous_level`]), whatever the dependence that the shared baselines cause. No correction is needed to show that
+//! a limit has no effect. A verdict by elimination requires this finding for every other limit, and is wrong only if the
+//! finding is wrong for the resource that limits (an intersection-union test: R. L. Berger, Technometrics 24, 1982).
 
 use std::collections::BTreeMap;
 
@@ -26,8 +26,8 @@ use super::effect::{effect, reaches_a_limit};
 use super::{Effect, Observation, Resource};
 use crate::statistics::{Estimate, Interval, Intervals, Resolution, mean, simultaneous_level};
 
-/// Throughputs that agree in all replicates are not exact: a window counts whole exchanges, and a share of them began
-/// before it or ends after it.
+/// Throughputs that agree in all replicates are not exact: a window counts whole exchanges, and some exchanges begin
+/// before it or end after it.
 const RESOLUTION: Resolution = Resolution {
     absolute: 0.001,
     relative: 0.0,
@@ -40,9 +40,9 @@ pub struct Elasticity {
     pub resource: Resource,
     /// One response for each step, the largest relief first.
     pub responses: Vec<Response>,
-    /// Its effect on throughput.
+    /// The effect of the limit on throughput.
     pub effect: Effect,
-    /// Its effect on mean latency.
+    /// The effect of the limit on mean latency.
     pub on_latency: Effect,
 }
 
@@ -55,13 +55,13 @@ pub struct Response {
     pub relief: f64,
     /// Elasticity of throughput to relief; `n` is the number of pairs.
     pub throughput: Estimate,
-    /// The interval of the same at the simultaneous level of all steps of all limits. `None` where `throughput` has none,
-    /// and in records of versions that judged each limit alone.
+    /// The simultaneous interval of the elasticity of throughput, over all steps of all limits. `None` if `throughput`
+    /// has no interval, and in records of versions that judged each limit separately.
     #[serde(default)]
     pub throughput_simultaneous: Option<Interval>,
     /// Elasticity of mean latency to relief.
     pub latency: Estimate,
-    /// Its interval at the simultaneous level.
+    /// The simultaneous interval of the elasticity of mean latency.
     #[serde(default)]
     pub latency_simultaneous: Option<Interval>,
     /// Elasticity of the 98th percentile of latency to relief.
@@ -69,7 +69,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// The relative change of throughput with this step: 0.23 is 23 % more.
+    /// The relative change of throughput with this step: 0.23 means 23 % more.
     pub fn throughput_change(&self) -> Estimate {
         change(self.throughput, self.relief)
     }
@@ -79,7 +79,7 @@ impl Response {
         change(self.latency, self.relief)
     }
 
-    /// Whether the interval leaves it possible that the limit limits, by either criterion of [`effect`].
+    /// Whether the interval of throughput allows that the resource is the bottleneck, by either criterion of [`effect`].
     pub(super) fn may_limit(&self) -> bool {
         self.throughput
             .interval
@@ -91,7 +91,7 @@ impl Response {
         effect(self.throughput, self.throughput_simultaneous, self.relief)
     }
 
-    /// The effect of this step on mean latency, of which less is better.
+    /// The effect of this step on mean latency. Less latency is better.
     fn on_latency(&self) -> Effect {
         let simultaneous = self.latency_simultaneous.map(negated);
         let latency = Estimate {
@@ -102,15 +102,15 @@ impl Response {
         effect(latency, simultaneous, self.relief)
     }
 
-    /// Whether the limit was relieved.
+    /// Whether the step relieved the limit.
     pub fn is_relief(&self) -> bool {
         self.relief > 0.0
     }
 }
 
 impl Elasticity {
-    /// The step that shows most about throughput: the relief with the largest elasticity; without a relief, the
-    /// squeeze with the largest elasticity.
+    /// The step with the clearest effect on throughput: the relief with the largest elasticity or, if there is no relief,
+    /// the squeeze with the largest elasticity.
     pub fn clearest(&self) -> Option<&Response> {
         let relieved = self.was_relieved();
         self.responses
@@ -119,8 +119,8 @@ impl Elasticity {
             .max_by(|a, b| a.throughput.value.total_cmp(&b.throughput.value))
     }
 
-    /// The step that shows most about mean latency, chosen as in [`Elasticity::clearest`].
-    pub fn latency_telling(&self) -> Option<&Response> {
+    /// The step with the clearest effect on mean latency, chosen as in [`Elasticity::clearest`].
+    pub fn clearest_for_latency(&self) -> Option<&Response> {
         let relieved = self.was_relieved();
         self.responses
             .iter()
@@ -133,7 +133,7 @@ impl Elasticity {
         self.responses.iter().any(Response::is_relief)
     }
 
-    /// Whether a squeeze of the limit reduced throughput by at least half in proportion.
+    /// Whether the limit is near: some squeeze of it has the effect [`Effect::Limits`] on throughput.
     pub fn is_near(&self) -> bool {
         let squeezed = self
             .responses
@@ -145,12 +145,12 @@ impl Elasticity {
     }
 }
 
-/// The elasticity to each limit that was varied, in the order of [`Resource::ALL`].
+/// Returns the elasticity to each limit that was varied, in the order of [`Resource::ALL`].
 ///
-/// Only valid observations with a throughput and a latency above zero count. Of those, only pairs of a changed
-/// load and a baseline of the same replicate count. Several observations of one kind in one replicate (a
-/// baseline before and after) count as their geometric mean. `intervals` has the level of the intervals, and of all
-/// simultaneous intervals together.
+/// Only valid observations with a throughput and a latency above zero count, and of those only pairs of a changed load
+/// and a baseline in the same replicate. Several observations of the same kind in one replicate (a baseline before and
+/// after) count as their geometric mean. `intervals` is the level of each interval, and of all simultaneous intervals
+/// together.
 pub fn elasticities(observations: &[Observation], intervals: Intervals) -> Vec<Elasticity> {
     let levels = Levels {
         single: intervals,
@@ -193,7 +193,7 @@ pub fn elasticities(observations: &[Observation], intervals: Intervals) -> Vec<E
         .collect()
 }
 
-/// The number of steps of all limits, from which a verdict picks: distinct changes, whether or not their loads are valid.
+/// The number of steps of all limits from which a verdict picks: distinct changes, including those without a valid load.
 pub fn comparisons(observations: &[Observation]) -> usize {
     let mut steps: Vec<(Resource, u64)> = observations
         .iter()
@@ -205,7 +205,7 @@ pub fn comparisons(observations: &[Observation]) -> usize {
     steps.len()
 }
 
-/// The levels of one interval, and of each of those that cover together.
+/// The level of a single interval, and the level of each simultaneous interval.
 #[derive(Debug, Clone, Copy)]
 struct Levels {
     single: Intervals,
@@ -243,7 +243,7 @@ fn by_replicate<'a>(
         .collect()
 }
 
-/// The factors by which a resource was varied, with their relief.
+/// The factors by which a resource was varied, each with its relief.
 fn factors(observations: &[&Observation], resource: Resource) -> Vec<(f64, f64)> {
     let mut factors: Vec<(f64, f64)> = observations
         .iter()
@@ -256,7 +256,7 @@ fn factors(observations: &[&Observation], resource: Resource) -> Vec<(f64, f64)>
     factors
 }
 
-/// The response to one step; `None` when there is no pair.
+/// The response to one step; `None` when there is no pair of loads.
 fn response(
     levels: Levels,
     baseline: &BTreeMap<u32, Logarithms>,
@@ -288,7 +288,7 @@ fn response(
     })
 }
 
-/// The strongest effect among reliefs, or among squeezes where nothing was relieved.
+/// The strongest effect of the reliefs or, if there is no relief, of the squeezes.
 fn strongest(responses: &[Response], effect: impl Fn(&Response) -> Effect) -> Effect {
     let relieved = responses.iter().any(Response::is_relief);
     responses
@@ -306,8 +306,8 @@ fn negated(interval: Interval) -> Interval {
     }
 }
 
-/// The relative change that an elasticity means at a relief. It is monotonic, so the ends of the interval stay
-/// ends; they change places when the relief is negative.
+/// The relative change that an elasticity means at a relief. The conversion is monotonic, so the ends of the interval
+/// remain ends; they change places when the relief is negative.
 fn change(elasticity: Estimate, relief: f64) -> Estimate {
     let of = |elasticity: f64| (elasticity * relief).exp_m1();
     Estimate {

@@ -1,20 +1,21 @@
-//! What gave out first: the resource that is exhausted at the load that fails, beside its use at the load that works.
+//! The first exhausted resource: it is exhausted at the load that fails. Its use at the load that works is given for
+//! comparison.
 
 use serde::{Deserialize, Serialize};
 
-use super::suspicion::is_starved;
+use super::suspicion::machine_is_saturated;
 use super::words::{count, hundredths, number, percent};
 use super::{Confidence, Resource, Signals, Suspicion, suspect};
 
-/// A smaller share of refusals is not worth mentioning.
+/// A share of refusals below this is not reported.
 const LEAST_REFUSED: f64 = 0.0005;
 
-/// What gave out between two loads.
+/// The resource that was exhausted first between two loads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GaveOut {
-    /// The exhausted resource; `None`: nothing that was probed was exhausted.
+    /// The exhausted resource; `None` if no probed resource was exhausted.
     pub resource: Option<Resource>,
-    /// How strongly the probes say so.
+    /// How strongly the probes indicate that the resource is exhausted.
     pub confidence: Option<Confidence>,
     /// The answer in words, with its evidence.
     pub text: String,
@@ -22,29 +23,29 @@ pub struct GaveOut {
     pub figures: Vec<Figure>,
 }
 
-/// A figure at the load that works and at the one that fails.
+/// A figure at the load that works and at the load that fails.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What it is, with its unit.
+    /// The name of the figure, with its unit.
     pub name: String,
-    /// At the load that works.
+    /// The value at the load that works.
     pub works: Option<f64>,
-    /// At the load that fails.
+    /// The value at the load that fails.
     pub fails: Option<f64>,
-    /// Whether it is a share, 0 to 1.
+    /// Whether the value is a share, 0 to 1.
     pub is_share: bool,
 }
 
 impl GaveOut {
-    /// Whether a resource can be what gave out: a limit of the host, the server or the link. A long round trip is no exhausted
-    /// resource.
+    /// Whether the resource can be exhausted: it is a limit of the host, the server or the link. A long round trip is not an
+    /// exhausted resource.
     pub fn can_name(resource: Resource) -> bool {
         resource.is_a_limit() && resource != Resource::RoundTrip
     }
 }
 
 impl Figure {
-    /// Both values for people, as in `96 %`; a dash where the kernel does not report one.
+    /// Both values as text, as in `96 %`; a dash if the kernel does not report the value.
     pub fn words(&self) -> [String; 2] {
         [self.works, self.fails].map(|value| match value {
             Some(share) if self.is_share => percent(share),
@@ -54,18 +55,18 @@ impl Figure {
     }
 }
 
-/// What gave out between the load that works and the one that fails. `refused` is the share of the exchanges at the
-/// latter that had a status of 400 or above.
+/// The resource that was exhausted first between the load that works and the load that fails. `refused` is the share of
+/// exchanges with a status of 400 or above at the load that fails.
 pub fn gave_out(works: &Signals, fails: &Signals, refused: f64) -> GaveOut {
     let figures = figures(works, fails);
-    if is_starved(fails) {
+    if machine_is_saturated(fails) {
         let idle = percent(fails.machine_idle.unwrap_or(0.0));
         return GaveOut {
             resource: Some(Resource::Cpu),
             confidence: Some(Confidence::Likely),
             text: format!(
-                "the processors of the machine gave out first: they were idle for {idle}, while the server did not use \
-                 its quota; other programs, the generator too, used the rest"
+                "the processor time of the machine was exhausted first: its processors were idle for {idle}, while the \
+                 server did not use its quota; other programs, the generator too, used the rest"
             ),
             figures,
         };
@@ -76,31 +77,32 @@ pub fn gave_out(works: &Signals, fails: &Signals, refused: f64) -> GaveOut {
         confidence: exhausted.as_ref().map(|found| found.confidence),
         text: match &exhausted {
             Some(found) => format!(
-                "the {} gave out first: {}",
+                "the {} was exhausted first: {}",
                 noun(found, fails),
                 found.evidence.join("; ")
             ),
-            None => "nothing that was probed was exhausted".to_owned(),
+            None => "no probed resource was exhausted".to_owned(),
         } + &refusals(refused),
         figures,
     }
 }
 
-/// A resource that is nearly used up.
+/// Whether a suspicion is a resource that is nearly used up.
 fn is_exhausted(suspicion: &Suspicion) -> bool {
     GaveOut::can_name(suspicion.resource) && suspicion.confidence >= Confidence::Likely
 }
 
-/// The name of what gave out: without a quota, the processors are those of the machine.
+/// The name of the exhausted resource. Without a quota, the processor time is that of the machine.
 fn noun(suspicion: &Suspicion, fails: &Signals) -> &'static str {
     let is_quota = fails.throttled_periods.is_some();
     match suspicion.resource {
-        Resource::Cpu if !is_quota => "processors of the machine",
+        Resource::Cpu if !is_quota => "processor time of the machine",
         other => other.noun(),
     }
 }
 
-/// Refusals, if there are any. A full resource causes them, and a limit in the server's configuration does too.
+/// A clause about refusals, if there are any. An exhausted resource can cause them, but also a limit in the server's
+/// configuration.
 fn refusals(share: f64) -> String {
     match share >= LEAST_REFUSED {
         true => format!(
@@ -111,7 +113,7 @@ fn refusals(share: f64) -> String {
     }
 }
 
-/// The figures that at least one of the loads has.
+/// The figures that at least one of the two loads has.
 fn figures(works: &Signals, fails: &Signals) -> Vec<Figure> {
     type Read = fn(&Signals) -> Option<f64>;
     let quota = fails.cpu_quota_cores.map_or_else(
@@ -119,7 +121,7 @@ fn figures(works: &Signals, fails: &Signals) -> Vec<Figure> {
         |cores| format!("processor time of {} cores", hundredths(cores)),
     );
     let memory = fails.memory_limit.map_or_else(
-        || "memory of its limit".to_owned(),
+        || "memory, of its limit".to_owned(),
         |limit| format!("memory of {limit}"),
     );
     let backlog = fails.backlog.map_or_else(
@@ -195,7 +197,7 @@ mod tests {
         assert!(
             found
                 .text
-                .starts_with("the host's processor time gave out first: the host used 99"),
+                .starts_with("the host's processor time was exhausted first: the host used 99"),
             "{found:?}"
         );
         let first = &found.figures[0];
@@ -209,7 +211,7 @@ mod tests {
         let found = gave_out(&idle, &idle, 0.02);
         assert_eq!(found.resource, None);
         assert!(
-            found.text.contains("nothing that was probed") && found.text.contains("2"),
+            found.text.contains("no probed resource") && found.text.contains("2"),
             "{found:?}"
         );
         assert!(!gave_out(&idle, &idle, 0.0).text.contains("status"));
@@ -223,7 +225,7 @@ mod tests {
         };
         let found = gave_out(&signals(0.4, Some(0.0)), &fails, 0.0);
         assert!(
-            found.text.starts_with("the processors of the machine"),
+            found.text.starts_with("the processor time of the machine"),
             "{found:?}"
         );
     }

@@ -1,5 +1,5 @@
-//! A verdict as a section of a report, and as a page of its own: what limited, elasticities as points with
-//! their intervals, and what the probes measured.
+//! A verdict as a section of a report, and as a page of its own: the bottleneck, elasticities as
+//! points with their intervals, and the measurements of the probes.
 
 use maud::{Markup, html};
 
@@ -12,7 +12,7 @@ use crate::svg::xy;
 const WIDTH: f64 = 300.0;
 const HEIGHT: f64 = 16.0;
 const MARGIN: f64 = 12.0;
-/// The range of elasticities that the scale shows; a value outside is drawn as an arrow.
+/// The range of elasticities that the scale shows; a value outside this range is drawn as an arrow.
 const SHOWN: (f64, f64) = (-1.25, 1.25);
 
 /// A page of several verdicts, each under a title, followed by the confusion table when there is one.
@@ -107,8 +107,9 @@ fn elasticities(varied: &[&Ranked], verdict: &Verdict) -> Markup {
             }
         }
         p.remark {
-            "1 is in proportion, 0 not at all: relief is more of a limit, and of the round trip less. "
-            "A line is the " (verdict.level_text()) " interval by Student's t over replicates, paired by their random numbers."
+            "1: throughput changes in proportion; 0: no change. Each elasticity is for a larger limit; for the round \
+             trip it is for a shorter one. A line is the " (verdict.level_text()) " interval (Student's t) over replicates \
+             with common random numbers."
             @if let Some(simultaneous) = verdict.simultaneous_text() { " " (simultaneous) }
         }
     }

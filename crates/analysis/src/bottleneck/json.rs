@@ -1,10 +1,10 @@
 //! A verdict as JSON.
 //!
-//! The output is one object: `format` (1; it changes when a member changes its meaning or is removed), `named`
-//! (the resource, or `null`), and the members of [`Verdict`] under their names. Resources, effects and similar
-//! values are words such as `disk-operations`. Times are in seconds. Shares are from 0 to 1. A value that was
-//! not measured is `null`. An estimate has `n`, `value` and `interval` (`low`, `high`; `null` with fewer than
-//! two pairs).
+//! The output is one object: `format` (1; it changes when the meaning of a member changes or a member is
+//! removed), `named` (the resource, or `null`), and the members of [`Verdict`] under their names. Resources,
+//! effects and similar values are words such as `disk-operations`. Times are in seconds, and shares are between
+//! 0 and 1. A value that was not measured is `null`. An estimate has `n`, `value` and `interval` (`low`, `high`;
+//! `null` with fewer than two pairs).
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use super::{Resource, Verdict};
 /// The version of the object's format.
 pub const FORMAT: u32 = 1;
 
-/// A verdict as it is written to a file.
+/// A verdict in the form in which it is written to a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Document {
     /// [`FORMAT`].

@@ -1,8 +1,8 @@
-//! From observations to a verdict.
+//! The judgement: from observations to a verdict.
 
 use std::cmp::Ordering;
 
-use super::suspicion::{is_starved, unexplained_wait, waited_for_processor};
+use super::suspicion::{machine_is_saturated, unexplained_wait, waited_for_processor};
 use super::words::{self, capital, list, percent};
 use super::{
     Basis, Confidence, Counts, Effect, Elasticity, Observation, Outcome, Ranked, Resource,
@@ -11,18 +11,18 @@ use super::{
 use crate::statistics::{Estimate, Intervals};
 
 /// Judges which resource limited a load, from loads with unchanged limits (baselines) and loads with one limit
-/// changed. `intervals` has the level of the intervals. An effect of a limit counts at the simultaneous level of all
-/// limits, so that the verdict errs as often as one interval of this level ([`Elasticity`]).
+/// changed. `intervals` is the level of the intervals. An effect of a limit counts at the simultaneous level of all
+/// limits, so the error rate of the verdict is that of one interval of this level ([`Elasticity`]).
 ///
 /// The checks run in this order:
 ///
 /// 1. Without a valid baseline, or with more invalid baselines than valid ones: invalid.
 /// 2. A limit is named if its relief raises throughput. If only a squeeze was possible, the limit must also be
-///    saturated. Of several limits, the one with the largest elasticity is named. Of two that cannot be
-///    distinguished, the cause is named rather than its consequence.
-/// 3. Several limits that each cost throughput when squeezed, and gain nothing when relieved alone: together.
-/// 4. An interval that is too wide, or a saturated resource that was not varied: undecided.
-/// 5. No limit was found: what remains is named by elimination.
+///    saturated. Of several such limits, the one with the largest elasticity is named. If a cause and its consequence
+///    cannot be distinguished, the cause is named.
+/// 3. Several limits each cost throughput when squeezed, and none gains throughput when relieved alone: together.
+/// 4. An interval is too wide, or a saturated resource was not varied: undecided.
+/// 5. No limit was found: the remaining candidate is named by elimination.
 pub fn judge(observations: &[Observation], intervals: Intervals) -> Verdict {
     let counts = Counts::of(observations);
     let baselines = observations.iter().filter(|o| o.change.is_none());
@@ -70,7 +70,7 @@ impl Counts {
     }
 }
 
-/// Why the observations allow no verdict; `None` when they allow one.
+/// The reason why the observations allow no verdict; `None` if they allow one.
 fn invalid(observations: &[Observation], counts: &Counts) -> Option<Outcome> {
     let refused: Vec<&Observation> = observations
         .iter()
@@ -88,7 +88,7 @@ fn invalid(observations: &[Observation], counts: &Counts) -> Option<Outcome> {
     Some(Outcome::Invalid { reasons })
 }
 
-/// Reasons to doubt the observations themselves.
+/// Reasons to doubt the observations.
 fn doubts(observations: &[Observation], counts: &Counts) -> Vec<String> {
     let mut doubts = Vec::new();
     if counts.invalid > 0 {
@@ -125,12 +125,12 @@ impl Case {
         if self.elasticities.is_empty() {
             return undecided(match self.suspicions.first() {
                 Some(first) => format!(
-                    "no limit was varied; the probes {} suspect the {}; to decide: {}",
+                    "no limit was varied; {} suspected from the probes: the {}; to decide: {}",
                     first.confidence.words(),
                     first.resource.noun(),
                     first.confirm
                 ),
-                None => "no limit was varied, and the probes suspect nothing".to_owned(),
+                None => "no limit was varied, and the probes indicate no bottleneck".to_owned(),
             });
         }
         self.limiting()
@@ -140,7 +140,7 @@ impl Case {
             .unwrap_or_else(|| self.by_elimination())
     }
 
-    /// The limit that perturbation names.
+    /// The limit that the perturbations name.
     fn limiting(&self) -> Option<Outcome> {
         let mut candidates: Vec<&Elasticity> = self.limits_that(|elasticity| {
             elasticity.effect == Effect::Limits
@@ -160,10 +160,10 @@ impl Case {
         Some(Outcome::Limited { resource, basis })
     }
 
-    /// Whether a resource that was only squeezed is at its limit without the squeeze. The evidence is the
-    /// probes, or a throughput that fell nearly in proportion from the start. (A resource that is used to the
-    /// share u and squeezed by f leaves f/u of the throughput: an elasticity of 0.75 at a step of 1.5 means a
-    /// use of 90 %.)
+    /// Whether a resource that was only squeezed is at its limit without the squeeze. The evidence is either the
+    /// probes, or a throughput that fell nearly in proportion. (If the share u of a resource is used and the
+    /// resource is squeezed by f, f/u of the throughput remains: an elasticity of 0.75 at a step of 1.5 means a use
+    /// of 90 %.)
     fn is_at_its_limit(&self, squeezed: &Elasticity) -> bool {
         let in_proportion = |response: &Response| response.throughput.value >= 0.75;
         match self.confidence(squeezed.resource) {
@@ -173,8 +173,8 @@ impl Case {
         }
     }
 
-    /// Why an elasticity may be noise: relief of a resource that cannot harm reduced throughput by at least as
-    /// much.
+    /// The reason why an elasticity may be noise: relief of another resource, which cannot do harm, reduced
+    /// throughput by at least as much.
     fn noise_like(&self, found: &Elasticity) -> Option<String> {
         let size = found.clearest()?.throughput.value;
         let harm = self
@@ -183,7 +183,7 @@ impl Case {
             .filter(|e| e.effect == Effect::Harms && !e.resource.can_harm())
             .find(|e| e.clearest().is_some_and(|r| -r.throughput.value >= size))?;
         Some(format!(
-            "the {} seems to limit ({}), but {}, which is noise of the same size: more replicates or a larger step \
+            "the {} seems to be the bottleneck ({}), but {}, which is noise of the same size: more replicates or a larger step \
              would decide",
             found.resource.noun(),
             described(found),
@@ -191,8 +191,8 @@ impl Case {
         ))
     }
 
-    /// More workers help a server that computes on one thread, because they use other cores. Then the limit is
-    /// the core, and not the number of workers.
+    /// More workers help a server that computes on one thread, because they use other cores. Then the core is the
+    /// limit, not the number of workers.
     fn renamed(&self, resource: Resource) -> Resource {
         let core = self.confidence(Resource::OneCore);
         match resource {
@@ -201,13 +201,13 @@ impl Case {
         }
     }
 
-    /// Limits that are equally close.
+    /// Several limits that are equally close.
     fn together(&self) -> Option<Outcome> {
         let mut shared = self.limits_that(|elasticity| {
             elasticity.effect == Effect::Contributes && elasticity.was_relieved()
         });
-        // The elasticities to all resources add up to 1. When these add up to less than half of that, most of
-        // the effect is due to something that was not varied.
+        // The elasticities to all resources add up to 1. If the sum of these is less than half, most of the effect
+        // is due to something that was not varied.
         let values = shared
             .iter()
             .filter_map(|e| Some(e.clearest()?.throughput.value));
@@ -227,10 +227,10 @@ impl Case {
         Some(Outcome::Together { resources })
     }
 
-    /// The machine's processors were used up, and not by the host alone. No step of the host's limits shows
-    /// that, and the remaining candidate is not the server itself.
+    /// The processors of the machine were used up, and not by the host alone. No step of the host's limits shows
+    /// this, and elimination would wrongly name the server itself.
     fn starved(&self) -> Option<Outcome> {
-        if !is_starved(&self.signals) {
+        if !machine_is_saturated(&self.signals) {
             return None;
         }
         let idle = percent(self.signals.machine_idle?);
@@ -240,11 +240,11 @@ impl Case {
             "the processors of this machine are saturated ({idle} idle) while the host uses {used} of its quota and \
              waits for a processor for {waited} of the time: the generator, the path or other programs use the \
              rest. Set a smaller quota (--cpu), so that the host's own limit is reached first, or run on a machine \
-             with more processors or less to do"
+             with more processors or less other load"
         )))
     }
 
-    /// Why a verdict by elimination would not be safe.
+    /// The reason why a verdict by elimination would be unsafe.
     fn unclear(&self) -> Option<Outcome> {
         for elasticity in self.limits_that(|elasticity| elasticity.effect == Effect::Undecided) {
             let (resource, clearest) = (elasticity.resource, elasticity.clearest()?);
@@ -282,7 +282,7 @@ impl Case {
                     if resource.is_a_limit() && varied.effect <= Effect::DoesNot =>
                 {
                     return Some(undecided(format!(
-                        "the {} looks saturated ({}) and yet {}",
+                        "the {} looks saturated ({}), but {}",
                         resource.noun(),
                         suspicion.evidence[0],
                         described(varied)
@@ -290,7 +290,7 @@ impl Case {
                 }
                 (Confidence::Likely, None) if resource.is_a_limit() => {
                     return Some(undecided(format!(
-                        "the {} probably limits and was not varied; to decide: {}",
+                        "the {} is probably the bottleneck but was not varied; to decide: {}",
                         resource.noun(),
                         suspicion.confirm
                     )));
@@ -301,7 +301,7 @@ impl Case {
         None
     }
 
-    /// The verdict that remains when no varied resource limits.
+    /// The verdict that remains when no varied resource is the bottleneck.
     fn by_elimination(&self) -> Outcome {
         let named = |resource| Outcome::Limited {
             resource,
@@ -327,19 +327,18 @@ impl Case {
         let waits = unexplained_wait(&self.signals).is_some_and(|(_, share)| share >= 0.5);
         let paused = self.confidence(Resource::Load) == Some(Confidence::Strong);
         match self.elasticity(Resource::Load).map(|load| load.effect) {
-            // More users get more throughput: either the load offers too little, or each user waits in the
-            // server.
+            // More users raise throughput: either the load offers too little, or each user waits in the server.
             Some(Effect::Limits | Effect::Contributes) if waits && !paused => {
                 named(Resource::ServerItself)
             }
             Some(Effect::Limits | Effect::Contributes) => named(Resource::Load),
-            // More users get nothing, and no limit of the host is the reason.
+            // More users do not raise throughput, and no limit of the host is the reason.
             Some(Effect::DoesNot | Effect::Harms) => named(Resource::ServerItself),
             Some(Effect::Undecided) | None if paused => named(Resource::Load),
             Some(Effect::Undecided) | None if waits => named(Resource::ServerItself),
             Some(Effect::Undecided) | None => undecided(
-                "no varied limit matters, and neither the phases of an exchange nor a varied load show whether the \
-                 server or the load limits"
+                "no varied limit has an effect, and neither the phases of an exchange nor a varied load show whether the \
+                 server or the load is the bottleneck"
                     .to_owned(),
             ),
         }
@@ -436,7 +435,8 @@ impl Case {
             && workers.effect == Effect::Limits
         {
             remarks.push(format!(
-                "{}: they compute on other cores, so it is the core that limits and not that workers are busy",
+                "{}: more workers compute on more cores, so the bottleneck is the speed of one core, not the number of \
+                 workers",
                 described(workers)
             ));
         }
@@ -461,7 +461,12 @@ impl Case {
             .into_iter()
             .filter(|e| !(e.effect >= Effect::Contributes && e.was_relieved()))
             .filter(|elasticity| Some(elasticity.resource) != named)
-            .filter_map(|e| Some(words::latency_response(e.resource, e.latency_telling()?)))
+            .filter_map(|e| {
+                Some(words::latency_response(
+                    e.resource,
+                    e.clearest_for_latency()?,
+                ))
+            })
             .collect();
         if !latency.is_empty() {
             remarks.push(format!("latency responds to more: {}", list(&latency)));
@@ -524,8 +529,8 @@ impl Case {
     }
 }
 
-/// Orders the stronger limit first. A relief shows more than a squeeze. If two limits cannot be distinguished,
-/// the cause stands before its consequence. Otherwise the larger elasticity stands first.
+/// Orders the stronger limit first. A relief is stronger evidence than a squeeze. If two limits cannot be
+/// distinguished, the cause comes before its consequence. Otherwise the larger elasticity comes first.
 fn stronger(a: &Elasticity, b: &Elasticity) -> Ordering {
     let by_relief = b.was_relieved().cmp(&a.was_relieved());
     let (Some(first), Some(second)) = (a.clearest(), b.clearest()) else {
@@ -539,7 +544,7 @@ fn stronger(a: &Elasticity, b: &Elasticity) -> Ordering {
     by_relief.then(by_cause).then(by_value)
 }
 
-/// Whether a shortage of `a` may be only the consequence of a shortage of `b`.
+/// Whether a shortage of `a` may only be the consequence of a shortage of `b`.
 fn is_victim(a: Resource, b: Resource) -> bool {
     match b {
         Resource::Memory => matches!(a, Resource::DiskOperations | Resource::DiskBytes),
@@ -562,7 +567,7 @@ fn described(elasticity: &Elasticity) -> String {
     response.unwrap_or_default()
 }
 
-/// Evidence for a resource that is named by elimination: the effects of the steps of the other resources.
+/// The evidence for a resource that is named by elimination: the effects of varying the other resources.
 fn eliminated(verdict: &Verdict, named: Resource) -> Vec<String> {
     let varied = || {
         let ranking = verdict.ranking.iter();
@@ -616,7 +621,10 @@ fn summary(verdict: &Verdict) -> String {
                 parts.extend(eliminated(verdict, *resource));
             }
             let head = match resource {
-                Resource::Load => "no resource of the host limited; the load itself did".to_owned(),
+                Resource::Load => {
+                    "no resource of the host limited the throughput; the offered load did"
+                        .to_owned()
+                }
                 other => format!("the {} limited the load", other.noun()),
             };
             match parts.is_empty() {

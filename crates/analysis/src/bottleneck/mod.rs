@@ -1,28 +1,27 @@
 //! Which resource limited a load on a server.
 //!
-//! A probe that shows a full resource does not show that this resource limits. A page cache always fills its
-//! memory, a disk is busy because memory is short, an accept queue is full because all workers are busy. So a
-//! verdict needs two kinds of evidence. *Saturation* is what the probes measured under the unchanged load
-//! ([`suspect`]). *Perturbation* is the change of throughput when one limit was changed by a step and
-//! everything else was left unchanged ([`elasticities`]). [`judge()`] names a resource when both agree, or when
-//! the perturbation alone is decisive. It reports where they disagree.
+//! A probe that shows a full resource does not show that this resource limits. A page cache always fills its memory, a disk is
+//! busy because memory is short, an accept queue is full because all workers are busy. So a verdict needs two kinds of
+//! evidence. *Saturation* is what the probes measured under the unchanged load ([`suspect`]). *Perturbation* is the change of
+//! throughput when one limit is changed by a step and everything else stays unchanged ([`elasticities`]). [`judge()`] names a
+//! resource if both agree, or if the perturbation alone is decisive. It reports resources about which they disagree.
 //!
-//! Everything here is a function of recorded numbers; other code runs the loads.
+//! This module is a function of recorded numbers; other code runs the loads.
 //!
 //! # Theory
 //!
-//! The operational laws (P. J. Denning and J. P. Buzen, "The operational analysis of queueing
-//! network models", ACM Computing Surveys 10(3), 1978; R. Jain, "The Art of Computer Systems
-//! Performance Analysis", 1991, chapter 33). With demand D_i of an exchange at resource i,
-//! throughput X, latency R, N users and pauses of Z:
+//! The theory is that of the operational laws (P. J. Denning and J. P. Buzen, "The operational analysis of queueing network
+//! models", ACM Computing Surveys 10(3), 1978; R. Jain, "The Art of Computer Systems Performance Analysis", 1991, chapter 33).
+//! Notation: an exchange has the demand D_i at resource i; throughput is X, latency R, the number of users N, and their pause
+//! Z.
 //!
-//! - utilisation: U_i = X D_i. The busiest resource is the one with the largest demand, and at the
-//!   limit X = 1 / D_max: throughput has elasticity 1 to the speed of that resource alone.
-//! - Little: N = X (R + Z). In a closed loop below saturation X = N / (R + Z). The elasticity of throughput to
-//!   the speed of a resource is then the resource's share of R + Z, and the elasticity to the number of users
-//!   is 1. A round trip or a sleep does limit such a load, but more users remove that limit.
-//! - Scaling all speeds (pauses included) scales throughput. So the elasticities to all of them add up to 1.
-//!   What the varied limits leave is due to something that was not varied: the server itself, or the load.
+//! - utilisation: U_i = X D_i. The busiest resource is the one with the largest demand, and at the limit X = 1 / D_max:
+//!   throughput has elasticity 1 to the speed of that resource, and 0 to all others.
+//! - Little: N = X (R + Z). In a closed loop below saturation X = N / (R + Z). The elasticity of throughput to the speed of a
+//!   resource is then the resource's share of R + Z, and the elasticity to the number of users is 1. A round trip or a sleep
+//!   does limit such a load, but more users remove that limit.
+//! - Scaling all speeds (pauses included) scales throughput. So the elasticities to all speeds add up to 1. If those to the
+//!   varied limits add up to less, the rest is due to something that was not varied: the server itself, or the load.
 //!
 //! # What is easily confused, and how to distinguish it
 //!

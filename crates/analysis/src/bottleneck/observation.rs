@@ -13,9 +13,9 @@ use super::Resource;
 pub struct Change {
     /// The limit.
     pub resource: Resource,
-    /// The factor: 1.25 is 25 % more. It is above zero, finite, and not 1. It is the factor that was really
-    /// applied (a backlog of 5 raised to 6 is 1.2). For [`Resource::RoundTrip`] it multiplies the time, so that
-    /// 0.8 is a relief; for [`Resource::Load`], it multiplies users or rate.
+    /// The factor that was really applied: 1.25 is 25 % more, and a backlog of 5 that is raised to 6 has 1.2.
+    /// It is above zero, finite, and not 1. For [`Resource::RoundTrip`] it multiplies the time, so 0.8 is a
+    /// relief; for [`Resource::Load`] it multiplies users or rate.
     pub factor: f64,
 }
 
@@ -38,13 +38,13 @@ impl Change {
 pub struct Observation {
     /// The limit that was changed; `None` for the unchanged load (the baseline).
     pub change: Option<Change>,
-    /// The number of the repetition. Observations with the same number used the same random numbers and are
+    /// The number of the replicate. Observations with the same number used the same random numbers and are
     /// compared with each other.
     pub replicate: u32,
     /// Exchanges per second that completed without an error.
     pub throughput_per_s: f64,
     /// Bytes of useful content per second.
-    // Records of older versions say octets.
+    // Records of older versions use this name.
     #[serde(alias = "goodput_octets_per_s")]
     pub goodput_bytes_per_s: f64,
     /// Mean corrected latency.
@@ -57,20 +57,20 @@ pub struct Observation {
     pub errors: f64,
     /// What the probes measured during the load.
     pub signals: Signals,
-    /// Whether generator and path were valid.
+    /// Whether the generator and the path were valid.
     pub validity: Validity,
 }
 
-/// What the probes measured over the measured window. `None` means not available; it never stands for zero.
+/// Measurements of the probes during the measured window. `None` means not available; it never stands for zero.
 ///
-/// Shares are from 0 to 1. Rates are means over the window. Lengths of queues and numbers of connections are
-/// means of the samples.
+/// Shares are from 0 to 1. Rates are means over the window. Queue lengths and numbers of connections are means
+/// of samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Signals {
     /// Processor time available to the host, in cores: its quota, or the number of its processors.
     pub cpu_quota_cores: Option<f64>,
-    /// Share of that processor time that the host used.
+    /// Share of the available processor time that the host used.
     pub cpu_of_quota: Option<f64>,
     /// Share of the quota's periods in which the host used up the quota.
     pub throttled_periods: Option<f64>,
@@ -81,14 +81,14 @@ pub struct Signals {
     pub cpu_per_exchange: Option<Duration>,
     /// Share of the time in which a task of the host waited for a processor (PSI, some).
     pub cpu_pressure: Option<f64>,
-    /// Share of the whole machine's processor time that was idle: used neither by the host nor by the
-    /// generator, the path or other programs.
+    /// Share of the whole machine's processor time that was idle, that is, not used by the host, the generator,
+    /// the path or other programs.
     pub machine_idle: Option<f64>,
 
     /// The host's memory limit.
     pub memory_limit: Option<Bytes>,
-    /// Share of that limit in use, page cache included. A page cache fills all available memory, so a value of
-    /// 1 alone says little.
+    /// Share of the memory limit in use, including the page cache. A page cache fills all available memory, so
+    /// a value of 1 alone is weak evidence.
     pub memory_of_limit: Option<f64>,
     /// Pages of files per second that were read again after eviction from memory (refaults).
     pub refaults_per_s: Option<f64>,
@@ -101,11 +101,11 @@ pub struct Signals {
 
     /// Bytes per second read from the disk.
     pub disk_read_bytes_per_s: Option<f64>,
-    /// The limit of those bytes per second.
+    /// The limit of bytes per second read from the disk.
     pub disk_bytes_limit_per_s: Option<f64>,
     /// Read operations per second.
     pub disk_reads_per_s: Option<f64>,
-    /// The limit of those operations per second.
+    /// The limit of read operations per second.
     pub disk_reads_limit_per_s: Option<f64>,
     /// Share of the time in which the disk was busy.
     pub disk_busy: Option<f64>,
@@ -123,12 +123,12 @@ pub struct Signals {
     /// The round-trip time of the idle path.
     #[serde(with = "optional_seconds")]
     pub round_trip: Option<Duration>,
-    /// Rate of a connection while it sends, as a share of the rate that its window allows: window over round
-    /// trip. Near 1, the window limits the connection.
+    /// The sending rate of a connection, as a share of the rate that its window allows (window divided by round
+    /// trip). Near 1, the window limits the connection.
     pub rate_of_window: Option<f64>,
-    /// Share of its busy time in which a sender waited for the peer's receive window.
+    /// Share of a sender's busy time in which it waited for the peer's receive window.
     pub receive_window_limited: Option<f64>,
-    /// Share of its busy time in which a sender waited for room in its send buffer.
+    /// Share of a sender's busy time in which it waited for room in its send buffer.
     pub send_buffer_limited: Option<f64>,
 
     /// Connections per second that found the accept queue full.
@@ -150,8 +150,8 @@ pub struct Signals {
     /// Mean time from the planned instant until a connection is free, without the time to connect.
     #[serde(with = "optional_seconds")]
     pub queue: Option<Duration>,
-    /// Mean time that an exchange spent on connecting, over all exchanges, including those that did not
-    /// connect.
+    /// Mean time that an exchange spent on connecting, over all exchanges, including those that opened no
+    /// connection.
     #[serde(with = "optional_seconds")]
     pub connect: Option<Duration>,
     /// Mean time from the first byte of a request to the first byte of its response.
@@ -177,7 +177,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// The means of the signals of several loads. Each mean is over the loads that have the signal.
+    /// The means of the signals of several loads. Each mean includes the loads that have the signal.
     pub fn mean<'a>(of: impl IntoIterator<Item = &'a Signals>) -> Signals {
         let all: Vec<&Signals> = of.into_iter().collect();
         let number = |field: fn(&Signals) -> Option<f64>| {
@@ -250,7 +250,7 @@ fn times(all: &[&Signals]) -> Signals {
     }
 }
 
-/// Times as seconds.
+/// Times in seconds.
 mod seconds {
     use std::time::Duration;
 
@@ -265,7 +265,7 @@ mod seconds {
     }
 }
 
-/// Times as seconds, `null` when absent.
+/// Times in seconds, `null` when absent.
 mod optional_seconds {
     use std::time::Duration;
 
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(json["connect"], 1.5);
         assert!(json["transfer"].is_null());
         assert_eq!(serde_json::from_value::<Signals>(json).unwrap(), signals);
-        // Programs that write such a file may leave out unknown signals.
+        // Other programs that write such a file may leave out unknown signals.
         assert_eq!(
             serde_json::from_str::<Signals>("{}").unwrap(),
             Signals::default()

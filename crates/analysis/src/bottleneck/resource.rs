@@ -1,17 +1,17 @@
-//! What can limit a load on a server.
+//! The resources that can limit a load on a server.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What can limit a load on a server.
+/// A resource that can limit a load on a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Resource {
     /// Processor time of the host: its quota, or all its processors.
     Cpu,
-    /// One core, while others are idle: a server that computes on one thread.
+    /// One core, while other cores are idle: a server that computes on one thread.
     OneCore,
     /// Memory, for the page cache and for programs.
     Memory,
@@ -22,7 +22,7 @@ pub enum Resource {
     /// The rate of the link.
     LinkRate,
     /// The path's round-trip time, times the round trips that an exchange needs: short connections, small
-    /// windows. The only limit of which less is better.
+    /// windows. It is the only limit for which less is better.
     RoundTrip,
     /// The number of connections that may wait to be accepted.
     Backlog,
@@ -35,7 +35,7 @@ pub enum Resource {
     Load,
     /// The load generator. A result that it limits is no evidence about the server.
     Generator,
-    /// The emulated path's machinery. A result that it limits is no evidence about the server.
+    /// The emulator of the path. A result that it limits is no evidence about the server.
     Path,
 }
 
@@ -57,7 +57,7 @@ impl Resource {
         Resource::Path,
     ];
 
-    /// Its name in files and on the command line: `disk-operations`.
+    /// The name in files and on the command line, as in `disk-operations`.
     pub const fn name(self) -> &'static str {
         match self {
             Resource::Cpu => "cpu",
@@ -76,7 +76,7 @@ impl Resource {
         }
     }
 
-    /// Its name in a sentence, after *the*: `disk's operations per second`.
+    /// The name in a sentence, after *the*, as in `disk's operations per second`.
     pub const fn noun(self) -> &'static str {
         match self {
             Resource::Cpu => "host's processor time",
@@ -95,7 +95,7 @@ impl Resource {
         }
     }
 
-    /// What it means that this resource limits, in one sentence.
+    /// The meaning of a verdict that this resource is the bottleneck, in one sentence.
     pub const fn meaning(self) -> &'static str {
         match self {
             Resource::Cpu => "requests wait for processor time of the host",
@@ -168,7 +168,7 @@ impl Resource {
                  keep-alive time"
             }
             Resource::ServerItself => {
-                "profile the server: find what its threads wait for (locks, timers, a server behind it)"
+                "profile the server: find what its threads wait for (locks, timers, an upstream server)"
             }
             Resource::Load => {
                 "nothing; to find the server's own limit, use more users or a higher rate"
@@ -178,8 +178,8 @@ impl Resource {
         }
     }
 
-    /// Whether a run can vary it by a step. A resource that cannot be varied is named by elimination, when no
-    /// other limits.
+    /// Whether a run can vary the resource by a step. A resource that cannot be varied is named by
+    /// elimination if no other resource is the bottleneck.
     pub const fn can_be_varied(self) -> bool {
         !matches!(
             self,
@@ -187,19 +187,19 @@ impl Resource {
         )
     }
 
-    /// Whether less of it is better. A shorter round trip is a relief.
+    /// Whether less of the resource is better: a shorter round trip is a relief.
     pub const fn less_is_better(self) -> bool {
         matches!(self, Resource::RoundTrip)
     }
 
-    /// Whether relief of it can make a load worse. More workers can, where memory or processors are short. If
-    /// relief of the host or the network makes a load worse, that is noise.
+    /// Whether relief of the resource can make a load worse: more workers can if memory or processors are
+    /// short. If relief of any other limit of the host or the network makes a load worse, the cause is noise.
     pub const fn can_harm(self) -> bool {
         matches!(self, Resource::Backlog | Resource::Workers | Resource::Load)
     }
 
-    /// Whether it is a limit of the host, the server or the network, and not of the load or of the measuring
-    /// set-up.
+    /// Whether the resource is a limit of the host, the server or the network, and not of the load or of the
+    /// measuring set-up.
     pub const fn is_a_limit(self) -> bool {
         self.can_be_varied() && !matches!(self, Resource::Load)
     }

@@ -1,5 +1,5 @@
-//! A verdict as text for the terminal, readable without colour: what limited, the effect of every step, what
-//! the probes measured, what to do.
+//! A verdict as text for the terminal, readable without colour: the bottleneck, what to do, the
+//! effect of every step, and the measurements of the probes.
 
 use std::cmp::Reverse;
 
@@ -10,9 +10,9 @@ use crate::text::{Align, Grid, columns_of, hanging};
 
 /// The smallest width into which a table fits.
 const LEAST: usize = 68;
-/// From this width on, the table has a column for latency.
+/// The smallest width at which the table has a column for latency.
 const MIDDLE: usize = 80;
-/// From this width on, the table has a scale beside the figures.
+/// The smallest width at which the table has a scale beside the figures.
 const ROOMY: usize = 100;
 /// Width of a scale in columns.
 const SCALE: usize = 21;
@@ -21,7 +21,7 @@ const FROM: f64 = -0.25;
 /// The upper end of the scale; a value beyond it is drawn as an arrow.
 const TO: f64 = 1.25;
 
-/// The whole screen, in lines of at most `width` columns; a `width` below 68 counts as 68.
+/// The whole screen, in lines of at most `width` columns; widths below 68 count as 68.
 pub fn render(verdict: &Verdict, width: usize) -> String {
     let width = width.max(LEAST);
     let mut text = hanging("", &verdict.summary, width);
@@ -68,10 +68,10 @@ pub fn render(verdict: &Verdict, width: usize) -> String {
     }
     let suspicions = verdict.ranking.iter().filter_map(|r| r.suspicion.as_ref());
     let mut suspicions: Vec<&Suspicion> = suspicions.collect();
-    // The sort is stable: the named resource stays first among equals.
+    // The sort is stable: of equal suspicions, the one of the named resource stays first.
     suspicions.sort_by_key(|suspicion| Reverse(suspicion.confidence));
     if !suspicions.is_empty() {
-        text.push_str("\nwhat the probes suspect, before any limit was varied\n");
+        text.push_str("\nsuspected from the probes, before any limit was varied\n");
         for suspicion in suspicions {
             text.push_str(&suspected(suspicion, width));
         }
@@ -91,7 +91,7 @@ fn suspected(suspicion: &Suspicion, width: usize) -> String {
         suspicion.resource.name(),
         suspicion.confidence.words()
     );
-    // This head is longer than the limit for heads in `hanging`, so the lines are indented here.
+    // This heading is longer than [`hanging`] allows, so the lines are indented here.
     let indent = columns_of(&head);
     let mut text = String::new();
     let lines = crate::text::wrap(&suspicion.evidence.join("; "), width - indent);
@@ -164,7 +164,7 @@ fn words(resource: Resource, effect: super::Effect) -> &'static str {
     }
 }
 
-/// The scale's ends and its marks at 0 and 1.
+/// The line above the scales: the digits 0 and 1 at the positions of these elasticities.
 fn ruler() -> String {
     let mut line = vec![' '; SCALE];
     for (value, mark) in [(0.0, '0'), (1.0, '1')] {
@@ -178,7 +178,7 @@ fn place(value: f64) -> usize {
     (share * (SCALE - 1) as f64).round() as usize
 }
 
-/// An interval as a line and its estimate as a point, over a mark at zero.
+/// An interval as a line and its estimate as a point, drawn over a mark at zero.
 fn scale(estimate: &Estimate) -> String {
     let mut line = vec![' '; SCALE];
     line[place(0.0)] = '┊';

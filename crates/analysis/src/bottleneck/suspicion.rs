@@ -1,7 +1,7 @@
-//! What probes alone make suspect.
+//! Suspected resources, from probes alone.
 //!
-//! Probes alone never name a resource: a full resource may be the victim of a shortage elsewhere. The result is
-//! a list of suspicions, each with the perturbation that would confirm it.
+//! Probes alone never name the bottleneck: a saturated resource may be the consequence of a shortage elsewhere.
+//! The result is a list of suspicions, each with the perturbation that would confirm it.
 
 mod host;
 mod network;
@@ -13,20 +13,21 @@ use serde::{Deserialize, Serialize};
 use super::words::{percent, time};
 use super::{Resource, Signals};
 
-/// A resource used to at least this share is saturated; the rest is the granularity of quotas and of sampling.
+/// A resource used to at least this share is saturated; the rest is within the granularity of quotas and of
+/// sampling.
 const FULL: f64 = 0.95;
-/// From this use on, bursts have to wait at times.
+/// From this use on, bursts have to wait for the resource.
 const NEARLY: f64 = 0.85;
-/// A machine that is idle for less than this share has no processor time left.
+/// A machine with an idle share below this has no processor time left.
 const EXHAUSTED: f64 = 0.05;
-/// Below this idle share, threads that wake one another find no processor when they need it.
+/// With an idle share below this, threads that wake each other up may find no free processor.
 const SCARCE: f64 = 0.25;
-/// A host whose processes wait for a processor for more than this share of the time lacks one.
+/// A host lacks processor time if its processes wait for a processor for more than this share of the time.
 const WAITED: f64 = 0.10;
-/// From this use on, the use is worth mentioning.
+/// From this use on, the use is reported.
 const MUCH: f64 = 0.70;
 
-/// A resource that the probes of one load make suspect.
+/// A resource that is suspected from the probes of one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Suspicion {
     /// The resource.
@@ -35,11 +36,11 @@ pub struct Suspicion {
     pub confidence: Confidence,
     /// The evidence, as clauses without a full stop; the strongest first.
     pub evidence: Vec<String>,
-    /// The perturbation that would confirm it.
+    /// The perturbation that would confirm the suspicion.
     pub confirm: String,
 }
 
-/// How strongly the probes implicate a resource.
+/// How strongly the probes indicate that a resource is the bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
@@ -52,7 +53,7 @@ pub enum Confidence {
 }
 
 impl Confidence {
-    /// As an adverb before *suspect*: `strongly`.
+    /// The confidence as an adverb before *suspected*: `strongly`.
     pub const fn words(self) -> &'static str {
         match self {
             Confidence::Possible => "possibly",
@@ -62,8 +63,8 @@ impl Confidence {
     }
 }
 
-/// The resources that the probes of one load, or the means of several, make suspect. The strongest suspicion
-/// comes first; of equal ones, the cause comes before its consequence.
+/// The resources that are suspected from the probes of one load, or from the means of several. The strongest
+/// suspicion comes first; of equal suspicions, the cause comes before its consequence.
 pub fn suspect(signals: &Signals) -> Vec<Suspicion> {
     let seen = Seen::of(signals);
     let mut suspicions: Vec<Suspicion> = [
@@ -81,7 +82,7 @@ pub fn suspect(signals: &Signals) -> Vec<Suspicion> {
     .into_iter()
     .flatten()
     .collect();
-    // The server itself and the load are suspect only as far as no limit is.
+    // The server itself and the load are suspected less, the more strongly a limit is suspected.
     let limit = suspicions
         .iter()
         .map(|suspicion| suspicion.confidence)
@@ -92,8 +93,8 @@ pub fn suspect(signals: &Signals) -> Vec<Suspicion> {
     suspicions
 }
 
-/// The mean time to a response's first byte that neither the round trip nor the processor's work explains, and
-/// its share of the whole exchange. `None` when the times are not known.
+/// The mean time to a response's first byte beyond the round trip and the processor time, and its share of the whole
+/// exchange. `None` when the times are not known.
 pub(super) fn unexplained_wait(signals: &Signals) -> Option<(Duration, f64)> {
     let first_byte = signals.first_byte?;
     let explained = signals.round_trip? + signals.cpu_per_exchange.unwrap_or_default();
@@ -102,37 +103,37 @@ pub(super) fn unexplained_wait(signals: &Signals) -> Option<(Duration, f64)> {
     (!whole.is_zero()).then(|| (wait, wait.as_secs_f64() / whole.as_secs_f64()))
 }
 
-/// Whether the machine has no processor time left although the host did not use its quota: the generator, the
-/// path or other programs use the rest. The server then waits for the machine.
-pub(super) fn is_starved(signals: &Signals) -> bool {
+/// Whether the machine has no processor time left although the host did not use its quota. The generator, the path
+/// or other programs use the rest, and the server waits for a processor of the machine.
+pub(super) fn machine_is_saturated(signals: &Signals) -> bool {
     let used = signals.cpu_of_quota.unwrap_or(0.0);
     let idle = signals.machine_idle.unwrap_or(1.0);
     used < NEARLY && (idle < EXHAUSTED || idle < SCARCE && waited_for_processor(signals) > WAITED)
 }
 
-/// The share of the time in which processes of the host waited for a processor that something else used. Without the
-/// time in which the host's own quota held them.
+/// The share of the time in which processes of the host waited for a processor that another program used. The time
+/// in which the host's own quota throttled them does not count.
 pub(super) fn waited_for_processor(signals: &Signals) -> f64 {
     let throttled = signals.throttled_periods.unwrap_or(0.0);
     (signals.cpu_pressure.unwrap_or(0.0) - throttled).max(0.0)
 }
 
-/// The mean time of an exchange, as the sum of its parts. The time to connect may be absent (persistent
-/// connections); the time to the first byte and the transfer time may not.
+/// The mean time of an exchange, as the sum of its phases. The time to connect may be absent (persistent
+/// connections); the time to the first byte and the transfer time are required.
 fn whole(signals: &Signals) -> Option<Duration> {
     let known = signals.first_byte? + signals.transfer?;
     Some(known + signals.connect.unwrap_or_default() + signals.queue.unwrap_or_default())
 }
 
-/// Signals, with conclusions that several suspicions use.
+/// Signals, and conclusions from them that several suspicions use.
 struct Seen<'a> {
     signals: &'a Signals,
-    /// The processor (all of it, or the one core in use) has almost no time left.
+    /// The processor (the whole quota, or one core) has almost no time left.
     is_computing: bool,
-    /// All workers are busy, as far as the signals show.
+    /// All workers are busy, according to the signals.
     workers_taken: bool,
     /// Files are read again after eviction from memory, while memory is full.
-    rereads: bool,
+    has_refaults: bool,
 }
 
 impl Seen<'_> {
@@ -144,7 +145,7 @@ impl Seen<'_> {
                 || signals.busiest_thread.is_some_and(|share| share >= NEARLY),
             workers_taken: share(signals.established, signals.worker_limit)
                 .is_some_and(|share| share >= FULL),
-            rereads: is_full && signals.refaults_per_s.is_some_and(|pages| pages >= 1.0),
+            has_refaults: is_full && signals.refaults_per_s.is_some_and(|pages| pages >= 1.0),
         }
     }
 
@@ -170,8 +171,9 @@ impl Seen<'_> {
         if share < 0.5 {
             return None;
         }
-        // From outside, a wait for a processor, a disk or a worker looks the same.
-        let has_time = signals.cpu_of_quota.is_some_and(|used| used < MUCH) && !is_starved(signals);
+        // Seen from outside, waits for a processor, a disk or a worker look the same.
+        let has_time =
+            signals.cpu_of_quota.is_some_and(|used| used < MUCH) && !machine_is_saturated(signals);
         let confidence = match limit {
             Some(Confidence::Strong) => return None,
             Some(Confidence::Likely) => Confidence::Possible,
@@ -180,14 +182,13 @@ impl Seen<'_> {
             _ => Confidence::Possible,
         };
         let mut text = format!(
-            "{} of an exchange is a wait of {} for the first byte that neither the round trip nor the processor \
-             explains",
+            "{} of the exchange time ({}) is a wait for the first byte, unexplained by the round trip and the processor",
             percent(share),
             time(wait)
         );
         if let Some(used) = signals.cpu_of_quota {
             let used = percent(used);
-            text.push_str(&format!(", while {used} of the processor time was used"));
+            text.push_str(&format!(", at a processor utilisation of {used}"));
         }
         Some(suspicion(
             Resource::ServerItself,
@@ -209,7 +210,7 @@ impl Seen<'_> {
             (None, Some(share)) if share < 0.5 => (
                 Confidence::Strong,
                 format!(
-                    "users waited for answers in {} of their time, and paused in the rest",
+                    "users waited for responses for {} of the time, and paused for the rest",
                     percent(share)
                 ),
             ),
@@ -258,7 +259,7 @@ fn by_use(share: f64) -> Option<Confidence> {
     }
 }
 
-/// The share of a whole, where both are known and the whole is above zero.
+/// The share of a whole, if both values are known and the whole is above zero.
 fn share(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
     let whole = whole.filter(|whole| *whole > 0.0)?;
     Some(part? / whole)

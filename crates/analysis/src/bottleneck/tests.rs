@@ -26,7 +26,7 @@ fn every_planted_limit_is_named() {
     }
 }
 
-/// The simultaneous level has a price: with so much noise, five replicates leave the weaker limits undecided.
+/// The simultaneous level has a cost: with this much noise, five replicates leave the weaker limits undecided.
 #[test]
 fn no_other_limit_is_named_in_noise_and_few_stay_undecided() {
     let mut undecided = 0;
@@ -39,7 +39,7 @@ fn no_other_limit_is_named_in_noise_and_few_stay_undecided() {
     assert!(2 * undecided < plants().len() as u32, "{undecided}");
 }
 
-/// Twice the workers give 0 to 35 % more throughput: at the upper end, that is a limit.
+/// Twice the workers give 0 to 35 % more throughput. The upper end means a limit.
 #[test]
 fn a_limit_that_may_give_a_quarter_more_is_not_eliminated() {
     let observed = |change: Option<(Resource, f64)>, replicate, throughput_per_s| Observation {
@@ -73,7 +73,8 @@ fn the_probes_alone_suspect_what_is_planted() {
         let suspicions = suspect(&plant.signals);
         let found = suspicions.iter().find(|s| s.resource == planted);
         let found = found.unwrap_or_else(|| panic!("{planted}: {suspicions:#?}"));
-        // Probes cannot distinguish a disk from the memory shortage that makes it busy: both are suspect there.
+        // Probes cannot distinguish a slow disk from a memory shortage that makes the disk busy, so both are
+        // suspected.
         let least = match planted {
             Resource::DiskOperations | Resource::Memory => Confidence::Likely,
             _ => suspicions[0].confidence,
@@ -114,7 +115,7 @@ fn what_is_named_from_too_few_pairs_or_beside_a_wide_interval_is_not_settled() {
     observations.retain(|observation| observation.replicate < 3);
     let three = judge(&observations, Intervals::default());
     assert!(three.is_settled(3) && !three.is_settled(4));
-    // One limit has one pair less, as after an invalid trial.
+    // One limit has one pair fewer, as after an invalid trial.
     let of_link = |o: &Observation| o.change.is_some_and(|c| c.resource == Resource::LinkRate);
     let link = observations.iter().position(of_link).unwrap();
     observations[link].validity.invalidate("the path was late");
@@ -127,7 +128,8 @@ fn what_is_named_from_too_few_pairs_or_beside_a_wide_interval_is_not_settled() {
 #[test]
 fn what_is_surely_less_than_what_is_named_need_not_be_told_exactly() {
     let mut observations = cpu().observed(0.0);
-    // Simulated noise: some pairs have a little more, so that the interval contains an effect that matters.
+    // Simulated noise: some pairs have slightly more throughput, so that the interval contains a relevant
+    // effect.
     let change_link = |observations: &mut [Observation], factors: [f64; 5]| {
         let of_link =
             |o: &&mut Observation| o.change.is_some_and(|c| c.resource == Resource::LinkRate);
@@ -144,7 +146,7 @@ fn what_is_surely_less_than_what_is_named_need_not_be_told_exactly() {
     let effect = |ranked: &Ranked| ranked.elasticity.as_ref().unwrap().effect;
     assert_eq!(link.map(effect), Some(Effect::Undecided));
     assert!(beside.is_settled(5), "{beside:#?}");
-    // Possibly as much as the named limit: not settled.
+    // The effect may be as large as that of the named limit: not settled.
     change_link(&mut observations, [1.0, 1.2, 1.0, 1.2, 1.1]);
     let near = judge(&observations, Intervals::default());
     assert_eq!(near.named(), Some(Resource::Cpu));
@@ -171,7 +173,8 @@ fn probes_without_perturbation_name_nothing_but_say_what_would_tell() {
 
 #[test]
 fn what_is_saturated_and_gives_nothing_is_told() {
-    // A full processor that spins: neither more of it nor of anything else helps.
+    // A processor that is fully used by busy-waiting: more of it does not help, and neither does any other
+    // relief.
     let spinning = Plant {
         answers: answers(&[]),
         ..cpu()
@@ -186,7 +189,7 @@ fn what_is_saturated_and_gives_nothing_is_told() {
         "{}",
         verdict.summary
     );
-    // Where another limit is decisive, that limit is named, and the disagreement is reported with it.
+    // If another limit is decisive, that limit is named, and the disagreement is reported with it.
     let elsewhere = Plant {
         answers: answers(&[(Resource::LinkRate, 0.9)]),
         ..cpu()
@@ -221,7 +224,7 @@ fn one_core_limits_when_one_thread_uses_most_of_it() {
     let mut plant = one_core();
     plant.signals.busiest_thread = Some(0.78);
     assert_eq!(plant.verdict().named(), Some(Resource::OneCore));
-    // No thread uses a whole core: a squeeze that costs throughput means little.
+    // No thread uses a whole core, so a squeeze that costs throughput is weak evidence.
     plant.signals.busiest_thread = Some(0.6);
     assert_ne!(plant.verdict().named(), Some(Resource::OneCore));
 }
@@ -234,7 +237,10 @@ fn more_workers_that_use_more_cores_mean_one_core() {
     };
     let verdict = plant.verdict();
     assert_eq!(verdict.named(), Some(Resource::OneCore));
-    let is_remarked = verdict.remarks.iter().any(|r| r.contains("other cores"));
+    let is_remarked = verdict
+        .remarks
+        .iter()
+        .any(|r| r.contains("compute on more cores"));
     assert!(is_remarked, "{:#?}", verdict.remarks);
 }
 
@@ -256,7 +262,7 @@ fn a_machine_without_idle_processors_is_not_judged_a_waiting_server() {
     let mut plant = sleep();
     plant.signals.machine_idle = Some(0.4);
     assert_eq!(plant.verdict().named(), Some(Resource::ServerItself));
-    // The same, but the server's processes wait for a processor that other programs use.
+    // As before, but the server's processes wait for a processor that other programs use.
     plant.signals.machine_idle = Some(0.02);
     let verdict = plant.verdict();
     assert_eq!(verdict.named(), None, "{verdict:#?}");
@@ -267,14 +273,15 @@ fn a_machine_without_idle_processors_is_not_judged_a_waiting_server() {
         .into_iter()
         .find(|suspicion| suspicion.resource == Resource::ServerItself);
     assert!(itself.is_none_or(|suspicion| suspicion.confidence == Confidence::Possible));
-    // Some time is left, and yet the processes wait: threads that wake each other never use the last of it.
+    // Some processor time is left, but the processes wait: threads that wake each other up cannot use all of
+    // it.
     let mut waits = sleep();
     waits.signals.machine_idle = Some(0.15);
     waits.signals.cpu_pressure = Some(0.37);
     let verdict = waits.verdict();
     assert_eq!(verdict.named(), None, "{verdict:#?}");
     assert!(verdict.summary.contains("waits for a processor for 37 %"));
-    // A host that uses up its own quota gets all it may use.
+    // A host that uses up its own quota has all processor time that it may use.
     let mut own = cpu();
     own.signals.machine_idle = Some(0.02);
     assert_eq!(own.verdict().named(), Some(Resource::Cpu));
@@ -332,7 +339,7 @@ fn memory_is_named_before_the_disk_that_it_makes_busy() {
         .iter()
         .any(|r| r.contains("memory is the cause"));
     assert!(is_remarked, "{:#?}", verdict.remarks);
-    // Equal within the intervals: the cause still comes first.
+    // The two are equal within the intervals; the cause still comes first.
     let alike = Plant {
         answers: answers(&[(Resource::Memory, 0.9), (Resource::DiskOperations, 0.93)]),
         ..memory()
@@ -375,13 +382,13 @@ fn elasticities_are_to_relief() {
     );
     assert!((response.latency.value + 0.97).abs() < 1e-6, "{response:?}");
     assert_eq!(response.throughput.n, REPLICATES as usize);
-    // 20 % shorter: 0.8^-0.97 of the throughput.
+    // A round trip 20 % shorter: 0.8^-0.97 of the throughput.
     let change = response.throughput_change();
     assert!(
         (change.value - (0.8f64.powf(-0.97) - 1.0)).abs() < 1e-6,
         "{change:?}"
     );
-    // The elasticity of a squeeze has the same sign, and the change has the opposite sign.
+    // A squeeze has an elasticity of the same sign, and a change of the opposite sign.
     let core = elasticities(&one_core().observed(0.0), Intervals::default());
     let core = core
         .iter()
@@ -400,10 +407,10 @@ fn a_resource_limits_if_a_large_step_has_a_large_gain() {
         let found = elasticities(&plant.observed(0.01), Intervals::default());
         found[0].effect
     };
-    // 8^0.2 is 50 % more.
+    // 8^0.2 is 52 % more throughput.
     assert_eq!(with(0.2), Effect::Limits);
     assert_eq!(with(0.01), Effect::DoesNot);
-    // In between: 8^0.09 is 20 % more, but almost nothing in proportion.
+    // In between: 8^0.09 is 21 % more throughput, but the elasticity is small.
     assert_eq!(with(0.09), Effect::Undecided);
 }
 

@@ -1,4 +1,4 @@
-//! Which resource limited a load.
+//! The verdict: which resource limited a load.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,16 +20,16 @@ pub struct Verdict {
     pub counts: Counts,
     /// Means of the valid baselines' signals.
     pub signals: Signals,
-    /// The level of each interval, as in 0.95, and of all simultaneous intervals together.
+    /// The level of each interval, as in 0.95; the simultaneous intervals cover together with the same level.
     #[serde(default = "default_level")]
     pub level: f64,
     /// The number of steps of all limits, each with a simultaneous interval; 0 in verdicts of versions that judged each
-    /// limit alone.
+    /// limit separately.
     #[serde(default)]
     pub comparisons: usize,
 }
 
-/// The level of verdicts that do not name one.
+/// The level of verdicts that do not state one.
 const fn default_level() -> f64 {
     LEVEL
 }
@@ -50,8 +50,7 @@ pub enum Outcome {
         /// The evidence.
         basis: Basis,
     },
-    /// Several limits are equally close: a squeeze of any of them costs throughput, and relief of one alone
-    /// does not help.
+    /// Several limits are equally close: a squeeze of any of them costs throughput, and relief of only one does not help.
     Together {
         /// The resources, the closest limit first.
         resources: Vec<Resource>,
@@ -61,7 +60,7 @@ pub enum Outcome {
         /// The reason.
         reason: String,
     },
-    /// The generator or the path was invalid, so the verdict is no statement about the server.
+    /// The generator or the path was invalid, so there is no verdict about the server.
     Invalid {
         /// The reasons, each once.
         reasons: Vec<String>,
@@ -74,7 +73,7 @@ pub enum Outcome {
 pub enum Basis {
     /// The resource was saturated, and throughput changed when it was varied.
     SaturationAndPerturbation,
-    /// Throughput changed when the resource was varied, but no probe showed it saturated.
+    /// Throughput changed when the resource was varied, but no probe showed that it was saturated.
     Perturbation,
     /// No varied limit was the cause, and the signals point to this resource.
     Elimination,
@@ -105,12 +104,13 @@ pub struct Counts {
 }
 
 impl Verdict {
-    /// The level of the intervals in words: `95 %`.
+    /// The level of the intervals in words, as in `95 %`.
     pub(super) fn level_text(&self) -> String {
         in_percent(self.level)
     }
 
-    /// What an effect must satisfy beside its interval, in a sentence; `None` when only one limit was varied.
+    /// A sentence that states what an effect must satisfy in addition to its interval; `None` when only one limit was
+    /// varied.
     pub(super) fn simultaneous_text(&self) -> Option<String> {
         let each = in_percent(simultaneous_level(self.level, self.comparisons));
         (self.comparisons > 1).then(|| {
@@ -123,12 +123,12 @@ impl Verdict {
         })
     }
 
-    /// Whether no more repetitions are needed. A resource must be named, and the effect of each varied limit on
-    /// throughput must be decided, from at least `pairs` pairs. For a limit other than the one that
-    /// perturbation named, it is sufficient that its interval lies below that of the named one.
+    /// Whether no more replicates are needed. A resource must be named, and the effect of each varied limit on throughput
+    /// must be decided, from at least `pairs` pairs. For a limit other than the one that the perturbations named, it is
+    /// sufficient that its interval lies below the interval of the named limit.
     ///
-    /// A measurement that repeats until this is true looks at the intervals more than once, so their level must be that of
-    /// the look ([`Looks::level`]).
+    /// A measurement that repeats until this is true looks at the intervals more than once, so the level of each look must
+    /// be [`Looks::level`].
     ///
     /// [`Looks::level`]: crate::statistics::Looks::level
     pub fn is_settled(&self, pairs: usize) -> bool {

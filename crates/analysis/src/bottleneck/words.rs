@@ -7,7 +7,7 @@ use fathometer_model::digits::grouped;
 use super::{Resource, Response};
 use crate::statistics::Estimate;
 
-/// `12 %`, `0.8 %`: whole per cents from ten on, tenths below.
+/// A share in percent, as in `12 %` or `0.8 %`: whole percent from ten on, tenths below.
 pub(super) fn percent(share: f64) -> String {
     let value = 100.0 * share;
     match value.abs() {
@@ -18,7 +18,7 @@ pub(super) fn percent(share: f64) -> String {
     }
 }
 
-/// Three significant digits.
+/// A number with three significant digits.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -44,7 +44,7 @@ fn whole(value: f64) -> String {
     format!("{sign}{}", grouped(format_args!("{:.0}", value.abs())))
 }
 
-/// `1.25 s`, `12.0 ms`, `250 µs`.
+/// A time, as in `1.25 s`, `12.0 ms` or `250 µs`.
 pub(super) fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
@@ -54,7 +54,7 @@ pub(super) fn time(time: Duration) -> String {
     }
 }
 
-/// `1.50 MB`, in powers of 1000.
+/// A number of bytes, as in `1.50 MB`, in powers of 1000.
 pub(super) fn bytes(bytes: f64) -> String {
     match bytes {
         small if small < 999.5 => format!("{} B", number(small)),
@@ -63,7 +63,7 @@ pub(super) fn bytes(bytes: f64) -> String {
     }
 }
 
-/// An elasticity with its interval: `0.97 (0.91 to 1.04)`.
+/// An elasticity with its interval, as in `0.97 (0.91 to 1.04)`.
 pub(super) fn elasticity(estimate: &Estimate) -> String {
     match estimate.interval {
         Some(interval) => format!(
@@ -76,7 +76,7 @@ pub(super) fn elasticity(estimate: &Estimate) -> String {
     }
 }
 
-/// To a hundredth, without `-0.00`.
+/// A number with two decimals, without `-0.00`.
 pub(super) fn hundredths(value: f64) -> String {
     let text = format!("{value:.2}");
     if text == "-0.00" {
@@ -86,7 +86,8 @@ pub(super) fn hundredths(value: f64) -> String {
     }
 }
 
-/// A step, as a subject: `25 % more processor time`, `a round trip 20 % shorter`.
+/// A step as the subject of a sentence, as in `25 % more processor time` or
+/// `a round trip 20 % shorter`.
 pub(super) fn step(resource: Resource, factor: f64) -> String {
     if resource == Resource::RoundTrip {
         return match factor {
@@ -121,13 +122,13 @@ pub(super) fn step(resource: Resource, factor: f64) -> String {
     }
 }
 
-/// A step, for the narrow column of a table: `×1.25`.
+/// A step for the narrow column of a table, as in `×1.25`.
 pub(super) fn factor(factor: f64) -> String {
     format!("×{}", number(factor))
 }
 
-/// The effect of a step: `25 % more processor time gave 23 % more throughput (19 to 27 %) and 18 % less
-/// latency (14 to 21 %), n = 5`.
+/// The effect of a step, as in
+/// `25 % more processor time gave 23 % more throughput (19 to 27 %) and 18 % less latency (14 to 21 %), n = 5`.
 pub(super) fn response(resource: Resource, response: &Response) -> String {
     format!(
         "{} gave {} and {}, n = {}",
@@ -138,7 +139,7 @@ pub(super) fn response(resource: Resource, response: &Response) -> String {
     )
 }
 
-/// `23 % more throughput (19 to 27 %)`, `throughput as before (-1.0 to 2.0 %)`.
+/// A change, as in `23 % more throughput (19 to 27 %)` or `throughput as before (-1.0 to 2.0 %)`.
 fn changed(what: &str, change: &Estimate) -> String {
     let size = percent(change.value.abs());
     let (subject, sign) = match change.value {
@@ -154,7 +155,7 @@ fn changed(what: &str, change: &Estimate) -> String {
     format!("{subject} ({} to {} %)", plain(low), plain(high))
 }
 
-/// The change by a step, for the narrow column of a table: `+23 % (+19 to +27 %)`.
+/// The change by a step, for the narrow column of a table, as in `+23 % (+19 to +27 %)`.
 pub(super) fn signed(change: &Estimate) -> String {
     let sign = |share: f64| {
         let text = plain(share);
@@ -174,8 +175,8 @@ pub(super) fn signed(change: &Estimate) -> String {
     }
 }
 
-/// The effect of a step on latency alone: `25 % more disk operations per second gave 17 % less latency
-/// (16 to 19 %)`.
+/// The effect of a step on latency only, as in
+/// `25 % more disk operations per second gave 17 % less latency (16 to 19 %)`.
 pub(super) fn latency_response(resource: Resource, response: &Response) -> String {
     format!(
         "{} gave {}",
@@ -184,7 +185,7 @@ pub(super) fn latency_response(resource: Resource, response: &Response) -> Strin
     )
 }
 
-/// Per cents without their unit; a positive value has no sign.
+/// A value in percent without the unit; a positive value has no sign.
 fn plain(share: f64) -> String {
     let value = 100.0 * share;
     let text = match value.abs() {
@@ -198,7 +199,7 @@ fn plain(share: f64) -> String {
     }
 }
 
-/// The text with a capital first letter.
+/// The text with its first letter in upper case.
 pub(super) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |first| {
@@ -206,7 +207,7 @@ pub(super) fn capital(text: &str) -> String {
     })
 }
 
-/// `a`, `a and b`, `a, b and c`.
+/// Items as a list in a sentence: `a`, `a and b`, `a, b and c`.
 pub(super) fn list(items: &[String]) -> String {
     match items {
         [] => String::new(),

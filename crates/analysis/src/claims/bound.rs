@@ -12,9 +12,9 @@ use crate::statistics::{Interval, Resolution};
 /// A contiguous set of values: `>= 2`, `> 1`, `<= 0.6`, `< 1`, `= 0`, `0.7..0.98` (ends included).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bound {
-    /// Its lower end; minus infinity when there is none.
+    /// The lower end; minus infinity when there is none.
     pub low: f64,
-    /// Its upper end; infinity when there is none.
+    /// The upper end; infinity when there is none.
     pub high: f64,
     /// Whether the ends belong to the set.
     pub closed: bool,
@@ -42,8 +42,8 @@ impl Bound {
         }
     }
 
-    /// The bound as an instrument of this resolution can decide it: a single value becomes the values that are
-    /// less than one step away from it.
+    /// The bound that an instrument of this resolution can decide: a single value becomes the range of values
+    /// that are less than one step away from it.
     pub fn resolved(&self, resolution: Resolution) -> Bound {
         if self.low < self.high {
             return self.clone();
@@ -76,7 +76,7 @@ impl Bound {
     }
 }
 
-/// The schema of its notation.
+/// The schema of the bound's notation.
 impl JsonSchema for Bound {
     fn schema_name() -> Cow<'static, str> {
         "Bound".into()

@@ -1,25 +1,25 @@
 //! From verdicts in single environments to the verdict on a claim.
 //!
-//! A claim holds when it holds in every environment. For that no correction is needed: it is wrong only if the
-//! verdict is wrong in each environment in which the claim fails (R. L. Berger, "Multiparameter hypothesis testing
-//! and acceptance sampling", Technometrics 24, 1982: the intersection-union test). One environment that
-//! contradicts it is enough against it, and there are as many chances to err as environments. So a contradiction
-//! counts when it stands at the simultaneous level of all environments (Bonferroni). Where one environment of
-//! several is enough for the claim (`any`), it is the other way round.
+//! A claim holds if it holds in every environment. This needs no correction: the verdict is wrong only if it is
+//! wrong in each environment in which the claim fails (R. L. Berger, "Multiparameter hypothesis testing and
+//! acceptance sampling", Technometrics 24, 1982: the intersection-union test). A single environment can contradict
+//! the claim, so there are as many chances of error as environments. Therefore a contradiction counts only if it
+//! stands at the simultaneous level of all environments (Bonferroni). If one environment of several is sufficient
+//! for the claim (`any`), the two rules change places.
 //!
-//! Means over environments are never judged, because they hide that an effect is reversed in some.
+//! Means over environments are never judged, because they hide that an effect is reversed in some environments.
 
 use std::collections::BTreeMap;
 
 use super::{EraVerdict, Part, Verdict};
 
-/// Parts that count as one: one environment, or the alternatives of `any`.
+/// Parts that count as one part: a single environment, or the alternatives of `any`.
 pub(super) struct Group<'a> {
     parts: Vec<&'a Part>,
     any: bool,
 }
 
-/// The verdict of a group at its own level, and at the simultaneous level of all.
+/// The verdict of a group at its own level, and at the simultaneous level of all groups.
 #[derive(Clone, Copy)]
 struct Judged {
     alone: Verdict,
@@ -28,7 +28,7 @@ struct Judged {
     p_value: Option<f64>,
 }
 
-/// Groups of alternative parts: parts that agree in every factor but `any`. Without `any`, each part is its own
+/// Groups of alternative parts: parts that agree in every factor except `any`. Without `any`, each part is a
 /// group.
 pub(super) fn groups<'a>(parts: &'a [Part], any: Option<&str>) -> Vec<Group<'a>> {
     let Some(any) = any else {
@@ -72,7 +72,8 @@ impl Group<'_> {
                 p_value: first.p_value,
             };
         }
-        // One that holds is enough, if it stands at the level of all; none holds only if all are against it.
+        // One part that holds at the simultaneous level is sufficient. The group fails only if all its parts are
+        // against the claim.
         let best = |verdict: Verdict| matches!(verdict, Verdict::Holds | Verdict::HoldsWeaker);
         let strict = tested.iter().map(|part| part.simultaneous_verdict);
         let verdict = match strict.filter(|verdict| best(*verdict)).min() {
@@ -117,7 +118,7 @@ fn worst_if_all_decided(verdicts: impl Iterator<Item = Verdict> + Clone) -> Verd
     }
 }
 
-/// The verdict on a claim in one era. `parts` are all its parts, and `groups` those that count.
+/// The verdict on a claim in one era. `groups` are the parts that count.
 pub(super) fn combine(era: &str, groups: &[Group<'_>]) -> EraVerdict {
     let judged: Vec<Judged> = groups.iter().map(Group::judged).collect();
     let tested: Vec<Judged> = judged
@@ -146,7 +147,7 @@ pub(super) fn combine(era: &str, groups: &[Group<'_>]) -> EraVerdict {
     }
 }
 
-/// The verdict when all have to hold, from the verdicts at their own level and at the simultaneous one.
+/// The verdict if all parts must hold, from the verdicts at their own level and at the simultaneous level.
 fn conjunction(alone: &[Verdict], strict: &[Verdict]) -> Verdict {
     let against = strict
         .iter()
@@ -163,8 +164,8 @@ fn conjunction(alone: &[Verdict], strict: &[Verdict]) -> Verdict {
     }
 }
 
-/// The p-value of the verdict, or of the leaning where it is undecided: that of the weakest part where all parts
-/// have to hold, and that of the strongest part, times the number of parts, where one is against the claim.
+/// The p-value of the verdict or, if it is undecided, of the leaning. If the claim holds, it is the p-value of the
+/// weakest part. If a part is against the claim, it is that of the strongest such part, times the number of parts.
 fn p_value(verdict: Verdict, leaning: Verdict, tested: &[Judged]) -> Option<f64> {
     let meant = match verdict {
         Verdict::Undecided => leaning,
@@ -186,7 +187,7 @@ fn p_value(verdict: Verdict, leaning: Verdict, tested: &[Judged]) -> Option<f64>
     }
 }
 
-/// `holds at 2 of 3, reversed at 1`; empty where all agree and all were measured.
+/// The numbers of verdicts, as in `holds at 2 of 3, reversed at 1`; empty if all parts agree and were measured.
 fn remark(tested: &[Verdict], all: usize) -> String {
     let count = |wanted: Verdict| tested.iter().filter(|verdict| **verdict == wanted).count();
     let found = Verdict::ALL
@@ -224,12 +225,12 @@ mod tests {
         assert_eq!(both(&[Reversed, Undecided]), Reversed);
         assert_eq!(both(&[Holds, Equal]), Equal);
         assert_eq!(both(&[]), NotTested);
-        // At the level of both intervals the contradiction does not stand.
+        // The contradiction does not stand at the simultaneous level of both intervals.
         assert_eq!(
             conjunction(&[Holds, Reversed], &[Holds, Undecided]),
             Undecided
         );
-        // To hold needs no correction.
+        // A claim that holds needs no correction.
         assert_eq!(conjunction(&[Holds, Holds], &[Undecided, Undecided]), Holds);
     }
 

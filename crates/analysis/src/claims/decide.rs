@@ -1,36 +1,37 @@
 //! From an estimate and the bounds to a verdict.
 //!
-//! A verdict stands at a level when the interval of that level lies on one side of the bounds concerned. To lie
-//! wholly inside `[low, high]` is to exclude both ends: the two one-sided tests of equivalence (D. J. Schuirmann,
-//! "A comparison of the two one-sided tests procedure and the power approach", Journal of Pharmacokinetics and
-//! Biopharmaceutics 15, 1987), here at the interval's own level, which is stricter than theirs.
+//! A verdict stands at a level if the interval of that level lies on one side of the relevant bounds. An interval
+//! wholly inside `[low, high]` excludes both ends: these are the two one-sided tests of equivalence (D. J.
+//! Schuirmann, "A comparison of the two one-sided tests procedure and the power approach", Journal of
+//! Pharmacokinetics and Biopharmaceutics 15, 1987). Here each test is at the interval's own level, which is
+//! stricter than theirs.
 
 use super::{Bound, Kind, Position, Relation, Test, Verdict};
 use crate::resolution::is_count;
 use crate::statistics::{Basis, Interval, Resolution};
 
-/// Ratios within this of 1 count as equal, if the test says nothing else.
+/// The range of ratios that count as equal, unless the test states another range.
 pub(crate) const EQUAL_RATIO: &str = "0.971..1.03";
 
-/// What an interval rests on, if there is one, and the estimate.
+/// The basis of an interval, if there is one, and the estimate.
 type BasisAndValue = (Option<Basis>, f64);
 
 /// The bounds of a test in one environment.
 pub(super) struct Bounds<'a> {
     pub(super) holds: Bound,
-    /// The weaker bound, with its own estimate; the estimate is `None` when it could not be measured.
+    /// The weaker bound and its estimate; the estimate is `None` if it could not be measured.
     pub(super) weaker: Option<(&'a Bound, Option<BasisAndValue>)>,
     pub(super) equal: Option<Bound>,
 }
 
 impl<'a> Bounds<'a> {
-    /// The bounds of a test without the weaker one, whose estimate is not known yet.
+    /// The bounds of a test without the weaker bound, whose estimate is not known yet.
     pub(super) fn of(test: &Test, resolution: Resolution, basis: Option<Basis>) -> Bounds<'a> {
         let is_exact = basis.is_some_and(|basis| basis.error == 0.0 && basis.floor == 0.0);
         Bounds {
             holds: match is_exact {
                 true => test.holds.clone(),
-                // A count equals a number when it is less than one from it: `= 0` means none.
+                // A count equals a number if it differs from it by less than one: `= 0` means none.
                 false => test.holds.resolved(resolution),
             },
             weaker: None,
@@ -48,7 +49,7 @@ impl<'a> Bounds<'a> {
         self.decide(of(basis), weaker)
     }
 
-    /// The verdict of the estimate alone.
+    /// The verdict from the estimate without its interval.
     pub(super) fn leaning(&self, value: f64) -> Verdict {
         let point = |value: f64| Interval {
             low: value,
@@ -61,8 +62,8 @@ impl<'a> Bounds<'a> {
         self.decide(Some(point(value)).filter(|_| value.is_finite()), weaker)
     }
 
-    /// For `weaker`, the outer `None` means that there is no weaker bound, and the inner `None` that it could not
-    /// be measured.
+    /// For `weaker`, the outer `None` means that there is no weaker bound, and the inner `None` that its estimate
+    /// could not be measured.
     fn decide(&self, interval: Option<Interval>, weaker: Option<Option<Position>>) -> Verdict {
         let Some(interval) = interval else {
             return Verdict::Undecided;
@@ -83,7 +84,7 @@ impl<'a> Bounds<'a> {
         }
     }
 
-    /// What the interval excludes when a verdict stands: estimates, each with the values concerned.
+    /// What the interval must exclude for a verdict to stand: estimates, each with an excluded value.
     fn excluded(&self, verdict: Verdict, basis: Option<Basis>) -> Vec<(Basis, f64)> {
         let ends = |bound: &Bound| {
             let ends = [bound.low, bound.high];
@@ -112,7 +113,7 @@ impl<'a> Bounds<'a> {
             .collect()
     }
 
-    /// The largest probability of error at which a verdict would not stand.
+    /// The largest probability of error at which the verdict would not stand: its p-value.
     pub(super) fn p_value(&self, verdict: Verdict, basis: Option<Basis>) -> Option<f64> {
         let excluded = self.excluded(verdict, basis);
         excluded
@@ -121,7 +122,7 @@ impl<'a> Bounds<'a> {
             .reduce(f64::max)
     }
 
-    /// About how many replicates it takes until a verdict stands.
+    /// About how many replicates are needed for the verdict to stand.
     pub(super) fn replicates(
         &self,
         verdict: Verdict,
@@ -139,11 +140,12 @@ impl<'a> Bounds<'a> {
     }
 }
 
-/// Whether a count contradicts a claimed number (`= 0`) exactly: it is another whole number in every replicate.
+/// Whether a count exactly contradicts a claimed number (`= 0`): it is the same other whole number in every
+/// replicate.
 ///
-/// A count has no rounding error, so each of these replicates contradicts the claim. Replicates that agree with the
-/// claim do not prove it, and ordered bounds (`>= 1`) concern a mean of which few replicates show little: both keep
-/// the resolution as a floor.
+/// A count has no rounding error, so each of these replicates contradicts the claim. But replicates that agree with
+/// the claim do not prove it, and ordered bounds (`>= 1`) concern a mean, about which few replicates show little.
+/// So in both cases the resolution remains a floor of the error.
 pub(super) fn contradicts_exactly(test: &Test, basis: Basis) -> bool {
     let (holds, kind) = (&test.holds, test.relation.kind);
     let metric = match &test.relation {
@@ -164,7 +166,7 @@ pub(super) fn contradicts_exactly(test: &Test, basis: Basis) -> bool {
         && basis.centre != holds.low
 }
 
-/// The end of a bound that an interval outside of it excludes.
+/// The end of a bound that an interval outside the bound excludes.
 fn nearest(bound: &Bound, basis: Basis) -> Vec<f64> {
     let centre = if basis.logarithmic {
         basis.centre.exp()
@@ -178,7 +180,7 @@ fn nearest(bound: &Bound, basis: Basis) -> Vec<f64> {
     nearest.into_iter().collect()
 }
 
-/// The range in which the sides count as equal; `None` where the claim itself allows that they are.
+/// The range in which the sides count as equal; `None` if the claim itself permits that they are equal.
 fn equal(test: &Test) -> Option<Bound> {
     let default = || {
         EQUAL_RATIO
@@ -235,7 +237,7 @@ mod tests {
         assert_eq!(ratio(0.9, 1.1), Verdict::Undecided);
         assert_eq!(ratio(0.9, 2.1), Verdict::Undecided);
         assert_eq!(ratio(0.8, 0.9), Verdict::Reversed);
-        // Nothing of the claim is left where the sides differ by less than 3 %.
+        // If the sides differ by less than 3 %, nothing of the claim holds.
         assert_eq!(ratio(0.98, 1.02), Verdict::Equal);
         assert_eq!(ratio(1.01, 1.02), Verdict::Equal);
         assert_eq!(ratio(0.98, 0.99), Verdict::Equal);

@@ -1,8 +1,8 @@
 //! The distance between two distributions.
 //!
-//! A record has a distribution as cumulative shares in percent, one metric for each step. The distance is that of
-//! the mean shares of the replicates. Its interval is that of the jackknife, which leaves out whole replicates, so
-//! that the shares of one replicate stay together.
+//! A record contains a distribution as cumulative shares in percent, one metric for each step. The distance is
+//! computed from the mean shares of the replicates. Its interval is that of the jackknife, which leaves out whole
+//! replicates, so that the shares of one replicate stay together.
 
 use super::judge::{Bench, Measured, join};
 use super::{Relation, Side};
@@ -13,7 +13,7 @@ use crate::selection::Selection;
 use crate::statistics::{Interval, Scale, Sides, indices, mean_at};
 use crate::sweep::family;
 
-/// A cell's shares at each step.
+/// The shares of a cell at each step.
 struct Shares {
     numbers: Vec<u32>,
     /// By step, then by replicate.
@@ -22,7 +22,7 @@ struct Shares {
 }
 
 impl Shares {
-    /// Keeps these replicates only.
+    /// Keeps only these replicates.
     fn keep(&mut self, shared: &[u32]) {
         for values in &mut self.values {
             machines::keep(shared, &self.numbers, values);
@@ -32,7 +32,7 @@ impl Shares {
 }
 
 impl Bench<'_> {
-    /// Estimates the distance of two cells' distributions.
+    /// Estimates the distance between the distributions of two cells.
     pub(super) fn distance(&self, relation: &Relation, place: &Selection) -> Measured {
         let steps = family::members(self.inputs.metrics, &relation.metric);
         let names: Vec<&str> = steps.iter().map(|(_, name)| *name).collect();

@@ -64,9 +64,9 @@ pub(super) struct Bench<'a> {
     pub(super) inputs: Inputs<'a>,
 }
 
-/// What the cells of a relation yield.
+/// The result of measuring a relation in its cells.
 pub(super) enum Measured {
-    /// An estimate, and remarks on it.
+    /// An estimate with remarks.
     Estimate(Box<Inference>, Sides, String),
     /// The cells exist, but their figures cannot be used.
     Unusable(String),
@@ -104,7 +104,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Judges the parts that count at the level at which all their intervals cover together.
+    /// Judges the counted parts again at the simultaneous level, at which all their intervals cover together.
     fn judge_together(&self, tests: &[Test], judged: &mut [Vec<Part>]) {
         let counts = |part: &&Part| part.counts && part.basis.is_some();
         let count = judged.iter().flatten().filter(counts).count();
@@ -117,8 +117,8 @@ impl Bench<'_> {
         }
     }
 
-    /// The parts of a test in one environment: one at each level of the curve that it looks at, or a single one
-    /// where it looks at a whole curve or at no curve.
+    /// The parts of a test in one environment: one for each level of the curve that the test uses, or a single
+    /// part if the test uses a whole curve or no curve.
     fn at_each_level(
         &self,
         test: &Test,
@@ -182,9 +182,9 @@ impl Bench<'_> {
         environments
     }
 
-    /// The levels of a factor for which every side of the test has a cell. If there are none but the block
-    /// varies the factor, the result is a level that no cell has, so that the test counts as not measured. If
-    /// the block does not vary the factor, the result is empty.
+    /// The levels of a factor for which every side of the test has a cell. If there is no such level, but the
+    /// block varies the factor, the result is a level without a cell, so that the test counts as not measured.
+    /// If the block does not vary the factor, the result is empty.
     fn measured_levels(&self, test: &Test, era: &str, factor: &str) -> Vec<String> {
         let place = |side: &Side| test.common.with(&side.selection).at("era", era);
         let has_cell = |side: &Side, level: &str| {
@@ -290,7 +290,7 @@ impl Bench<'_> {
         part
     }
 
-    /// The bounds of a test, with the estimates that a part has.
+    /// The bounds of a test, with the estimates of a part.
     fn bounds<'t>(&self, test: &'t Test, part: &Part) -> Bounds<'t> {
         let mut bounds = Bounds::of(test, resolution(&test.relation.metric), part.basis);
         bounds.weaker = test.weaker.as_ref().map(|weaker| match weaker {
@@ -351,8 +351,8 @@ impl Bench<'_> {
             Ok(values) => values,
             Err(problem) => return problem,
         };
-        // Common random numbers: replicate i of both cells used the same draws. So replicates are compared one
-        // by one if both cells have the same replicates.
+        // Common random numbers: replicate i of both cells used the same draws. So values are compared in pairs
+        // if both cells have the same replicates.
         let remark = join(&left.remark, &right.remark);
         let matched = Matched::of(&self.inputs.run.info, &[left.values, right.values]);
         let (sides, resolution) = (matched.sides, resolution(&relation.metric));
@@ -370,9 +370,9 @@ impl Bench<'_> {
         }
     }
 
-    /// A ratio here over the same ratio at the levels of `baseline`. If all four cells have the same
-    /// replicates, these are compared one by one, because a replicate had the same conditions in each of the
-    /// four.
+    /// The ratio of two cells divided by the same ratio at the levels of `baseline`. If all four cells have the same
+    /// replicates, values are compared replicate by replicate, because a replicate had the same conditions in
+    /// each of the four cells.
     fn contrast(&self, relation: &Relation, baseline: &Selection, place: &Selection) -> Measured {
         let mut cells = Vec::new();
         for other in [None, Some(baseline)] {
@@ -423,7 +423,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Remarks on a cell's replicates, or the reason why none can be used.
+    /// Remarks on a cell's replicates, or the reason why none of them can be used.
     pub(super) fn usable(&self, cell: &Cell) -> Result<String, Measured> {
         match cell.state() {
             CellState::Invalid => Err(Measured::Unusable(format!(
@@ -435,8 +435,8 @@ impl Bench<'_> {
         }
     }
 
-    /// The cell of a side. A side's own levels override those of the environment, so that a comparison across a
-    /// factor is possible.
+    /// The cell of a side. The side's own levels override those of the environment, so that a test can compare
+    /// levels of a factor.
     pub(super) fn cell(&self, side: &Side, place: &Selection) -> Result<&Cell, Measured> {
         let selection = place.with(&side.selection);
         match self.inputs.cell(&selection) {
@@ -468,7 +468,7 @@ struct Values {
     remark: String,
 }
 
-/// Whether a test looks at single levels of curves, and may look at several of them.
+/// Whether a test uses single levels of curves, and may use several of them.
 fn is_of_levels(kind: Kind, at: Place) -> bool {
     matches!(kind, Kind::At | Kind::Identity | Kind::Gain)
         && !matches!(

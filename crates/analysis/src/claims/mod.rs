@@ -1,23 +1,23 @@
 //! Claims: testable sentences of a paper, as data, and their verdicts.
 //!
-//! A claim has tests, and holds when all of them hold. A test compares a metric of two cells (or of one, with a
-//! level) in each of several environments, by an interval over replicates:
+//! A claim has tests, and holds if all of them hold. A test compares a metric of two cells (or of one cell with
+//! a bound) in each of several environments, by an interval over replicates:
 //!
 //! - *holds*: the whole interval lies within the stated bound;
-//! - *holds weaker*: it lies within the weaker bound, which keeps the direction but not the amount;
+//! - *holds weaker*: the interval lies within the weaker bound, which keeps the direction but not the amount;
 //! - *equal*: the bound states a difference, and the interval lies within a margin around no difference;
-//! - *reversed*: it lies wholly outside the weaker bound (or the only one);
-//! - *undecided*: it lies across a bound, there are fewer than two replicates, or cells are invalid;
-//! - *not tested*: nothing was measured for it.
+//! - *reversed*: the interval lies wholly outside the weaker bound (or the only bound);
+//! - *undecided*: the interval lies across a bound, there are fewer than two replicates, or cells are invalid;
+//! - *not tested*: nothing was measured for the test.
 //!
-//! Where a study varies a numeric factor, a test may use the whole curve instead ([`Sweep`]): its knee, its
-//! levels before and after the knee, its slopes, its order among other curves. A test that looks at several
-//! levels of a curve is judged at each level, as in several environments.
+//! If a study varies a numeric factor, a test may use the whole curve instead ([`Sweep`]): its knee, its levels
+//! before and after the knee, its slopes, its order among other curves. A test that uses several levels of a
+//! curve is judged at each level, as in several environments.
 //!
-//! Each environment is judged alone first, and then all of them together (`combine`). A claim may have other
-//! readings beside the published one ([`Variant`]), which are judged in the same way.
+//! Each environment is first judged alone, and then all environments are judged together (`combine`). A claim
+//! may have other interpretations beside the published one ([`Variant`]), which are judged in the same way.
 //!
-//! Judging uses recorded replicates alone. The study decides what is measured and how.
+//! Judging uses only recorded replicates. The study decides what is measured and how.
 
 mod bound;
 mod combine;
@@ -51,33 +51,33 @@ pub struct Claim {
     pub sentence: String,
     /// The value that the paper's own figures give.
     pub published: String,
-    /// The row of `claims-published.csv` that it tests; absent where the claim is not from that list.
+    /// The row of `claims-published.csv` that the claim tests; absent if the claim is not from that list.
     pub row: Option<String>,
-    /// The cells whose figures validate nothing, because a model was calibrated with the paper's.
+    /// The cells whose figures validate nothing, because a model was calibrated with the published figures.
     pub calibrated: Option<Calibrated>,
     /// The tests of the claim as it was published, all of which must hold.
     #[serde(default, rename = "test")]
     pub tests: Vec<Test>,
-    /// Other readings of the claim.
+    /// Other interpretations of the claim.
     #[serde(default, rename = "variant")]
     pub variants: Vec<Variant>,
     /// The reason why there are no tests.
     pub not_tested: Option<String>,
 }
 
-/// Cells of which a model was calibrated with the published figures. They are judged and shown, and count for no
-/// verdict.
+/// Cells with whose published figures a model was calibrated. They are judged and shown, but do not count
+/// towards verdicts.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Calibrated {
-    /// What was calibrated with which figures.
+    /// What was calibrated, and with which figures.
     pub reason: String,
-    /// The levels concerned, by factor.
+    /// The levels of the calibrated cells, by factor.
     pub levels: BTreeMap<String, Vec<String>>,
 }
 
 impl Calibrated {
-    /// Whether cells of an environment are concerned.
+    /// Whether the cells of an environment belong to the calibrated cells.
     pub fn concerns(&self, environment: &[(String, String)]) -> bool {
         self.levels.iter().all(|(factor, levels)| {
             let level = environment.iter().find(|(own, _)| own == factor);
@@ -86,29 +86,29 @@ impl Calibrated {
     }
 }
 
-/// Another reading of a claim, judged beside the published one.
+/// Another interpretation of a claim, judged beside the published one.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
-    /// The reading, in a few words.
+    /// The interpretation, in a few words.
     pub name: String,
-    /// Why the claim is also read like this.
+    /// Why the claim is also interpreted in this way.
     pub reason: String,
-    /// When it was added, as in `2026-11-25`.
+    /// The date when the variant was added, as in `2026-11-25`.
     pub date: String,
-    /// Its tests, all of which must hold.
+    /// The tests of the variant, all of which must hold.
     #[serde(rename = "test")]
     pub tests: Vec<Test>,
 }
 
 impl Claim {
-    /// Its tests, and those of its variants.
+    /// The tests of the claim and of its variants.
     fn all_tests(&self) -> impl Iterator<Item = &Test> {
         let of_variants = self.variants.iter().flat_map(|variant| &variant.tests);
         self.tests.iter().chain(of_variants)
     }
 
-    /// Every relation of its tests, the weaker ones included.
+    /// Every relation in the tests, including the weaker ones.
     pub(crate) fn relations(&self) -> impl Iterator<Item = &Relation> {
         self.all_tests().flat_map(|test| {
             let weaker = match &test.weaker {
@@ -157,16 +157,16 @@ pub struct Test {
     pub common: Selection,
     /// The environments: every combination of these factors' levels.
     pub each: BTreeMap<String, Levels>,
-    /// A factor of `each`, or that of the sweep, for which one level that holds is sufficient.
+    /// A factor of `each`, or the factor of the sweep, for which one level that holds is sufficient.
     pub any: Option<String>,
     /// The range in which the estimate must lie.
     pub holds: Bound,
-    /// The weaker form of the claim, for when the bound is missed.
+    /// The weaker form of the claim, which is judged when the bound is missed.
     pub weaker: Option<Weaker>,
-    /// The range in which the two sides count as equal. By default that is within 3 % for a ratio, and there is
-    /// none for other estimates.
+    /// The range in which the two sides count as equal. The default is within 3 % for a ratio, and no range for
+    /// other estimates.
     pub equal: Option<Bound>,
-    /// Whether it counts towards the verdict; otherwise it is shown for comparison only.
+    /// Whether the test counts towards the verdict; otherwise it is shown for comparison only.
     pub counts: bool,
 }
 
@@ -175,15 +175,15 @@ pub struct Test {
 pub struct Relation {
     /// The kind of estimate.
     pub kind: Kind,
-    /// The metric, where a side does not name one.
+    /// The metric of sides that do not name one.
     pub metric: String,
-    /// The cell of a level, the numerator of a ratio, the minuend of a difference.
+    /// The cell of a level, the numerator of a ratio, or the minuend of a difference.
     pub left: Side,
-    /// The denominator of a ratio, the subtrahend of a difference.
+    /// The denominator of a ratio, or the subtrahend of a difference.
     pub right: Option<Side>,
-    /// The levels of the reference: the baseline of a loss, or the other ratio of a contrast.
+    /// The levels of the reference: of the baseline of a loss, or of the other ratio of a contrast.
     pub baseline: Option<Selection>,
-    /// The part of the curve that is used; absent where single cells are compared.
+    /// The part of the curve that is used; absent if single cells are compared.
     pub sweep: Option<Sweep>,
 }
 
@@ -195,12 +195,12 @@ pub struct Relation {
 pub enum Kind {
     /// The mean of one cell.
     Level,
-    /// The mean of one cell minus that of another.
+    /// The mean of one cell minus the mean of another.
     Difference,
-    /// The mean of one cell over that of another.
+    /// The mean of one cell over the mean of another.
     Ratio,
-    /// A ratio over the same ratio at the levels of the `baseline`. Below 1, the ratio is smaller here than
-    /// there.
+    /// A ratio over the same ratio at the levels of the `baseline`. Below 1, the ratio is smaller than at the
+    /// baseline.
     Contrast,
     /// The distance between two distributions, from 0 to 1: the greatest difference of their cumulative shares
     /// (Kolmogorov-Smirnov), at the steps for which the records have shares. The metric is a family of shares
@@ -216,22 +216,22 @@ pub enum Kind {
     Gain,
     /// The value at the last of some levels over the value at the first, minus 1.
     Trend,
-    /// How steadily a curve rises over some levels, from -1 to 1: Kendall's tau-b.
+    /// How steadily a curve rises over some levels: Kendall's tau-b, from -1 to 1.
     Monotone,
     /// The slope of one curve over that of another, each by least squares over some levels; for a single curve,
     /// the slope itself.
     Slope,
-    /// The loss of one curve against its baseline over the loss of another against its own baseline. A loss is
-    /// 1 minus the mean ratio to the baseline over some levels.
+    /// The loss of one curve against its baseline, over the loss of another curve against its own baseline. A
+    /// loss is 1 minus the mean ratio to the baseline over some levels.
     Loss,
     /// The slope of a curve after its knee over its slope up to the knee.
     Bend,
-    /// The level from which the first curve stays below the second: the last such change of order, with
+    /// The level from which the first curve stays below the second: the last change of their order, with
     /// straight lines between the levels.
     Crossing,
-    /// How far the order of several curves reverses between levels or environments. Of a pair in which each
-    /// curve leads at some place, the smaller of the two leads, as a ratio; at most 1 when no pair changes its
-    /// order.
+    /// How far the order of several curves reverses between levels or environments. For a pair of curves of
+    /// which each leads at some place, the figure is the smaller of the two leads, as a ratio. It is at most 1
+    /// if no pair changes its order.
     Ranking,
 }
 
@@ -245,14 +245,14 @@ impl Kind {
     }
 }
 
-/// One side of a comparison: levels, and a `metric` if it differs from that of the comparison.
+/// One side of a comparison: levels, and a `metric` if it differs from the metric of the comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(from = "BTreeMap<String, String>")]
 #[schemars(with = "BTreeMap<String, String>")]
 pub struct Side {
-    /// Its own metric.
+    /// The side's own metric.
     pub metric: Option<String>,
-    /// Its cell.
+    /// The side's cell.
     pub selection: Selection,
 }
 
@@ -269,7 +269,7 @@ impl From<BTreeMap<String, String>> for Side {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Levels {
-    /// The listed levels; one that was not measured is noted.
+    /// The listed levels; a level that was not measured is reported.
     Listed(Vec<String>),
     /// `"*"`: every level for which the run has all sides.
     Measured(Asterisk),
@@ -293,7 +293,7 @@ pub enum Weaker {
 }
 
 impl Relation {
-    /// Its one or two sides.
+    /// The one or two sides of the relation.
     pub(crate) fn sides(&self) -> impl Iterator<Item = &Side> {
         [Some(&self.left), self.right.as_ref()]
             .into_iter()
@@ -328,14 +328,14 @@ impl Relation {
             | Kind::Ranking => 1..=1,
         };
         if kind == Kind::Level && right.is_some() {
-            return Err(format!("a level of {metric} has no right side"));
+            return Err(format!("a level of {metric} must not have a right side"));
         }
         if *sides.end() == 1 && right.is_some() {
-            return Err(format!("one curve of {metric} has no right side"));
+            return Err(format!("one curve of {metric} must not have a right side"));
         }
         if *sides.start() == 2 && (left.is_none() || right.is_none()) {
             return Err(format!(
-                "a comparison of {metric} has a left and a right side"
+                "a comparison of {metric} must have a left and a right side"
             ));
         }
         if baseline.is_some() != matches!(kind, Kind::Loss | Kind::Contrast) {
@@ -360,7 +360,7 @@ impl Relation {
     }
 }
 
-/// The serialised form of a [`Test`], which rejects unknown words.
+/// The serialised form of a [`Test`], which rejects unknown members.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TestText {

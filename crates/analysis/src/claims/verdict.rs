@@ -1,4 +1,4 @@
-//! Verdicts on claims, and what they rest on.
+//! Verdicts on claims, and their basis.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -38,7 +38,7 @@ impl Verdict {
         Verdict::NotTested,
     ];
 
-    /// Whether the figures decide.
+    /// Whether the figures decide the claim.
     pub fn is_decided(self) -> bool {
         !matches!(self, Verdict::Undecided | Verdict::NotTested)
     }
@@ -60,32 +60,32 @@ impl fmt::Display for Verdict {
 /// The result of judging a claim.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ClaimResult {
-    /// Its identifier.
+    /// The identifier of the claim.
     pub id: String,
     /// The sentence.
     pub sentence: String,
     /// The value that the paper's own figures give.
     pub published: String,
-    /// The bound as it was published; empty where the claim is not from a paper's list.
+    /// The bound as it was published; empty if the claim is not from a paper's list.
     pub bound: String,
-    /// The cells whose figures validate nothing.
+    /// The cells whose figures validate nothing, because a model was calibrated with the published figures.
     pub calibrated: Option<Calibrated>,
-    /// The reason why it was not tested at all.
+    /// The reason why the claim was not tested at all.
     pub not_tested: Option<String>,
     /// The verdict in each era.
     pub eras: Vec<EraVerdict>,
-    /// The verdicts on other readings of the claim.
+    /// The verdicts on other interpretations of the claim.
     pub variants: Vec<VariantResult>,
 }
 
-/// The result of judging another reading of a claim.
+/// The result of judging another interpretation of a claim.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct VariantResult {
-    /// The reading, in a few words.
+    /// The interpretation, in a few words.
     pub name: String,
-    /// Why the claim is also read like this.
+    /// Why the claim is also interpreted in this way.
     pub reason: String,
-    /// When it was added, as in `2026-11-25`.
+    /// The date when the variant was added, as in `2026-11-25`.
     pub date: String,
     /// The verdict in each era.
     pub eras: Vec<EraVerdict>,
@@ -98,22 +98,24 @@ pub struct EraVerdict {
     pub era: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// In how many places it has which verdict, if not the same in all, and what was not measured; empty when
+    /// The number of places with each verdict, if the places differ, and what was not measured; empty when
     /// there is nothing to add.
     pub remark: String,
-    /// The verdict from the estimates without their intervals, if it differs from the verdict.
+    /// The verdict from the estimates without their intervals, if the verdict is undecided and they would
+    /// decide.
     pub leaning: Option<Verdict>,
-    /// The largest probability of error at which the verdict, or the leaning of one that is undecided, would
-    /// not stand: its p-value. `None` when nothing was measured.
+    /// The p-value: the largest probability of error at which the verdict would not stand. For an undecided
+    /// verdict, it is that of the leaning. `None` when nothing was measured.
     pub p_value: Option<f64>,
-    /// About how many replicates of each cell would decide; `None` when it is decided, or no number would.
+    /// About how many replicates of each cell would decide; `None` if the verdict is decided, or no number
+    /// would decide it.
     pub replicates_to_decide: Option<u64>,
     /// Each test in each environment.
     pub parts: Vec<Part>,
 }
 
 impl EraVerdict {
-    /// `undecided (holds?)`: the verdict, and the verdict that the estimates alone would give.
+    /// The verdict and the leaning, as in `undecided (holds?)`.
     pub fn text(&self) -> String {
         match self.leaning {
             Some(leaning) => format!("{} ({leaning}?)", self.verdict),
@@ -145,9 +147,10 @@ pub struct Part {
     pub sides: Sides,
     /// The estimate.
     pub value: Option<f64>,
-    /// Its interval.
+    /// The interval of the estimate.
     pub interval: Option<Interval>,
-    /// Its interval at the level at which all intervals of the claim in this era cover together.
+    /// The interval of the estimate at the level at which all intervals of the claim in this era cover
+    /// together.
     pub simultaneous: Option<Interval>,
     /// The verdict.
     pub verdict: Verdict,
@@ -155,35 +158,37 @@ pub struct Part {
     pub simultaneous_verdict: Verdict,
     /// The verdict from the estimate without its interval.
     pub leaning: Option<Verdict>,
-    /// The largest probability of error at which the verdict, or the leaning, would not stand.
+    /// The largest probability of error at which the verdict, or the leaning of an undecided verdict, would not
+    /// stand.
     pub p_value: Option<f64>,
-    /// About how many replicates would decide; `None` when it is decided, or no number would.
+    /// About how many replicates would decide; `None` if the verdict is decided, or no number would decide it.
     pub replicates_to_decide: Option<u64>,
-    /// Remarks: why it is undecided, which replicates were left out.
+    /// Remarks: why the verdict is undecided, which replicates were left out.
     pub remark: String,
-    /// Whether it counts towards the verdict on the claim.
+    /// Whether the part counts towards the verdict on the claim.
     pub counts: bool,
-    /// Whether a model was calibrated with the published figures of these cells, so that they validate nothing.
+    /// Whether a model was calibrated with the published figures of these cells, so that the cells validate
+    /// nothing.
     pub calibrated: bool,
-    /// The places in the run's list of the cells that were looked at.
+    /// The indices of the cells that were looked up, in the run's list of cells.
     #[serde(skip)]
     pub cells: BTreeSet<usize>,
-    /// What the interval rests on.
+    /// The basis of the interval.
     #[serde(skip)]
     pub basis: Option<Basis>,
-    /// The estimate of a weaker relation and what it rests on.
+    /// The estimate of a weaker relation, and its basis.
     #[serde(skip)]
     pub(super) weaker_estimate: Option<(Option<Basis>, f64)>,
 }
 
 impl Part {
-    /// Whether more replicates could decide it.
+    /// Whether more replicates could decide the part.
     pub fn is_open(&self) -> bool {
         self.simultaneous_verdict == Verdict::Undecided
     }
 
-    /// `lan embedded-apache`, `httpd ues 140`, or an empty text. A number is shown with its factor's name,
-    /// because it means nothing alone.
+    /// The environment as in `lan embedded-apache` or `httpd ues 140`; may be empty. A number is shown with its
+    /// factor's name, because the number alone has no meaning.
     pub fn environment_text(&self) -> String {
         let levels = self
             .environment

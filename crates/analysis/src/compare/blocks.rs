@@ -1,10 +1,10 @@
 //! Runs over several machines: the machine is a blocking factor of the comparison.
 //!
-//! A run over machines has some of its replicates on each. Two runs on the same machines are compared machine by machine,
-//! so that what makes one machine faster than another is on both sides and cancels. The change is the mean over machines of
-//! the differences between the means of the two sides. Its error follows the rule of the analysis of one run (see
-//! `statistics::spread`): an F test, at the level 0.25, of whether the change differs between machines by more than the
-//! spread within them. If it does, the machines are the sample; if not, all replicates are.
+//! Each machine of a run measures some of the replicates. Two runs on the same machines are compared machine by machine, so
+//! that differences in speed between machines affect both sides and cancel. The change is the mean over machines of the
+//! differences between the means of the two sides. Its error follows the same rule as in the analysis of one run (see
+//! `statistics::spread`): an F test at the level 0.25 of whether the change differs between machines by more than the
+//! spread within them. If it does, the sample is the machines' changes; otherwise, the sample is all replicates.
 
 use std::collections::BTreeMap;
 
@@ -21,9 +21,9 @@ const PRELIMINARY: f64 = 0.25;
 /// A machine that measured a part of a side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SideMachine {
-    /// Its rank in the run.
+    /// The rank of the machine in the run.
     pub rank: u32,
-    /// The identity of its kernel since the last boot; empty where it is unknown.
+    /// The identity of the machine's kernel since its last boot (`boot_id`); empty if it is unknown.
     pub kernel: String,
 }
 
@@ -35,11 +35,11 @@ pub struct MachinePair {
     pub before: u32,
     /// The rank in the second run.
     pub after: u32,
-    /// Whether both are the same running kernel; otherwise they have the same rank.
+    /// Whether both machines are the same running kernel; otherwise they have the same rank.
     pub same_kernel: bool,
 }
 
-/// Whether two machines are compared with each other.
+/// A rule for whether two machines are compared with each other.
 type Rule = fn(&SideMachine, &SideMachine) -> bool;
 
 /// Whether two machines are the same running kernel.
@@ -47,8 +47,8 @@ fn is_same(one: &SideMachine, other: &SideMachine) -> bool {
     !one.kernel.is_empty() && one.kernel == other.kernel
 }
 
-/// Pairs the machines of two sides: those with the same running kernel first, then those with the same rank. Empty when a
-/// side is of one machine.
+/// Pairs the machines of two sides: machines with the same running kernel first, then machines with the same rank. Empty if
+/// one side has only one machine.
 pub(super) fn pairs(before: &[SideMachine], after: &[SideMachine]) -> Vec<MachinePair> {
     let mut found: Vec<MachinePair> = Vec::new();
     let rules: [Rule; 3] = [
@@ -75,7 +75,7 @@ pub(super) fn pairs(before: &[SideMachine], after: &[SideMachine]) -> Vec<Machin
     found
 }
 
-/// The samples of a side, with the machine of each.
+/// The samples of a side, with the machine of each sample.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OnMachines<'a> {
     pub(super) samples: &'a [f64],
@@ -92,21 +92,21 @@ impl OnMachines<'_> {
     }
 }
 
-/// A metric on the machines that measured it on both sides.
+/// The samples of a metric on the machines that measured it on both sides.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Blocks {
-    /// For each machine the means of both sides.
+    /// For each machine, the means of both sides.
     means: Vec<(f64, f64)>,
-    /// For each machine 1/n + 1/m, of the numbers of samples of both sides.
+    /// For each machine, 1/n + 1/m, where n and m are the numbers of samples of the two sides.
     weights: Vec<f64>,
-    /// The sum of squares within machines and sides, and its degrees of freedom.
+    /// The sum of squares within machines and sides, and the degrees of freedom of this sum.
     within: (f64, f64),
-    /// The samples of each side.
+    /// The number of samples of each side.
     pub(super) samples: (usize, usize),
 }
 
 impl Blocks {
-    /// `None` when no machine has samples on both sides.
+    /// Groups the samples by machine; `None` when no machine has samples on both sides.
     pub(super) fn of(
         before: OnMachines<'_>,
         after: OnMachines<'_>,
@@ -138,20 +138,20 @@ impl Blocks {
         (!blocks.means.is_empty()).then_some(blocks)
     }
 
-    /// The means over machines of the first and of the second side.
+    /// The mean over machines of the first side, and of the second side.
     pub(super) fn sides(&self) -> (f64, f64) {
         let side =
             |of: fn(&(f64, f64)) -> f64| mean(&self.means.iter().map(of).collect::<Vec<_>>());
         (side(|means| means.0), side(|means| means.1))
     }
 
-    /// The standard deviation of a sample within its machine and side; `None` without spread.
+    /// The standard deviation of the samples within their machine and side; `None` without spread.
     pub(super) fn deviation(&self) -> Option<f64> {
         let (squares, freedom) = self.within;
         (squares > 0.0 && freedom > 0.0).then(|| (squares / freedom).sqrt())
     }
 
-    /// The interval of the change, and the number of machines if their changes are the sample. `None` with a single machine
+    /// The interval of the change, and the number of machines if the sample is their changes. `None` with a single machine
     /// and a single sample on each side.
     pub(super) fn interval(&self, level: f64) -> Option<(Interval, Option<usize>)> {
         let machines = self.means.len();
@@ -172,7 +172,7 @@ impl Blocks {
         let (error, freedom) = if differs {
             ((between / k).sqrt(), k - 1.0)
         } else {
-            // The deviations of the changes as estimates of the same variance.
+            // The deviations of the changes, scaled so that they estimate the same variance.
             let scaled = deviations.zip(&self.weights).map(|(d, weight)| d / weight);
             let all = freedom + k - 1.0;
             if all <= 0.0 {

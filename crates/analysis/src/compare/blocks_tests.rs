@@ -1,11 +1,11 @@
-//! Runs over several machines: what differs between machines cancels, and equal runs keep the level.
+//! Runs over several machines: differences between machines cancel, and comparisons of equal runs keep their level.
 
 use super::blocks::SideMachine;
 use super::tests::{Normal, series};
 use super::*;
 
-/// A run over machines with two replicates of each: machine i is `speeds[i]` times as slow, and the whole side by `factor`.
-/// Replicates have 1 % of noise; the change of a machine has `own`.
+/// A run over machines with two replicates on each. Machine i is slower by the factor `speeds[i]`, and the whole side by
+/// `factor`. Replicates have 1 % of noise, and the change of a machine has noise of its own, `own`.
 fn run_over(normal: &mut Normal, speeds: &[f64], factor: f64, own: f64) -> Side {
     let mut metric = series("elapsed", Vec::new());
     metric.is_series = false;
@@ -35,7 +35,7 @@ fn machines_that_differ_cancel_in_a_comparison_of_runs_on_the_same_machines() {
     let mut normal = Normal::new(21);
     let speeds = [1.0, 1.5, 0.7, 1.2];
     let before = run_over(&mut normal, &speeds, 1.0, 0.0);
-    // The second run has the machines in another order: their kernels show which is which.
+    // The second run has the machines in another order; their kernels identify them.
     let mut after = run_over(&mut normal, &speeds, 1.05, 0.0);
     for rank in after.metrics[0].machines.iter_mut() {
         *rank = 3 - *rank;
@@ -57,7 +57,7 @@ fn machines_that_differ_cancel_in_a_comparison_of_runs_on_the_same_machines() {
         pairs,
         [(0, 3, true), (1, 2, true), (2, 1, true), (3, 0, true)]
     );
-    // Without the machines the same samples show nothing.
+    // If the machines are ignored, the same samples show no change.
     let plain = |side: &Side| {
         let mut side = side.clone();
         side.machines.clear();
@@ -66,7 +66,7 @@ fn machines_that_differ_cancel_in_a_comparison_of_runs_on_the_same_machines() {
     let blind = Comparison::of(&plain(&before), &plain(&after), Design::Separate, 0.03);
     assert_eq!(blind.changes[0].verdict, Verdict::Undecided);
     assert!(blind.machines.is_empty());
-    // Paired by rank, where no kernel is known, the machines do not cancel.
+    // If no kernel is known, machines are paired by rank, and their differences do not cancel.
     let unknown = |side: &Side| {
         let mut side = side.clone();
         side.machines
@@ -84,7 +84,7 @@ fn machines_that_differ_cancel_in_a_comparison_of_runs_on_the_same_machines() {
     );
 }
 
-/// The share of comparisons of two equal runs that report a change, where each machine has a change of its own with this
+/// The share of comparisons of two equal runs that report a change, if each machine has a change of its own with this
 /// deviation.
 fn false_alarms_over_machines(machines: usize, own: f64) -> f64 {
     const TIMES: u32 = 1000;
@@ -105,8 +105,8 @@ fn false_alarms_over_machines(machines: usize, own: f64) -> f64 {
 #[test]
 fn equal_runs_over_machines_keep_the_level_also_where_machines_change_by_themselves() {
     for machines in [2, 3, 6] {
-        // With two machines the preliminary test misses some of their differences, as in the analysis of one run, whose table
-        // is in docs/statistics.md.
+        // With two machines the preliminary test misses some of their differences, as in the analysis of one run (see the
+        // table in docs/statistics.md).
         let few = if machines == 2 { 0.15 } else { 0.10 };
         for (own, most) in [(0.0, 0.065), (0.01, few), (0.05, few)] {
             let share = false_alarms_over_machines(machines, own);
@@ -128,7 +128,7 @@ fn only_machines_with_replicates_on_both_sides_are_compared() {
         (change.before / change.after - 1.0).abs() < 0.03,
         "{change:?}"
     );
-    // One machine with one replicate on each side says nothing.
+    // A single replicate on one machine on each side gives no interval.
     after.metrics[0].samples.truncate(1);
     after.metrics[0].machines.truncate(1);
     let mut one = before;

@@ -1,11 +1,11 @@
 //! Limits on changes: `p99<+5%,errors<=+0`.
 //!
-//! Limits are separated by commas. Each is a metric of the comparison, a comparison (`<`, `<=`, `>`, `>=`) and a
-//! signed number. With `%` it is relative (for `errors`: percentage points); without, it is an absolute change in
-//! the metric's unit.
+//! Limits are separated by commas. Each limit is a metric of the comparison, an operator (`<`, `<=`, `>`, `>=`)
+//! and a signed number. With `%` the limit is relative (percentage points for `errors`); without `%` it is an
+//! absolute change in the metric's unit.
 //!
-//! A limit is judged on the interval of the change: `broken` when the whole interval is beyond the limit, `kept`
-//! when the whole interval is within it, and `undecided` in between.
+//! A limit is judged by the interval of the change: `kept` if the whole interval is within the limit, `broken` if
+//! the whole interval is beyond the limit, and `undecided` in between.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,15 +21,15 @@ pub struct Gate {
     limits: Vec<Limit>,
 }
 
-/// What became of a limit.
+/// The verdict on a limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GateVerdict {
-    /// As it was written.
+    /// The limit as it was written.
     pub limit: String,
-    /// Kept, broken or undecided.
+    /// Whether the limit is kept, broken or undecided.
     pub outcome: Outcome,
-    /// Why it is undecided, when the interval alone does not show it.
+    /// The reason for an undecided verdict, if the interval alone does not show it.
     pub reason: Option<String>,
 }
 
@@ -41,14 +41,14 @@ pub enum Outcome {
     Kept,
     /// The whole interval is beyond the limit.
     Broken,
-    /// The interval contains the limit, or there is none.
+    /// The interval contains the limit, or there is no interval.
     Undecided,
 }
 
-/// A text that is no gate.
+/// A text that is not a gate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no limit on a change: expected a metric, a comparison and a signed number, as in p99<+5% or errors<=+0"
+    "{text:?} is not a limit on a change: expected a metric, a comparison and a signed number, as in p99<+5% or errors<=+0"
 )]
 pub struct GateError {
     text: String,
@@ -58,9 +58,9 @@ pub struct GateError {
 struct Limit {
     text: String,
     metric: String,
-    /// The change may not be above the bound; otherwise not below it.
+    /// Whether the bound is an upper bound; otherwise it is a lower bound.
     is_upper: bool,
-    /// The bound itself is allowed.
+    /// Whether the bound itself is within the limit.
     includes: bool,
     bound: f64,
     is_percent: bool,
@@ -106,7 +106,7 @@ fn parse(text: &str) -> Option<Limit> {
         None => (false, rest),
     };
     let rest = rest.trim();
-    // The sign is required: without it a reader may take the number for a limit of the value.
+    // The sign is required: without it, readers may mistake the number for a limit on the value itself.
     if metric.is_empty() || !rest.starts_with(['+', '-']) {
         return None;
     }
@@ -162,7 +162,7 @@ impl Limit {
         else {
             return undecided(change.reason.as_deref().unwrap_or("it has no interval"));
         };
-        // A share that is zero cannot have grown, although the rule of three leaves its true value open.
+        // A share that is zero has not grown, although its true value may be above zero by the rule of three.
         let is_zero = change.scale == Scale::Difference && change.after == 0.0;
         let is_kept = self.is_upper && self.bound >= 0.0 && is_zero;
         let outcome = match (self.holds(low), self.holds(high)) {
@@ -174,7 +174,7 @@ impl Limit {
         verdict(outcome, None)
     }
 
-    /// The interval in the form of the bound.
+    /// The interval of the change in the unit of the bound.
     fn scaled(&self, change: &Change, (low, high): (f64, f64)) -> Option<(f64, f64)> {
         match (change.scale, self.is_percent) {
             (Scale::Ratio, true) | (Scale::Difference, _) => Some((low, high)),

@@ -2,12 +2,13 @@
 //!
 //! - [`independent`]: Welch, *The generalization of "Student's" problem when several different population
 //!   variances are involved*, Biometrika 34 (1947), for replicates.
-//! - [`series`]: the same for consecutive blocks of time (batch means: Law, *Simulation Modeling and Analysis*, 5th
-//!   edition, section 9.5.3). Correlation of neighbouring blocks reduces the number of samples to the effective one,
-//!   n (1 - r) / (1 + r) (Bartlett 1935, for a process of first order).
+//! - [`series`]: as [`independent`], for consecutive blocks of time (batch means: Law, *Simulation Modeling and
+//!   Analysis*, 5th edition, section 9.5.3). Correlation of neighbouring blocks reduces the number of samples to the
+//!   effective number, n (1 - r) / (1 + r) (Bartlett 1935, for a first-order process).
 //! - [`paired`]: Student's interval of the differences of pairs.
-//! - [`paired_series`]: the same for consecutive pairs, with the effective number of them: what acts on one side alone
-//!   for longer than a block, such as the processor that a server's thread was placed on, correlates neighbours.
+//! - [`paired_series`]: as [`paired`], for consecutive pairs, with their effective number. An effect on only one side
+//!   that lasts longer than a block, such as the placement of a server's thread on a processor, correlates
+//!   neighbouring pairs.
 
 pub use crate::statistics::Interval;
 use crate::statistics::{normal_quantile, student_t_quantile};
@@ -17,7 +18,7 @@ pub fn independent(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
     welch(Moments::of(a, 0.0)?, Moments::of(b, 0.0)?, level)
 }
 
-/// The same for consecutive blocks; `None` with fewer than four blocks on a side.
+/// As [`independent`], for consecutive blocks; `None` with fewer than four blocks on a side.
 pub fn series(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
     if a.len().min(b.len()) < 4 {
         return None;
@@ -32,8 +33,8 @@ pub fn paired(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
     welch(NONE, Moments::of(&differences, 0.0)?, level)
 }
 
-/// The same for consecutive pairs, which may be correlated; below [`FEW`] pairs, that cannot be estimated, and is
-/// ignored.
+/// As [`paired`], for consecutive pairs, which may be correlated. With fewer than [`FEW`] pairs, the correlation
+/// cannot be estimated and is ignored.
 pub fn paired_series(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| b - a).collect();
     let correlation = match differences.len() {
@@ -43,7 +44,8 @@ pub fn paired_series(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
     welch(NONE, Moments::of(&differences, correlation)?, level)
 }
 
-/// The interval, extended by what events that never happened leave open: the mean of a side may be higher by this.
+/// The interval, extended by the largest plausible mean of each side without events: by `before` at the lower end, and
+/// by `after` at the upper end.
 pub fn widened(interval: Interval, before: f64, after: f64) -> Interval {
     Interval {
         low: interval.low - before,
@@ -51,8 +53,8 @@ pub fn widened(interval: Interval, before: f64, after: f64) -> Interval {
     }
 }
 
-/// The interval, made as long as the resolution of the instrument requires. `floor` is the standard deviation that
-/// the resolution alone causes, see [`Resolution`](crate::statistics::Resolution).
+/// The interval, extended to the length that the resolution of the instrument requires. `floor` is the standard
+/// deviation that the resolution alone causes, see [`Resolution`](crate::statistics::Resolution).
 pub fn no_narrower(interval: Interval, floor: f64, level: f64) -> Interval {
     let centre = 0.5 * (interval.low + interval.high);
     let half = normal_quantile(0.5 + level / 2.0) * floor;
@@ -62,7 +64,7 @@ pub fn no_narrower(interval: Interval, floor: f64, level: f64) -> Interval {
     }
 }
 
-/// The deviation of a sample, pooled over both sides; `None` without spread.
+/// The standard deviation of a sample, pooled over both sides; `None` without spread.
 pub fn pooled_deviation(a: &[f64], b: &[f64]) -> Option<f64> {
     let sums = [a, b].map(|samples| {
         let mean = samples.iter().sum::<f64>() / samples.len().max(1) as f64;
@@ -76,7 +78,7 @@ pub fn pooled_deviation(a: &[f64], b: &[f64]) -> Option<f64> {
 /// The smallest number of pairs whose correlation is estimated.
 pub const FEW: usize = 8;
 
-/// What differences are compared with.
+/// A mean of exactly zero, with which the mean of differences is compared.
 const NONE: Moments = Moments {
     mean: 0.0,
     square: 0.0,
@@ -89,7 +91,7 @@ struct Moments {
     mean: f64,
     /// The square of the standard error of the mean.
     square: f64,
-    /// Degrees of freedom of that.
+    /// The degrees of freedom of that square.
     freedom: f64,
 }
 
@@ -105,7 +107,8 @@ impl Moments {
         Some(Moments {
             mean,
             square: variance / effective,
-            // As for batch means: with few blocks, the estimate of the correlation would decide it otherwise.
+            // The degrees of freedom of batch means. A smaller number would depend on the estimated correlation,
+            // which few blocks do not determine.
             freedom: n - 1.0,
         })
     }
@@ -120,7 +123,7 @@ fn welch(a: Moments, b: Moments, level: f64) -> Option<Interval> {
             high: shift,
         });
     }
-    // Welch-Satterthwaite; never fewer than one.
+    // Welch-Satterthwaite, but at least 1.
     let freedom = square.powi(2) / (a.square.powi(2) / a.freedom + b.square.powi(2) / b.freedom);
     let freedom = freedom.max(1.0);
     let reach = student_t_quantile(0.5 + level / 2.0, freedom) * square.sqrt();
@@ -130,8 +133,9 @@ fn welch(a: Moments, b: Moments, level: f64) -> Option<Interval> {
     })
 }
 
-/// The correlation of neighbouring blocks, 0 to 0.9. The usual estimate is too low by about (1 + 4r) / n for r
-/// (Kendall 1954); that is added. A negative one is taken as zero, which makes intervals longer.
+/// The correlation of neighbouring blocks, 0 to 0.9. The usual estimate is too low by about (1 + 4r) / n for a
+/// correlation r (Kendall 1954); this amount is added. A negative correlation is taken as zero, which makes intervals
+/// longer.
 fn correlation(blocks: &[f64]) -> f64 {
     let n = blocks.len() as f64;
     let mean = blocks.iter().sum::<f64>() / n;

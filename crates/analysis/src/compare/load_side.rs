@@ -1,7 +1,7 @@
 //! Sides from saved results of load tests.
 //!
-//! The samples of one result are its seconds: exchanges of a second are not independent of each other, so that the
-//! second is the unit. The samples of several results are the results.
+//! The samples of a single result are its seconds: exchanges within a second are not independent, so the second is
+//! the unit. The samples of several results are the results.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::load::Summary;
 use crate::load::summary::{IntervalSummary, LoopSummary};
 use crate::statistics::Resolution;
 
-/// More seconds than this are averaged over neighbours, so that blocks are longer than what correlates them.
+/// More blocks than this are averaged with their neighbours, so that blocks last longer than their correlation.
 const MOST_BLOCKS: usize = 60;
 
 /// A side from one result.
@@ -41,7 +41,7 @@ pub fn of_load(name: &str, summary: &Summary) -> Side {
         ),
     ];
     let share = |b: &IntervalSummary| {
-        // A failed exchange is not among the completed; a response with an error status is.
+        // A failed exchange does not count as completed; a response with an error status does.
         let all = b.completed.max(b.errors);
         (all > 0).then(|| b.errors as f64 / all as f64)
     };
@@ -69,7 +69,7 @@ pub fn of_load(name: &str, summary: &Summary) -> Side {
     }
 }
 
-/// A side from several results of the same load: each is one sample.
+/// A side from several results of the same load; each result is one sample.
 pub fn of_loads(name: &str, summaries: &[Summary]) -> Side {
     let [first, ..] = summaries else {
         return Side::default();
@@ -125,7 +125,7 @@ pub fn of_loads(name: &str, summaries: &[Summary]) -> Side {
     Side { metrics, ..side }
 }
 
-/// The name, the validity, what must agree and what may differ.
+/// The name and the validity of a side, the settings that must agree, and the facts that may differ.
 fn described(name: &str, summary: &Summary) -> Side {
     let setup = &summary.setup;
     let kind = match &setup.kind {
@@ -179,10 +179,10 @@ fn described(name: &str, summary: &Summary) -> Side {
     }
 }
 
-/// Sets what a share of events in this number of exchanges can show.
+/// Sets the resolution of a share of events in this number of exchanges.
 fn resolves(share: &mut Metric, exchanges: u64) {
     let each = 1.0 / exchanges.max(1) as f64;
-    // The rule of three: none in n leaves a share of up to 3/n open, at 95 %.
+    // The rule of three: with no event in n exchanges, the true share may be up to 3/n, at 95 %.
     share.resolution = 3.0 * each;
     share.instrument = Resolution {
         absolute: each,
@@ -190,7 +190,8 @@ fn resolves(share: &mut Metric, exchanges: u64) {
     };
 }
 
-/// Processor time per exchange: of the generator, and of the server if it was probed. A result has one figure each.
+/// CPU time per exchange, of the generator, and of the server if it was probed. Each result has a single figure for
+/// each.
 fn costs(summary: &Summary) -> Vec<Metric> {
     let ended = summary.measured.rates.achieved_per_s.unwrap_or(0.0);
     let server = summary.server.as_ref().map(|server| {
@@ -219,7 +220,7 @@ fn metric(name: &str, unit: &'static str, better: Better, samples: Vec<f64>) -> 
     Metric::ratio(name, unit, better, samples, WHY)
 }
 
-/// The whole intervals of the timeline within the measured window.
+/// The complete intervals of the timeline within the measured window.
 fn blocks(summary: &Summary) -> Vec<&IntervalSummary> {
     let start = summary
         .warm_up
@@ -239,7 +240,7 @@ fn blocks(summary: &Summary) -> Vec<&IntervalSummary> {
         .collect()
 }
 
-/// At most [`MOST_BLOCKS`] values: averages over neighbours.
+/// The values, averaged with their neighbours to at most [`MOST_BLOCKS`] values.
 fn merged(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let values: Vec<f64> = values.collect();
     let size = values.len().div_ceil(MOST_BLOCKS).max(1);

@@ -1,8 +1,8 @@
 //! The comparison of two results: load tests, studies and bottleneck runs.
 //!
-//! A [`Side`] is a result in the form that is compared: metrics with their samples, settings that must agree, and
-//! facts that may differ. [`Comparison::of`] compares each metric that both sides have. The method, with its
-//! sources and limits, is in `docs/compare.md`.
+//! A [`Side`] is a result in the form in which it is compared: metrics with their samples, settings that must
+//! agree, and facts that may differ. [`Comparison::of`] compares each metric that both sides have.
+//! `docs/compare.md` describes the method, its sources and its limits.
 //!
 //! - [`of_load`], [`of_loads`], [`of_run`]: sides from saved results
 //! - [`interval`]: the intervals
@@ -36,13 +36,14 @@ pub const FORMAT: u32 = 1;
 /// The simultaneous level of all intervals of a comparison.
 pub const LEVEL: f64 = 0.95;
 
-/// How samples of the two sides belong together.
+/// How the samples of the two sides belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Design {
-    /// Sample n of one side was measured beside sample n of the other (ABBA order).
+    /// Sample n of one side was measured next to sample n of the other side (ABBA order).
     Paired,
-    /// The sides were measured one after the other: the machine's drift between them is not in the intervals.
+    /// The sides were measured one after the other: the intervals do not contain the machine's drift between
+    /// them.
     Separate,
 }
 
@@ -52,18 +53,18 @@ pub enum Design {
 pub enum Verdict {
     /// The interval of the change is on the good side of zero.
     Better,
-    /// It is on the bad side of zero.
+    /// The interval of the change is on the bad side of zero.
     Worse,
-    /// It excludes zero, and neither direction is better.
+    /// The interval of the change excludes zero, and neither direction is better.
     Different,
-    /// It contains zero and lies within the margin of equality.
+    /// The interval of the change contains zero and lies within the margin of equality.
     Equal,
-    /// It contains zero and reaches beyond the margin, or there is none.
+    /// The interval of the change contains zero and extends beyond the margin, or there is no interval.
     Undecided,
 }
 
 impl Verdict {
-    /// As on the screen.
+    /// The verdict as the screen shows it.
     pub const fn word(self) -> &'static str {
         match self {
             Verdict::Better => "better",
@@ -75,17 +76,17 @@ impl Verdict {
     }
 }
 
-/// A setting or fact that the sides do not share.
+/// A setting or fact in which the sides differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Difference {
     /// What differs, as in `policy` or `machine kernel`.
     pub what: String,
-    /// Its value on the first side; `null` where that side has none.
+    /// The value on the first side; `null` if that side has no value.
     pub before: Option<String>,
-    /// Its value on the second side.
+    /// The value on the second side; `null` if that side has no value.
     pub after: Option<String>,
-    /// Whether results that differ in it cannot be compared.
+    /// Whether results with different values cannot be compared.
     pub incomparable: bool,
 }
 
@@ -93,87 +94,91 @@ pub struct Difference {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// Its name, as gates use it.
+    /// The name of the metric, as gates use it.
     pub metric: String,
-    /// Its unit; empty for a share.
+    /// The unit; empty for a share.
     pub unit: String,
-    /// The first side's value: the geometric mean of its samples, or the mean for a difference.
+    /// The first side's value: the geometric mean of its samples, or their arithmetic mean if `scale` is
+    /// `difference`.
     pub before: f64,
-    /// The second side's.
+    /// The second side's value.
     pub after: f64,
-    /// Samples of the first side.
+    /// The number of samples of the first side.
     pub samples_before: usize,
-    /// Samples of the second side.
+    /// The number of samples of the second side.
     pub samples_after: usize,
     /// `ratio`: the change is relative (0.05 is 5 %). `difference`: it is absolute, in the metric's unit.
     pub scale: Scale,
     /// The change from the first side to the second.
     pub change: f64,
-    /// Lower end of its interval, on the simultaneous level of the comparison; `null` without an interval.
+    /// The lower end of the interval of the change, at the simultaneous level of the comparison; `null` without
+    /// an interval.
     pub low: Option<f64>,
-    /// Upper end.
+    /// The upper end of the interval.
     pub high: Option<f64>,
-    /// The change in standard deviations of a sample (Cohen's d, on the scale); `null` without spread.
+    /// The change in standard deviations of a sample (Cohen's d, on the scale of `scale`); `null` without spread.
     pub effect_size: Option<f64>,
-    /// The number of machines if the interval is that of their changes, because these differ; absent otherwise.
+    /// The number of machines if the sample is their changes, because these differ; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machines: Option<usize>,
-    /// What follows.
+    /// The verdict on the metric.
     pub verdict: Verdict,
-    /// Why there is no interval.
+    /// The reason why there is no interval.
     pub reason: Option<String>,
 }
 
-/// What one side lacks.
+/// A metric or cell that one side lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Missing {
-    /// A metric, or a cell with all of its metrics.
+    /// The name of the metric, or of a cell with all of its metrics.
     pub what: String,
     /// The name of the side that lacks it.
     pub side: String,
-    /// Whether that is the first side.
+    /// Whether the first side lacks it.
     pub is_before: bool,
-    /// Why.
+    /// The reason why the side lacks it.
     pub reason: String,
 }
 
-/// Two results, compared.
+/// A comparison of two results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Comparison {
-    /// The form of this comparison: 1.
+    /// The format version of this comparison: 1.
     pub format: u32,
     /// The name of the first side.
     pub before: String,
     /// The name of the second side.
     pub after: String,
-    /// Reasons why a side is INVALID; then no verdict is drawn.
+    /// Reasons why a side is INVALID; if there are any, no verdict is given.
     pub invalid: Vec<String>,
-    /// What the sides do not share.
+    /// The settings and facts in which the sides differ.
     pub differences: Vec<Difference>,
-    /// How samples belong together.
+    /// How the samples of the two sides belong together.
     pub design: Design,
-    /// The machines of two runs over several, each with the one that it is compared with; absent otherwise.
+    /// For two runs over several machines: each machine with the machine that it is compared with; absent
+    /// otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<MachinePair>,
     /// The simultaneous level of all intervals.
     pub level: f64,
-    /// Two values are equal if the whole interval of their change is within this share (0 to 1).
+    /// The margin of equality, 0 to 1: values are equal if the whole interval of their relative change is within
+    /// it.
     pub margin: f64,
     /// Every metric that both sides have.
     pub changes: Vec<Change>,
-    /// What is not compared because a side lacks it.
+    /// Metrics and cells that are not compared because a side lacks them.
     pub missing: Vec<Missing>,
-    /// The gate's limits, when there was a gate.
+    /// The verdicts on the gate's limits, if there is a gate.
     pub gate: Vec<GateVerdict>,
 }
 
 impl Comparison {
     /// Compares two sides. `margin` is the share within which values are equal, above 0.
     ///
-    /// The intervals of all metrics hold together at [`LEVEL`] (Bonferroni), so that two results of the same
-    /// server show any change in at most 5 % of the comparisons.
+    /// The intervals of all metrics hold together at [`LEVEL`] (Bonferroni): at most 5 % of the comparisons
+    /// between two results of the same server report any change.
     pub fn of(before: &Side, after: &Side, design: Design, margin: f64) -> Comparison {
         let pairs: Vec<(&Metric, &Metric)> = before
             .metrics
@@ -225,14 +230,14 @@ impl Comparison {
         self.differences.iter().all(|it| !it.incomparable)
     }
 
-    /// As JSON, with a line end.
+    /// The comparison as JSON, with a line end.
     pub fn to_json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("names are strings");
         text.push('\n');
         text
     }
 
-    /// The JSON Schema of every comparison in this format.
+    /// The JSON Schema of comparisons in this format.
     pub fn schema() -> String {
         let mut schema = schemars::schema_for!(Comparison);
         schema.insert("title".to_owned(), "Fathometer comparison".into());
@@ -242,7 +247,7 @@ impl Comparison {
     }
 }
 
-/// Compares one metric at this level.
+/// Compares one metric, with an interval at this level.
 fn change<'a>(
     a: &'a Metric,
     b: &'a Metric,
@@ -290,7 +295,8 @@ fn change<'a>(
         None => (mean(&left), mean(&right)),
     };
     let shift = after - before;
-    // Equal samples have an error too: readings are off by up to half the resolution of the instrument.
+    // Equal samples have an error too: readings differ from the values by up to half the resolution of the
+    // instrument.
     let floor = |metric: &Metric, samples: &[f64]| -> f64 {
         let centre = natural(mean(samples));
         let deviation = metric.instrument.deviation(centre);
@@ -302,14 +308,15 @@ fn change<'a>(
     };
     let floor = floor(a, &left).hypot(floor(b, &right));
     let interval = interval.map(|i| interval::no_narrower(i, floor, level));
-    // Samples of a share or a count may all be zero: how rare events may still be depends on the opportunities.
+    // If all samples of a share or count are zero, the true value may still be above zero. The interval is widened by
+    // the metric's resolution.
     let open = |metric: &Metric, samples: &[f64]| -> f64 {
         let never = metric.scale == Scale::Difference && samples.iter().all(|s| *s == 0.0);
         if never { metric.resolution } else { 0.0 }
     };
     let interval = interval.map(|i| interval::widened(i, open(a, &left), open(b, &right)));
     let ends = interval.map(|i| (relative(i.low), relative(i.high)));
-    // A share has no relative margin: it is compared with the resolution of the measurement.
+    // A share has no relative margin: its margin comes from the resolution of the measurement.
     let margin = match a.scale {
         Scale::Ratio => margin,
         Scale::Difference => {

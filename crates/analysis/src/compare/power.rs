@@ -1,5 +1,5 @@
-//! How often a comparison finds a change, by simulation from recorded noise: both sides are drawn with replacement
-//! from the replicates of one real cell, and one of them is changed by a known share.
+//! The power of a comparison, by simulation from recorded noise: both sides are drawn with replacement from the
+//! replicates of one real cell, and one side is changed by a known share.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::real_cells::cells_with;
 /// Planted changes in percent; the first is no change.
 pub const PLANTED: [f64; 5] = [0.0, 1.0, 2.0, 5.0, 10.0];
 
-/// Samples of a side.
+/// Numbers of samples of each side.
 pub const SIZES: [usize; 4] = [3, 5, 10, 20];
 
 /// The recorded values of a metric.
@@ -25,7 +25,7 @@ pub struct Noise {
     pub cells: Vec<Vec<f64>>,
 }
 
-/// The noise of the metrics that comparisons have, from the runs in a folder.
+/// The noise of the metrics that are compared, from the runs in a folder.
 ///
 /// # Errors
 /// When a run cannot be read.
@@ -38,7 +38,7 @@ pub fn noise_of(runs: &Path) -> Result<Vec<Noise>, Error> {
     ];
     let noise = metrics.map(|(metric, recorded)| {
         let mut cells = cells_with(runs, &[recorded])?;
-        // Changes are ratios.
+        // Changes are ratios, so all values must be above zero.
         cells.retain(|cell| cell.iter().all(|value| *value > 0.0));
         Ok(Noise {
             metric: metric.to_owned(),
@@ -48,16 +48,16 @@ pub fn noise_of(runs: &Path) -> Result<Vec<Noise>, Error> {
     noise.into_iter().collect()
 }
 
-/// How often one change was found.
+/// How often a metric's changes were found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Power {
     /// The metric.
     pub metric: String,
-    /// Cells whose noise was drawn from.
+    /// Number of cells whose noise was drawn from.
     pub cells: usize,
     /// Median of the cells' coefficients of variation, in percent.
     pub noise_percent: f64,
-    /// Samples of each side.
+    /// Number of samples of each side.
     pub n: usize,
     /// The share of comparisons that found a change, for each of [`PLANTED`].
     pub found: Vec<f64>,
@@ -68,14 +68,14 @@ pub struct Power {
 pub struct PowerTable {
     /// The seed of all draws.
     pub seed: Seed,
-    /// Comparisons of each entry.
+    /// Number of comparisons for each entry.
     pub trials: u32,
-    /// By metric and number of samples.
+    /// One row for each metric and number of samples.
     pub rows: Vec<Power>,
 }
 
 impl PowerTable {
-    /// Simulates. Metrics without a cell are left out.
+    /// Runs the simulation. Metrics without a cell are left out.
     pub fn simulate(seed: Seed, trials: u32, noise: &[Noise]) -> PowerTable {
         let mut rows = Vec::new();
         for noise in noise.iter().filter(|noise| !noise.cells.is_empty()) {
@@ -99,7 +99,7 @@ impl PowerTable {
         PowerTable { seed, trials, rows }
     }
 
-    /// As Markdown, in percent.
+    /// The table as Markdown, in percent.
     pub fn markdown(&self) -> String {
         let planted = PLANTED.map(|percent| match percent {
             0.0 => "no change (false alarms)".to_owned(),
@@ -155,7 +155,7 @@ fn is_found(noise: &Noise, n: usize, percent: f64, draws: Seed) -> bool {
     )
 }
 
-/// The median of the cells' standard deviations over their means.
+/// The median of the cells' coefficients of variation.
 fn variation(cells: &[Vec<f64>]) -> f64 {
     let of = |cell: &Vec<f64>| {
         let mean = crate::statistics::mean(cell);
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn false_alarms_keep_the_level_and_power_grows_with_the_change() {
-        // Even values around 100, with a standard deviation of about 1 %.
+        // Evenly spaced values around 100, with a standard deviation of about 1 %.
         let cell: Vec<f64> = (0..40).map(|i| 98.3 + 3.4 * f64::from(i) / 39.0).collect();
         let noise = |metric: &str, cells| Noise {
             metric: metric.to_owned(),
@@ -188,7 +188,7 @@ mod tests {
         // A change of 2 standard deviations, 10 samples: power 98.8 % by the noncentral t distribution.
         let ten = &table.rows[2];
         assert!((0.96..=1.0).contains(&ten.found[2]), "{ten:?}");
-        // One of 1 standard deviation: 56 %.
+        // A change of 1 standard deviation: power 56 %.
         assert!((0.48..=0.64).contains(&ten.found[1]), "{ten:?}");
         let text = table.markdown();
         assert!(

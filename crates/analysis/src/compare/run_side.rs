@@ -8,7 +8,7 @@ use crate::machines::machines;
 use crate::resolution::resolution;
 use crate::run::{CellState, MeasuringMachine, Run};
 
-/// The metrics of a replicate that are compared: name, unit, which direction is better.
+/// The metrics of a replicate that are compared: name, unit, and the better direction.
 pub(crate) const METRICS: [(&str, &str, Better); 12] = [
     ("elapsed_s", "s", Better::Lower),
     ("packets", "", Better::Lower),
@@ -21,11 +21,12 @@ pub(crate) const METRICS: [(&str, &str, Better); 12] = [
     ("error_pct", "%", Better::Lower),
     ("cpu_us_per_exchange", "µs", Better::Lower),
     ("cpu_total_pct", "%", Better::Neither),
-    // Of a capacity study: per second, or users.
+    // Metrics of a capacity study: a rate per second, or a number of users.
     ("capacity", "", Better::Higher),
 ];
 
-/// A side from a run's folder. A metric is named by its cell: the block, then the levels that vary in the run.
+/// A side from a run's folder. The name of a metric contains its cell: the block, then the levels that vary in
+/// the run.
 pub fn of_run(name: &str, run: &Run) -> Side {
     let mut metrics = Vec::new();
     let mut without = BTreeMap::new();
@@ -101,7 +102,7 @@ pub fn of_run(name: &str, run: &Run) -> Side {
     }
     Side {
         name: name.to_owned(),
-        // An INVALID cell has no samples, and is listed with its reasons.
+        // An INVALID cell has no samples; it is listed with its reasons.
         invalid: Vec::new(),
         settings,
         facts,

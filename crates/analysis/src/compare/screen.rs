@@ -1,4 +1,5 @@
-//! A comparison on a terminal: the answer, the table of changes, what differs, the method.
+//! A comparison on a terminal: the answer, the table of changes, the differences in settings and
+//! facts, the method.
 
 use fathometer_model::digits::{grouped, significant};
 
@@ -6,7 +7,7 @@ use super::{Change, Comparison, Design, Outcome, Scale, Verdict};
 use crate::text::{Align, Grid, hanging};
 
 const WIDTH: usize = 100;
-/// The most rows of a table: decided changes come first when there are more.
+/// The largest number of rows of a table; decided changes come first.
 const ROWS: usize = 40;
 
 /// The whole text.
@@ -41,7 +42,7 @@ pub fn render(comparison: &Comparison) -> String {
     text
 }
 
-/// The answer in a sentence.
+/// The answer in one sentence.
 pub fn answer(comparison: &Comparison) -> String {
     let (before, after) = (&comparison.before, &comparison.after);
     if !comparison.invalid.is_empty() {
@@ -132,7 +133,7 @@ fn value(change: &Change, value: f64) -> String {
     }
 }
 
-/// `+2.1 %`; percentage points of a share.
+/// A change as in `+2.1 %`; for a share, in percentage points.
 fn shift(change: &Change, shift: f64) -> String {
     let (number, unit) = match change.scale {
         Scale::Ratio => (100.0 * shift, " %"),
@@ -144,7 +145,7 @@ fn shift(change: &Change, shift: f64) -> String {
     format!("{sign}{:.decimals$}{unit}", number.abs())
 }
 
-/// Which machines are compared with which, and where they decide.
+/// The pairs of machines that are compared, and the number of metrics whose sample is the machines.
 fn machines(comparison: &Comparison) -> String {
     if comparison.machines.is_empty() {
         return String::new();
@@ -165,7 +166,7 @@ fn machines(comparison: &Comparison) -> String {
     let text = match differing.count() {
         0 => pairs.join(", "),
         n => format!(
-            "{}. In {n} of {} metrics the machines change differently: their changes are the sample",
+            "{}. In {n} of {} metrics the changes of the machines differ: the change of each machine is one sample",
             pairs.join(", "),
             comparison.changes.len()
         ),
@@ -226,8 +227,8 @@ fn method(comparison: &Comparison) -> String {
             "Student's interval of paired blocks of slices in ABBA order, corrected for correlation"
         }
         Design::Separate => {
-            "Welch's interval over blocks of a second, results or replicates; what changes from one run to the next \
-             on the same machine is in it only if a side has several results"
+            "Welch's interval over blocks of a second, results or replicates; it covers changes from run to run on the \
+             same machine only if a side has several results"
         }
     };
     format!(

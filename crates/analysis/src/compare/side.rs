@@ -10,31 +10,31 @@ use super::{Difference, Missing};
 use crate::resolution::quotient;
 use crate::statistics::Resolution;
 
-/// A result in the form that is compared.
+/// A result in the form in which it is compared.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Side {
-    /// Its name, as in the file's.
+    /// The name of the side, from the name of its file.
     pub name: String,
-    /// Why it is INVALID; empty when it is valid.
+    /// The reasons why the side is INVALID; empty if it is valid.
     pub invalid: Vec<String>,
-    /// What must agree, by name.
+    /// Settings that must agree, by name.
     pub settings: BTreeMap<String, String>,
-    /// What may differ and is reported, by name.
+    /// Facts that may differ and are reported, by name.
     pub facts: BTreeMap<String, String>,
-    /// Its metrics.
+    /// The metrics of the side.
     pub metrics: Vec<Metric>,
-    /// Cells without a valid replicate, and why.
+    /// Cells without a valid replicate, each with the reason.
     pub without: BTreeMap<String, String>,
-    /// The machines of a run over several; empty for one machine.
+    /// The machines of a run over several machines; empty for one machine.
     pub machines: Vec<SideMachine>,
 }
 
 /// A metric with its samples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metric {
-    /// Its name, the same on both sides.
+    /// The name of the metric, the same on both sides.
     pub name: String,
-    /// Its unit.
+    /// The unit of the metric.
     pub unit: &'static str,
     /// Which direction is better.
     pub better: Better,
@@ -44,13 +44,14 @@ pub struct Metric {
     pub samples: Vec<f64>,
     /// The rank of the machine of each sample; empty for one machine.
     pub machines: Vec<u32>,
-    /// Whether they are consecutive blocks of time, which may be correlated.
+    /// Whether the samples are consecutive blocks of time, which may be correlated.
     pub is_series: bool,
-    /// The smallest mean that the side can distinguish from zero, in the unit: for events that never happened.
+    /// The smallest mean that the side can distinguish from zero, in the metric's unit. It is used if all samples
+    /// are zero.
     pub resolution: f64,
-    /// The smallest change of a sample that the instrument shows: no interval is narrower.
+    /// The smallest change of a sample that the instrument resolves: no interval is narrower.
     pub instrument: Resolution,
-    /// Why there is no interval, if there is none.
+    /// The reason to report if there is no interval.
     pub no_interval: &'static str,
 }
 
@@ -85,7 +86,7 @@ pub enum Better {
     Higher,
     /// Less is better.
     Lower,
-    /// A change is neither.
+    /// Neither direction is better.
     Neither,
 }
 
@@ -95,7 +96,7 @@ pub enum Better {
 pub enum Scale {
     /// Relative to the first side.
     Ratio,
-    /// Absolute.
+    /// In the unit of the metric.
     Difference,
 }
 
@@ -129,7 +130,7 @@ pub(super) fn missing(before: &Side, after: &Side) -> Vec<Missing> {
     found
 }
 
-/// What the sides do not share; what makes them incomparable comes first.
+/// The settings and facts in which the sides differ. Those that make the sides incomparable come first.
 pub(super) fn differences(before: &Side, after: &Side) -> Vec<Difference> {
     let mut found = Vec::new();
     for (incomparable, a, b) in [

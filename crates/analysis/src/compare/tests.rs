@@ -1,4 +1,5 @@
-//! Known changes are found, none is found where there is none, and the intervals cover what they say.
+//! Known changes are found, no change is found where there is none, and the intervals have their
+//! stated coverage.
 
 use fathometer_model::Seed;
 
@@ -29,7 +30,7 @@ impl Normal {
         (-2.0 * (1.0 - a).ln()).sqrt() * (std::f64::consts::TAU * b).cos()
     }
 
-    /// Consecutive blocks: a process of first order with this correlation of neighbours.
+    /// Consecutive blocks: a first-order process with this correlation of neighbours.
     fn blocks(&mut self, n: usize, correlation: f64) -> Vec<f64> {
         let mut last = self.draw();
         let fresh = (1.0 - correlation * correlation).sqrt();
@@ -62,7 +63,7 @@ fn intervals_cover_what_they_say() {
             assert!((0.935..=0.995).contains(&share), "n {n}: {share}");
         }
     }
-    // Correlated blocks: without the correction, the intervals of r = 0.6 cover 69 %.
+    // Correlated blocks: without the correction, the intervals for r = 0.6 cover 69 %.
     for (n, correlation) in [(10, 0.0), (30, 0.0), (30, 0.3), (60, 0.6)] {
         let share = coverage(n, correlation, interval::series);
         assert!(
@@ -108,7 +109,7 @@ pub(super) fn series(name: &str, samples: Vec<f64>) -> Metric {
     }
 }
 
-/// A side whose p50 is 1 ms and whose p99 is `p99` ms, each second with 1 % and 2 % of noise.
+/// A side with a p50 of 1 ms and a p99 of `p99` ms; the seconds have 1 % and 2 % of noise.
 fn side(normal: &mut Normal, p99: f64) -> Side {
     let p50 = (0..30).map(|_| (0.01 * normal.draw()).exp()).collect();
     let tail = (0..30)
@@ -120,7 +121,7 @@ fn side(normal: &mut Normal, p99: f64) -> Side {
     }
 }
 
-/// The share of comparisons that decide p99, and of those that decide p50.
+/// The share of comparisons that decide p99, and the share that decides p50.
 fn found(p99: f64) -> (f64, f64) {
     const TIMES: usize = 200;
     let mut normal = Normal::new(1998);
@@ -140,7 +141,7 @@ fn found(p99: f64) -> (f64, f64) {
 fn a_tail_that_is_2_percent_slower_is_found_when_the_median_stands_still() {
     let (tail, middle) = found(5.0 * 1.02);
     assert!(tail > 0.8 && middle < 0.05, "{tail} {middle}");
-    // The same build twice: false alarms of both metrics together are at most 5 %.
+    // The same build twice: the false alarms of both metrics together are at most 5 %.
     let (tail, middle) = found(5.0);
     assert!(tail + middle <= 0.06, "{tail} {middle}");
 }
@@ -148,7 +149,7 @@ fn a_tail_that_is_2_percent_slower_is_found_when_the_median_stands_still() {
 #[test]
 fn pairs_cancel_the_drift_of_the_machine() {
     let mut normal = Normal::new(3);
-    // Twelve slices each, on a machine whose speed changes by 10 %: a change of 1 %.
+    // Twelve slices of each side, on a machine whose speed varies by 10 %, with a change of 1 %.
     let drift: Vec<f64> = (0..12)
         .map(|_| 1000.0 * (0.1 * normal.draw()).exp())
         .collect();
@@ -211,7 +212,7 @@ fn constant_samples_have_the_resolution_as_width_and_their_changes_are_found() {
         let same = of(side(2.0, 0.01));
         assert_eq!(verdicts(&same), [Verdict::Equal; 2], "{same:?}");
         for (change, deviation) in same.iter().zip([1e-3, 1e-4]) {
-            // 97.5 % of each of two metrics: 2.24 deviations of a difference of two uniform errors.
+            // 97.5 % for each of two metrics: 2.24 deviations of a difference of two uniform errors.
             let half = 2.2414 * deviation / 6f64.sqrt();
             let (low, high) = change.low.zip(change.high).unwrap();
             assert!((high - half).abs() < 1e-3 * half, "{change:?} {half}");

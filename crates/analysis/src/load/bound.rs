@@ -1,18 +1,18 @@
-//! The bound that a load test hit: what kept its rate from being higher.
+//! The bound of a load test: what limited its rate.
 
 use super::quantity::{count, counted, percent, three_digits};
 use super::{LoadResult, LoopKind, rates, signals};
 
-/// From this share of the offered rate on, the server kept up with it.
+/// From this share of the offered rate on, the server counts as keeping up.
 const KEPT_UP: f64 = 0.98;
 
-/// Users that wait for responses for at least this share of the time are the bound of a closed loop.
+/// If at least this share of the users waits on average, the bound of a closed loop is reported as all users waiting.
 const ALWAYS: f64 = 0.9;
 
-/// What kept the rate from being higher, as a clause. It is a finding about the load and the server; whether the
-/// generator was the bound is a question of validity.
+/// What limited the rate, as a clause. It is a finding about the load and the server; the validity checks show
+/// whether the generator was the bound.
 ///
-/// In a closed loop the mean number of users that wait follows from Little's law (`rates::load_factor`).
+/// In a closed loop the mean number of waiting users follows from Little's law (`rates::load_factor`).
 pub fn of(result: &LoadResult) -> String {
     let window = &result.measured;
     let mut text = match &result.setup.kind {
@@ -49,7 +49,7 @@ pub fn of(result: &LoadResult) -> String {
     };
     if let Some(suspicion) = signals::suspicions(result).first() {
         text.push_str(&format!(
-            "; {} suspect: {}",
+            "; {} suspected: {}",
             suspicion.confidence.words(),
             suspicion.resource.name()
         ));

@@ -1,9 +1,9 @@
-//! Counts of whole numbers by size, in HdrHistogram's buckets of three significant digits.
+//! Counts of whole numbers in HdrHistogram's buckets, with three significant digits.
 //!
-//! A load generator counts about ten times per exchange, so counting must cost almost nothing. Here it takes a
-//! shift, an addition and an index into a vector. Files and their readers get the same counts as a
-//! [`Histogram`], because the buckets are the same. Below [`BUCKETS`], each number has a bucket of its own.
-//! Above, half as many buckets form an octave, each twice as wide as in the octave before.
+//! A load generator counts about ten times per exchange, so counting must be cheap: here it takes a shift, an
+//! addition and an index into a vector. Files and their readers get the same counts as a [`Histogram`], because
+//! the buckets are the same. Below [`BUCKETS`], each number has its own bucket. Above, half as many buckets form
+//! an octave, and each octave has buckets twice as wide as the previous octave.
 
 use std::fmt;
 
@@ -13,15 +13,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::packed::{Entry, PackedError, pack, unpack};
 
-/// Significant decimal digits of a number that was counted.
+/// Significant decimal digits of a counted number.
 pub(super) const DIGITS: u8 = 3;
 
-/// Number of buckets for the smallest numbers, each one wide: the smallest power of two that is at least two
-/// times 10^[`DIGITS`], as in HdrHistogram. It is two to the power of [`LOG_BUCKETS`].
+/// Number of buckets of width one, for the smallest numbers: the smallest power of two that is at least two times
+/// 10^[`DIGITS`], as in HdrHistogram. It is two to the power of [`LOG_BUCKETS`].
 const BUCKETS: u64 = 1 << LOG_BUCKETS;
 const LOG_BUCKETS: u32 = 11;
 
-/// Buckets of each octave.
+/// Number of buckets in each octave.
 const OCTAVE: usize = BUCKETS as usize / 2;
 
 /// The number of counts for each size.
@@ -41,7 +41,7 @@ impl Buckets {
         }
     }
 
-    /// Resets all counts, and keeps the memory.
+    /// Resets all counts, but keeps the memory.
     pub(super) fn clear(&mut self) {
         self.counts.fill(0);
         self.total = 0;
@@ -80,13 +80,14 @@ impl Buckets {
         self.total += other.total;
     }
 
-    /// Buckets up to the last one that is not empty.
+    /// Number of buckets up to the last non-empty one.
     fn used(&self) -> usize {
         let last = self.counts.iter().rposition(|&count| count > 0);
         last.map_or(0, |last| last + 1)
     }
 
-    /// Whether these numbers, in this order, are in the first and in the last bucket that is not empty.
+    /// Whether `least` is in the first non-empty bucket and `greatest` in the last, and `least` is not above
+    /// `greatest`.
     pub(super) fn are_between(&self, least: u64, greatest: u64) -> bool {
         let first = self.counts.iter().position(|&count| count > 0);
         let last = self.used().checked_sub(1);
@@ -94,8 +95,8 @@ impl Buckets {
         least <= greatest && (first, last) == places
     }
 
-    /// The largest number in the bucket in which the fraction `quantile` (0 to 1) of all counts is reached. For
-    /// the fraction 0, it is the smallest number of the first non-empty bucket. Zero when nothing was counted.
+    /// The largest number of the bucket in which the fraction `quantile` (0 to 1) of all counts is reached. For
+    /// the fraction 0, the smallest number of the first non-empty bucket. Zero when nothing was counted.
     pub(super) fn quantile(&self, quantile: f64) -> u64 {
         let wanted = (quantile.min(1.0) * self.total as f64).ceil() as u64;
         let mut reached = 0;
@@ -110,14 +111,14 @@ impl Buckets {
         }
     }
 
-    /// The count of numbers in the buckets of `low`, of `high` and between them.
+    /// The sum of the counts in the buckets from that of `low` to that of `high`.
     pub(super) fn between(&self, low: u64, high: u64) -> u64 {
         let end = self.counts.len().min(place_of(high) + 1);
         let counts = self.counts.get(place_of(low)..end).unwrap_or_default();
         counts.iter().sum()
     }
 
-    /// The buckets that are not empty: the largest number of each, and its count.
+    /// The non-empty buckets: the largest number of each, and its count.
     pub(super) fn recorded(&self) -> impl Iterator<Item = (u64, u64)> {
         let counts = self.counts.iter().copied().enumerate();
         counts
@@ -138,8 +139,8 @@ impl Buckets {
     }
 }
 
-/// Those that are not empty: for each the distance from the bucket behind the last one, and its count. Formats for
-/// programs get them packed.
+/// Writes the non-empty buckets: for each, the number of empty buckets before it, and its count. Binary formats
+/// get packed counts.
 impl Serialize for Buckets {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut next = 0;
@@ -190,7 +191,7 @@ impl Visitor<'_> for PackedBuckets {
     }
 }
 
-/// Buckets that are being read.
+/// Buckets while they are read.
 #[derive(Default)]
 struct Filling {
     buckets: Buckets,
@@ -217,7 +218,7 @@ impl Filling {
     }
 }
 
-/// Why counts are those of no buckets.
+/// The reason why the counts cannot be read.
 enum BucketsError {
     Place,
     Empty,
@@ -234,9 +235,9 @@ impl From<PackedError> for BucketsError {
 impl fmt::Display for BucketsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            BucketsError::Place => "there is no bucket so large",
+            BucketsError::Place => "a bucket index is out of range",
             BucketsError::Empty => "a bucket has no count",
-            BucketsError::Total => "the counts are too many",
+            BucketsError::Total => "the sum of the counts overflows",
             BucketsError::Packed(error) => return error.fmt(f),
         })
     }
@@ -274,7 +275,7 @@ fn octave_of(place: usize) -> u32 {
 mod tests {
     use super::*;
 
-    /// Numbers around every edge between two widths of buckets, and others.
+    /// Numbers around each change of the bucket width, and others.
     fn numbers() -> impl Iterator<Item = u64> {
         let edges = (0..63).flat_map(|power| {
             let edge = 1u64 << power;
@@ -327,7 +328,7 @@ mod tests {
         small.add(&large);
         assert_eq!(small.total(), 2_000_003);
         assert_eq!(small.quantile(1.0), u64::MAX);
-        // Adding counts of zero needs no memory.
+        // Zeros need no memory when they are added.
         large.clear();
         large.count(7);
         let mut small = Buckets::with_room(1);

@@ -1,5 +1,5 @@
-//! Comma-separated values (RFC 4180): two tables, each with a header line, which pandas and DuckDB read
-//! as they are.
+//! Comma-separated values (RFC 4180): two tables, each with a header line. pandas and DuckDB read them
+//! without options.
 //!
 //! - [`summary`]: `metric,value,unit`, one figure per line, named as in the JSON summary, with the names of
 //!   nested members joined by dots
@@ -14,9 +14,9 @@ use crate::csv::field;
 
 /// Every figure of the summary, one per line: `measured.phases.corrected.p99_ms,12.3,ms`. Texts (the URL,
 /// settings, reasons for INVALID) are lines too, without a unit. The timeline and the targets are left out,
-/// because they are tables of their own.
-pub fn summary(result: &LoadResult, promises: &[Verdict]) -> String {
-    let summary = Summary::of(result).with_promises(promises.to_vec());
+/// because they are separate tables.
+pub fn summary(result: &LoadResult, slos: &[Verdict]) -> String {
+    let summary = Summary::of(result).with_slos(slos.to_vec());
     let mut value = serde_json::to_value(&summary).expect("a summary is JSON");
     if let Some(members) = value.as_object_mut() {
         members.remove("timeline");

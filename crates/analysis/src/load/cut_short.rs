@@ -18,7 +18,8 @@ fn is_cut_short(result: &LoadResult) -> bool {
     by_time || by_count
 }
 
-/// What the figures of an interrupted test cover, as a sentence; `None` if all that was requested was measured.
+/// A sentence that states what the figures of an interrupted test cover; `None` if everything that was
+/// requested was measured.
 pub fn cut_short(result: &LoadResult) -> Option<String> {
     if !is_cut_short(result) {
         return None;

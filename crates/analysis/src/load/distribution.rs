@@ -19,7 +19,7 @@ pub struct Distribution {
     greatest: u64,
 }
 
-/// A distribution as it was read, whose parts may contradict each other.
+/// A distribution as it was read; its parts may contradict each other.
 #[derive(Deserialize)]
 #[serde(rename = "Distribution")]
 struct Unchecked {
@@ -33,7 +33,7 @@ struct Unchecked {
 impl TryFrom<Unchecked> for Distribution {
     type Error = &'static str;
 
-    /// Quantiles, means and sums of merged distributions rely on what is checked here.
+    /// Checks what the quantiles, means and sums of merged distributions rely on.
     fn try_from(read: Unchecked) -> Result<Distribution, &'static str> {
         let Unchecked {
             buckets,
@@ -79,19 +79,19 @@ impl Distribution {
     }
 
     /// An empty distribution with preallocated memory for times up to `longest`: recording such times allocates
-    /// no further memory. A longer time is recorded as well, and makes the histogram grow.
+    /// no memory. A longer time is also recorded, but makes the histogram grow.
     pub fn with_room(longest: Duration) -> Distribution {
         let mut distribution = Distribution {
             buckets: Buckets::with_room(whole_nanos(longest)),
             ..Distribution::new()
         };
-        // The system maps fresh zero pages only at their first write. The compiler must not see that the memory
-        // is zero, or it would omit the write.
+        // The system maps fresh zero pages only when they are first written. The compiler must not see that the
+        // memory is zero, or it would omit the write.
         std::hint::black_box(&mut distribution).clear();
         distribution
     }
 
-    /// Resets the distribution, and keeps the memory.
+    /// Resets the distribution, but keeps the memory.
     pub fn clear(&mut self) {
         let Distribution {
             buckets,
@@ -163,7 +163,7 @@ impl Distribution {
             return None;
         }
         let count = self.count() as f64;
-        // Not in whole nanoseconds: what is cut off the mean counts twice the mean in the variance.
+        // The mean is not rounded: an error of the mean would change the variance by twice the mean times the error.
         let mean = self.sum as f64 / count;
         let variance = (self.squares / count - mean * mean).max(0.0);
         Some(Duration::from_nanos(variance.sqrt() as u64))
@@ -217,7 +217,7 @@ impl Default for Distribution {
     }
 }
 
-/// The longest time that is recorded, in nanoseconds; a longer one is recorded as this.
+/// The longest time that can be recorded, in nanoseconds; longer times are recorded as this time.
 const LONGEST: u64 = u64::MAX / 2;
 
 /// The time in nanoseconds, limited to `LONGEST`.
@@ -258,8 +258,8 @@ mod tests {
         let whole = serde_json::to_string(&Distribution::new()).unwrap();
         for (buckets, why) in [
             ("[[0,0]]", "no count"),
-            ("[[4000000000,1]]", "no bucket"),
-            ("[[0,18446744073709551615],[1,1]]", "too many"),
+            ("[[4000000000,1]]", "out of range"),
+            ("[[0,18446744073709551615],[1,1]]", "overflows"),
         ] {
             let text = whole.replace("\"buckets\":[]", &format!("\"buckets\":{buckets}"));
             let error = serde_json::from_str::<Distribution>(&text).unwrap_err();

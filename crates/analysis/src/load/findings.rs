@@ -1,21 +1,21 @@
-//! Notable facts about a result, one sentence each, for readers who look no further.
+//! Notable facts about a result, one sentence each, for readers who read only the first lines.
 //!
-//! A finding is about the server, or about the load that was requested. It never makes a result invalid and
-//! never fails a threshold: fast refusals may be exactly what the test was to measure.
+//! A finding is about the server or about the requested load. It never makes a result invalid, and never
+//! fails a threshold: fast refusals may be exactly what the test should measure.
 
 use std::collections::BTreeMap;
 
 use super::LoadResult;
 use super::quantity::{count, percent};
 
-/// Facts that a reader should see before using the figures; usually none.
+/// Facts that a reader should know before using the figures; usually none.
 pub fn of(result: &LoadResult) -> Vec<String> {
     let counts = &result.measured.counts;
     let (all, errors) = (counts.completed, counts.status_errors());
     let mut findings: Vec<String> = counts.size_mismatch().into_iter().collect();
     if result.generator.repeated > 0 {
         findings.push(format!(
-            "the window was repeated: {} before it {} INVALID by the noise of this machine alone",
+            "the window was repeated: {} before it {} INVALID only because of noise on this machine",
             result.generator.repeated,
             if result.generator.repeated == 1 {
                 "was"
@@ -79,7 +79,8 @@ pub fn of(result: &LoadResult) -> Vec<String> {
     findings
 }
 
-/// States that every response had an error status, and asks what the most frequent status suggests.
+/// States that every response had an error status, and asks the question that the most frequent status
+/// suggests.
 fn all_refused(statuses: &BTreeMap<u16, u64>, is_workload: bool) -> String {
     let most = statuses.iter().max_by_key(|&(_, times)| times);
     let most = most.map_or(0, |(status, _)| *status);
@@ -96,7 +97,7 @@ fn all_refused(statuses: &BTreeMap<u16, u64>, is_workload: bool) -> String {
     format!("{what}: {}", question(most, is_workload))
 }
 
-/// The first thing to check.
+/// What to check first, as a question.
 fn question(status: u16, is_workload: bool) -> &'static str {
     match status {
         401 | 403 | 407 => "does the server require credentials, or does it block this address?",
@@ -106,7 +107,7 @@ fn question(status: u16, is_workload: bool) -> &'static str {
         421 => "is it the right host?",
         429 => "does the server limit the request rate?",
         400..=499 => "is the request in the form that the server expects?",
-        502 | 504 => "is the server behind it running?",
+        502 | 504 => "is the upstream server running?",
         503 => "is the server overloaded, or not ready?",
         _ => "what does the server's own log say?",
     }

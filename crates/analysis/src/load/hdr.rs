@@ -2,8 +2,8 @@
 //! and plotters read. It holds compressed V2 histograms of nanoseconds, one line per phase of the measured
 //! window, with the phase as tag (`Tag=corrected`).
 //!
-//! The column `Interval_Max` is in milliseconds, as those tools expect by default. The histograms
-//! have three significant digits; exact sums and extremes are in the JSON summary.
+//! The column `Interval_Max` is in milliseconds, the default of those tools. The histograms have three
+//! significant digits; exact sums and extremes are in the JSON summary.
 
 use std::io::{self, Write};
 

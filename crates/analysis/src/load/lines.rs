@@ -1,15 +1,15 @@
-//! Lines of the final screen: a head and a text.
+//! Lines of the final screen: a heading and a text.
 
 use crate::text::wrap;
 
 /// Width of the screen in columns.
 pub(super) const WIDTH: usize = 100;
-/// Width in columns of the heads.
+/// Width of the headings in columns.
 pub(super) const HEAD: usize = 14;
-/// Replaces a space at which a line must not be broken; it does not occur in texts.
+/// Stands for a space at which a line must not be broken; it does not occur in texts.
 const GLUE: char = '\u{1f}';
 
-/// A head and a text whose further lines are indented below its first one.
+/// A heading and a text; further lines are indented to the start of the text.
 pub(super) fn line(head: &str, text: &str) -> String {
     let mut out = String::new();
     for (place, line) in wrap(&glued(text), WIDTH - HEAD).iter().enumerate() {
@@ -20,8 +20,8 @@ pub(super) fn line(head: &str, text: &str) -> String {
     out
 }
 
-/// Replaces every space after a digit, so that no line is broken there: a number stays together with its
-/// thousands and its unit.
+/// Protects every space after a digit from a line break, so that a number stays together with its groups
+/// of digits and its unit.
 fn glued(text: &str) -> String {
     let mut glued = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,25 +1,27 @@
-//! Little's law as a test of a closed loop's own figures.
+//! Little's law as a consistency test of a closed loop's figures.
 //!
 //! The mean number of users in a closed loop is the rate of their pages times the mean time of a page, plus the mean
-//! number that pause (J. D. C. Little, "A Proof for the Queuing Formula L = λW", Operations Research 9, 1961). The
-//! number of users is known, the rest is measured. If they differ, exchanges or times were lost, or users did not run.
+//! number of pausing users (J. D. C. Little, "A Proof for the Queuing Formula L = λW", Operations Research 9, 1961).
+//! The number of users is known, and the rest is measured. If they differ, exchanges or times were lost, or users did
+//! not run.
 //!
-//! Over a window that is as long as `T`, users and times differ for two reasons alone:
+//! In a window of length `T`, they may differ for only two reasons:
 //!
-//! - A page counts in the window in which it began, with its whole time. For each user, the part of one page that was
-//!   under way at each edge counts in the wrong window: at most the time of the longest page, `2 longest / T` in all.
-//! - A user is neither busy nor pausing while the generator is about to start its next page. That is the generator's
-//!   own time, which must be short: [`OWN_TIME`] of the users' time.
+//! - A page counts with its whole time in the window in which it began. For each user, part of a page in progress at
+//!   each edge counts in the wrong window: at most the time of the longest page, `2 longest / T` in all.
+//! - A user is neither busy nor pausing while the generator prepares the next page. This is the generator's own time,
+//!   which must be short: at most [`OWN_TIME`] of the users' time.
 
 use super::{UserTime, Window};
 
-/// The largest share of the users' time that the generator itself may take between their pages.
+/// The largest share of the users' time that the generator itself may take between pages.
 const OWN_TIME: f64 = 0.01;
 
 impl UserTime {
-    /// Of the measured window of a test with this constant number of users, which have up to `slots` pages under way at
-    /// the same time, after the window of its warm-up. `None` where the law says nothing: exchanges failed or were left
-    /// unfinished (the times of users that wait to connect again are not measured), or the window is empty.
+    /// Computes the users' time in the measured window, for a test with this constant number of users, each with up to
+    /// `slots` pages in progress at the same time. `warm_up` is the window before. `None` if the law does not apply:
+    /// exchanges failed or were unfinished (the times of users that wait to reconnect are not measured), or the window
+    /// is empty.
     pub fn of(window: &Window, warm_up: &Window, users: u32, slots: u32) -> Option<UserTime> {
         let counts = &window.counts;
         let is_whole = counts.failed() == 0
@@ -44,7 +46,7 @@ impl UserTime {
 
     /// Whether the figures agree with the number of users.
     pub fn is_kept(&self) -> bool {
-        // A user that fills its slots has at least one page under way, and at most that many.
+        // A user that fills its slots has at least one page in progress, and at most `slots` pages.
         let most = self.busy + self.paused;
         let least = self.busy / f64::from(self.slots.max(1)) + self.paused;
         most >= self.users * (1.0 - self.tolerance) && least <= self.users * (1.0 + self.tolerance)
@@ -59,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    /// Ten seconds in which four users requested pages of 50 ms and paused for as long.
+    /// Ten seconds in which four users request pages of 50 ms and pause for the same time.
     fn window(pages: u32) -> Window {
         let mut window = Window {
             duration: Duration::from_secs(10),
@@ -97,7 +99,7 @@ mod tests {
                 .unwrap()
                 .is_kept()
         );
-        // Pages at the edges of the window: one for each user.
+        // One page for each user lies at the edges of the window.
         assert!(
             UserTime::of(&window(396), &Window::default(), 4, 1)
                 .unwrap()
@@ -120,7 +122,7 @@ mod tests {
     fn users_that_fill_their_slots_have_one_to_all_of_them_busy() {
         let mut window = window(1600);
         window.paused = Duration::ZERO;
-        // Eight pages are under way on average.
+        // Eight pages are in progress on average.
         assert!(
             UserTime::of(&window, &Window::default(), 2, 4)
                 .unwrap()

@@ -1,7 +1,8 @@
 //! The results of a load test.
 //!
-//! A [`LoadResult`] is what a load engine returns at its end: exact counts, exact sums and histograms, merged
-//! over its threads. Percentiles are never averaged. All output about a load test is a function of it.
+//! A [`LoadResult`] is what a load engine returns when it finishes: exact counts, exact sums and histograms,
+//! merged over its threads. Percentiles are never averaged. All output about a load test is a function of its
+//! [`LoadResult`].
 //!
 //! The phases of an exchange, and the [`Distribution`] of [`Latency`] to which each belongs:
 //!
@@ -12,14 +13,14 @@
 //!                            └──────── uncorrected ──────────────────────┘
 //! ```
 //!
-//! *planned* is the planned instant. *due* is the instant when the exchange was planned and a connection was
-//! free for it. Until then the delay is the server's; after it, the delay is the generator's.
+//! *planned* is the planned instant. *due* is the instant from which the exchange was planned and had a free
+//! connection. The server causes the delay before *due*, and the generator the delay after it.
 //!
-//! - [`screen`]: the report on the terminal; [`webstone`]: the same in that benchmark's terms
-//! - [`Summary`]: the result as JSON with a published schema; [`mod@csv`], [`hdr`], [`prometheus`]: the same in
-//!   other formats
-//! - [`server`]: what probes measured on the server's machine, if they ran
-//! - [`bound`]: what kept the rate from being higher; [`findings`]: notable facts, in sentences
+//! - [`screen`]: the report on the terminal; [`webstone`]: the same report in the terms of that benchmark
+//! - [`Summary`]: the result as JSON with a published schema; [`mod@csv`], [`hdr`], [`prometheus`]: the result
+//!   in other formats
+//! - [`server`]: the measurements of probes on the server's machine, if there were probes
+//! - [`bound`]: what limited the rate; [`findings`]: notable facts, in sentences
 //! - [`Slo`]: thresholds, and whether the result meets them
 
 pub mod bound;

@@ -4,8 +4,8 @@ use hdrhistogram::Histogram;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A distribution of whole numbers: exact count, sum and extremes. Quantiles are exact up to 255 and have two
-/// significant digits above. It needs some kilobytes, however many numbers are recorded.
+/// A distribution of whole numbers: exact count, sum and extremes. Quantiles are exact up to 255, and have
+/// two significant digits above. The memory is some kilobytes, however many numbers are recorded.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct Numbers {
@@ -16,7 +16,7 @@ pub struct Numbers {
     greatest: u64,
 }
 
-/// Numbers as they were read, whose parts may contradict each other.
+/// Numbers as they were read; their parts may contradict each other.
 #[derive(Deserialize)]
 #[serde(rename = "Numbers")]
 struct Unchecked {
@@ -106,12 +106,12 @@ impl Numbers {
         (!self.is_empty()).then(|| self.sum as f64 / self.count() as f64)
     }
 
-    /// The smallest.
+    /// The smallest number; `None` when the distribution is empty.
     pub fn min(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.least)
     }
 
-    /// The largest.
+    /// The largest number; `None` when the distribution is empty.
     pub fn max(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.greatest)
     }
@@ -129,7 +129,7 @@ fn empty() -> Histogram<u64> {
     histogram
 }
 
-/// Writes the largest number of each bucket that is not empty, and its count.
+/// Writes the largest number and the count of each non-empty bucket.
 fn write<S: Serializer>(histogram: &Histogram<u64>, serializer: S) -> Result<S::Ok, S::Error> {
     let recorded = histogram.iter_recorded();
     let counted: Vec<(u64, u64)> = recorded

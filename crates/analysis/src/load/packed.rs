@@ -1,29 +1,29 @@
-//! Sparse counts as bits: what ranks send of a histogram, exact and without a table of its own.
+//! Sparse counts as bits: the exact form in which ranks send histograms, without a code table.
 //!
-//! The number of entries comes first (16 bits). Each entry is a distance and a count less one, both by Rice codes
-//! (Rice, "Some practical universal noiseless coding techniques", JPL Publication 79-22, 1979): the quotient by 2^k in
-//! unary, then the k low bits. As in JPEG-LS (ITU-T T.87, A.3), k follows from the values before, so neighbouring buckets
-//! with counts alike take a few bits each. Numbers are written from their lowest bit.
+//! The number of entries comes first (16 bits). Each entry is a distance and a count minus one, both in Rice codes (Rice,
+//! "Some practical universal noiseless coding techniques", JPL Publication 79-22, 1979): the quotient by 2^k in unary,
+//! then the k low bits. As in JPEG-LS (ITU-T T.87, A.3), k follows from the previous values, so neighbouring buckets with
+//! similar counts take a few bits each. Numbers are written with the lowest bit first.
 
 use std::fmt;
 
-/// Quotients from here on are written as this many ones, the length of the value in bits (6 bits), and the value.
+/// Quotients of at least this are written as this many ones, the length of the value in bits (6 bits), and the value.
 const LONGEST_UNARY: u32 = 20;
 
-/// The largest k. A code that is not escaped then fits one word of the reader.
+/// The largest k. It is chosen so that a code without an escape fits one word of the reader.
 const LARGEST_K: u32 = 32;
 
-/// A distance from the bucket behind the last one, and a count that is not zero.
+/// The number of empty buckets before a bucket, and the count of the bucket, which is not zero.
 pub(super) type Entry = (u32, u64);
 
-/// Why bytes are no counts.
+/// The reason why bytes are not packed counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PackedError {
-    /// They end within an entry.
+    /// The bytes end within an entry.
     Short,
-    /// Something follows the last entry.
+    /// Bytes follow the last entry.
     Long,
-    /// A number is beyond its type.
+    /// A number exceeds the range of its type.
     Range,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn pack(entries: &[Entry]) -> Vec<u8> {
     bits.finish()
 }
 
-/// Reads what [`pack`] wrote, and passes each entry to `take`, which may refuse it. Memory is not allocated.
+/// Reads what [`pack`] wrote, and passes each entry to `take`, which may reject it. No memory is allocated.
 pub(super) fn unpack<E>(bytes: &[u8], mut take: impl FnMut(Entry) -> Result<(), E>) -> Result<(), E>
 where
     E: From<PackedError>,
@@ -69,13 +69,13 @@ where
     Ok(())
 }
 
-/// The mean of the last values or so, in sixteenths.
+/// A running mean of the recent values, in sixteenths.
 #[derive(Default)]
 struct Mean(u64);
 
 impl Mean {
-    /// The k that makes codes of a geometric distribution with this mean shortest: the next power of two above ln 2
-    /// times the mean, or 0 below one.
+    /// The k for which the codes of a geometric distribution with this mean are shortest: the next power of two above ln
+    /// 2 times the mean, or 0 if that is below one.
     fn k(&self) -> u32 {
         let scaled = self.0 * 11 / 256;
         (u64::BITS - scaled.leading_zeros()).min(LARGEST_K)
@@ -89,13 +89,13 @@ impl Mean {
 #[derive(Default)]
 struct BitWriter {
     bytes: Vec<u8>,
-    /// Bits that do not fill a byte yet, and their number.
+    /// Bits that do not yet fill a byte, and their number.
     word: u64,
     held: u32,
 }
 
 impl BitWriter {
-    /// Writes the `length` low bits of a value, whose other bits are zero; at most 56.
+    /// Writes the `length` low bits of a value, at most 56; the other bits of the value must be zero.
     fn put(&mut self, value: u64, length: u32) {
         self.word |= value << self.held;
         self.held += length;
@@ -133,12 +133,12 @@ impl BitWriter {
 
 struct BitReader<'a> {
     bytes: &'a [u8],
-    /// The next bit.
+    /// The position of the next bit.
     at: usize,
 }
 
 impl BitReader<'_> {
-    /// The next bits, at least 57 of them; behind the end they are zero.
+    /// The next bits, at least 57 of them; zeros after the end of the bytes.
     fn peek(&self) -> u64 {
         let rest = self.bytes.get(self.at / 8..).unwrap_or_default();
         let word = match rest.first_chunk::<8>() {
@@ -160,7 +160,7 @@ impl BitReader<'_> {
         }
     }
 
-    /// At most 56 bits.
+    /// Reads `length` bits, at most 56.
     fn take(&mut self, length: u32) -> Result<u64, PackedError> {
         let value = self.peek() & ((1 << length) - 1);
         self.skip(length)?;
@@ -198,7 +198,7 @@ mod tests {
         Ok(entries)
     }
 
-    /// Entries of all sizes, in an order that no mean expects.
+    /// Entries of all sizes, in an order for which a running mean is a bad prediction.
     fn entries(count: u64) -> Vec<Entry> {
         let seed = fathometer_model::Seed(7);
         (0..count)
@@ -226,7 +226,7 @@ mod tests {
         let bits = 8 * pack(&dense).len();
         assert!(bits < 6 * dense.len(), "{bits}");
         let ones: Vec<Entry> = (0..1000).map(|_| (0, 1)).collect();
-        // Two bits each, and the head.
+        // The number of entries, then two bits for each entry.
         assert_eq!(pack(&ones).len(), 2 + 250);
     }
 
@@ -254,7 +254,7 @@ mod tests {
             let bytes: Vec<u8> = (0..n % 40)
                 .map(|place| seed.child(n).draw(place) as u8)
                 .collect();
-            // Each entry takes two bits at least.
+            // Each entry takes at least two bits.
             if let Ok(entries) = unpacked(&bytes) {
                 assert!(entries.len() <= 4 * bytes.len());
             }

@@ -1,7 +1,7 @@
 //! The measured window in Prometheus' text exposition format 0.0.4, for a textfile collector or a push
 //! gateway.
 //!
-//! Counters and histograms are of one test. A later test starts again at zero, so the series need a label that
+//! Counters and histograms cover one test. The next test starts again at zero, so the series need a label that
 //! distinguishes tests (the collector's job or grouping key). The settings of the test are in
 //! `fathometer_load_info`.
 
@@ -221,7 +221,7 @@ pub fn render(result: &LoadResult) -> String {
     out.text
 }
 
-/// Metrics of TLS; nothing without TLS.
+/// Metrics of TLS; nothing if TLS was not used.
 fn tls(out: &mut Exposition, handshakes: &Handshakes) {
     if handshakes.count() == 0 {
         return;
@@ -271,7 +271,7 @@ fn tls(out: &mut Exposition, handshakes: &Handshakes) {
     }
 }
 
-/// Metrics of field compression; nothing when fields are not compressed.
+/// Metrics of field compression; nothing if fields were not compressed.
 fn fields(out: &mut Exposition, window: &Window) {
     if window.frames.is_empty() && window.datagrams.is_empty() {
         return;
@@ -290,7 +290,7 @@ fn fields(out: &mut Exposition, window: &Window) {
     }
 }
 
-/// Metrics of QUIC; nothing without HTTP/3.
+/// Metrics of QUIC; nothing if HTTP/3 was not used.
 fn quic(out: &mut Exposition, window: &Window) {
     let datagrams = &window.datagrams;
     if datagrams.is_empty() {
@@ -317,7 +317,7 @@ fn quic(out: &mut Exposition, window: &Window) {
     }
 }
 
-/// Metrics of HTTP/2 frames; nothing without HTTP/2.
+/// Metrics of HTTP/2 frames; nothing if HTTP/2 was not used.
 fn http2(out: &mut Exposition, window: &Window) {
     let frames = &window.frames;
     if frames.is_empty() {
@@ -395,7 +395,7 @@ impl Exposition {
             let seconds: f64 = bound.parse().expect("bounds are numbers");
             let time = Duration::from_secs_f64(seconds);
             let count = match times.max() {
-                // The maximum is exact, but the histogram is not.
+                // The maximum is exact, unlike the histogram.
                 Some(max) if max <= time => times.count(),
                 _ => times.count_up_to(time),
             };

@@ -6,7 +6,7 @@ use super::lines::line;
 use super::quantity::{bytes, count, counted, percent, time};
 use super::{Handshakes, Window};
 
-/// The lines of the screen; empty when there was neither TLS nor HTTP/2 nor QUIC.
+/// The lines of the screen; empty if none of TLS, HTTP/2 and QUIC was used.
 pub(super) fn lines(window: &Window) -> String {
     let mut text = String::new();
     if window.handshakes.count() > 0 {
@@ -99,11 +99,11 @@ fn mean(sum: Bytes, times: u64) -> String {
     bytes(sum.as_f64() / times.max(1) as f64)
 }
 
-/// The savings by compression of heads.
+/// The savings by header compression.
 fn compression(window: &Window) -> Option<String> {
     let (requests, responses) = window.bytes.savings()?;
     Some(format!(
-        "heads {} and {} smaller by compression (from {} B of requests, {} B of responses)",
+        "headers {} and {} smaller by compression (from {} B of requests, {} B of responses)",
         percent(requests),
         percent(responses),
         count(window.bytes.request_fields.0),

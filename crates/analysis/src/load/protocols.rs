@@ -17,13 +17,14 @@ pub struct Handshakes {
     pub resumed: u64,
     /// Resumed handshakes whose early data (0-RTT) the server accepted.
     pub early: u64,
-    /// Resumed handshakes whose early data the server rejected, so that it was sent again.
+    /// Resumed handshakes whose early data the server rejected, so that the data was sent again.
     pub early_refused: u64,
     /// Bytes of records sent until TLS was established. For QUIC, bytes of datagrams.
     pub sent: Bytes,
-    /// Bytes of records, or of datagrams, received until then.
+    /// Bytes of records, or of datagrams, received until TLS was established.
     pub received: Bytes,
-    /// Bytes of the certificates among them, as transferred; a resumed session has none.
+    /// Bytes of the certificates among the received bytes, as transferred; a resumed session has no
+    /// certificates.
     pub certificates: Bytes,
     /// Processor time of the generator within the handshakes, without system calls.
     pub cpu: Duration,
@@ -56,13 +57,13 @@ impl Handshakes {
 /// HTTP/2 frames on connections within a window.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frames {
-    /// Frames sent, by the name of their type in RFC 9113; those of an unknown type are under `other`.
+    /// Frames sent, by the name of their type in RFC 9113; frames of an unknown type are under `other`.
     pub sent: BTreeMap<String, FrameCount>,
     /// Frames received.
     pub received: BTreeMap<String, FrameCount>,
     /// The most streams that were open at the same time on one connection.
     pub most_streams: u64,
-    /// The largest limit that a server announced; `None` when no server announced one.
+    /// The largest stream limit that a server announced; `None` when no server announced a limit.
     pub allowed_streams: Option<u64>,
 }
 
@@ -71,7 +72,7 @@ pub struct Frames {
 pub struct FrameCount {
     /// Number of frames.
     pub frames: u64,
-    /// Their bytes, including the nine bytes of each frame header.
+    /// Bytes of the frames, including the nine bytes of each frame header.
     pub bytes: Bytes,
 }
 
@@ -109,22 +110,22 @@ impl Frames {
 pub struct Datagrams {
     /// Datagrams sent.
     pub sent: u64,
-    /// Bytes of their UDP payloads.
+    /// UDP payload bytes of the sent datagrams.
     pub sent_bytes: Bytes,
     /// Datagrams received.
     pub received: u64,
-    /// Bytes of their UDP payloads.
+    /// UDP payload bytes of the received datagrams.
     pub received_bytes: Bytes,
     /// Sent packets that were declared lost.
     pub lost: u64,
-    /// Datagrams that the kernel dropped because the generator did not read them in time: losses that the path
-    /// did not cause.
+    /// Datagrams that the kernel dropped because the generator did not read them in time. The path did not
+    /// cause these losses.
     pub overflowed: u64,
-    /// Datagrams that the kernel refused to send, for lack of memory or of a route.
+    /// Datagrams that the kernel refused to send, because it had no memory or no route.
     pub unsent: u64,
-    /// System calls that sent them; with segmentation offload (GSO), one call sends several.
+    /// System calls that sent the datagrams; with segmentation offload (GSO), one call sends several.
     pub send_calls: u64,
-    /// Buffers that received them; with receive offload (GRO), one buffer holds several.
+    /// Buffers that received the datagrams; with receive offload (GRO), one buffer holds several.
     pub receive_buffers: u64,
     /// The most requests that were in flight at the same time on one connection.
     pub most_streams: u64,
@@ -151,33 +152,33 @@ impl Datagrams {
     }
 }
 
-/// TLS handshakes that were completed while a window lasted.
+/// TLS handshakes that completed within a window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HandshakesSummary {
-    /// Those that agreed on everything anew.
+    /// Full handshakes.
     pub full: u64,
-    /// Those that resumed an earlier connection's session.
+    /// Handshakes that resumed the session of an earlier connection.
     pub resumed: u64,
-    /// Of the resumed, those whose early data (0-RTT) the server took.
+    /// Resumed handshakes whose early data (0-RTT) the server accepted.
     pub early_data: u64,
-    /// Of the resumed, those whose early data it refused.
+    /// Resumed handshakes whose early data the server rejected.
     pub early_data_refused: u64,
-    /// Bytes of records sent until TLS was established; of QUIC bytes of datagrams.
+    /// Bytes of records sent until TLS was established; for QUIC, bytes of datagrams.
     pub sent_bytes: u64,
-    /// Bytes of records, or of datagrams, received until then.
+    /// Bytes of records, or of datagrams, received until TLS was established.
     pub received_bytes: u64,
-    /// Bytes of the certificates among them.
+    /// Bytes of the certificates among the received bytes.
     pub certificates_bytes: u64,
-    /// Processor time of the generator within the handshakes, system calls excluded.
+    /// Processor time of the generator within the handshakes, without system calls.
     pub cpu_s: f64,
-    /// The same for one handshake.
+    /// Processor time of the generator per handshake.
     pub cpu_per_handshake_us: Option<f64>,
-    /// What was agreed on, and how often: version, cipher suite, key exchange, protocol.
+    /// The negotiated version, cipher suite, key exchange and protocol, each combination with its count.
     pub agreed: BTreeMap<String, u64>,
 }
 
-/// What HTTP/2 put on connections while a window lasted.
+/// HTTP/2 frames on connections within a window.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FramesSummary {
@@ -185,9 +186,9 @@ pub struct FramesSummary {
     pub sent: BTreeMap<String, FrameCountSummary>,
     /// Frames received, by type.
     pub received: BTreeMap<String, FrameCountSummary>,
-    /// The most streams that were open at a time on one connection.
+    /// The most streams that were open at the same time on one connection.
     pub most_streams: u64,
-    /// The most that a server allowed; `null` where none announced it.
+    /// The largest stream limit that a server announced; `null` if no server announced a limit.
     pub allowed_streams: Option<u64>,
 }
 
@@ -195,37 +196,37 @@ pub struct FramesSummary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FrameCountSummary {
-    /// How many.
+    /// Number of frames.
     pub frames: u64,
-    /// Their bytes, with the nine of each frame's head.
-    // Results of older versions say octets.
+    /// Bytes of the frames, including the nine bytes of each frame header.
+    // Results of older versions use this name.
     #[serde(alias = "octets_bytes")]
     pub bytes: u64,
 }
 
-/// What QUIC put on the wire beneath HTTP/3 while a window lasted.
+/// QUIC datagrams below HTTP/3 within a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DatagramsSummary {
     /// Datagrams sent.
     pub sent: u64,
-    /// Bytes of their UDP payloads.
+    /// UDP payload bytes of the sent datagrams.
     pub sent_bytes: u64,
     /// Datagrams received.
     pub received: u64,
-    /// Bytes of their UDP payloads.
+    /// UDP payload bytes of the received datagrams.
     pub received_bytes: u64,
-    /// Packets sent that were taken for lost.
+    /// Sent packets that were declared lost.
     pub packets_lost: u64,
-    /// Datagrams that the kernel threw away because the generator did not fetch them in time.
+    /// Datagrams that the kernel dropped because the generator did not read them in time.
     pub overflowed: u64,
-    /// Datagrams that the kernel would not send.
+    /// Datagrams that the kernel refused to send.
     pub unsent: u64,
-    /// Calls by which datagrams were sent: fewer than those with segmentation offload (GSO).
+    /// System calls that sent datagrams: fewer than datagrams with segmentation offload (GSO).
     pub send_calls: u64,
-    /// Buffers into which datagrams were received: fewer than those with receive offload (GRO).
+    /// Buffers that received datagrams: fewer than datagrams with receive offload (GRO).
     pub receive_buffers: u64,
-    /// The most requests that were under way at a time on one connection.
+    /// The most requests that were in flight at the same time on one connection.
     pub most_streams: u64,
 }
 

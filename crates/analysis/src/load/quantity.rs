@@ -1,20 +1,20 @@
-//! Quantities formatted for people.
+//! Quantities formatted as text.
 
 use std::time::Duration;
 
 pub(super) use fathometer_model::digits::grouped as count;
 use fathometer_model::digits::significant;
 
-/// `712 µs`, `1.40 s`, `0.085 µs`: three significant digits, down to the nanosecond.
+/// A time with three significant digits, down to the nanosecond: `712 µs`, `1.40 s`, `0.085 µs`.
 pub(super) fn time(time: Duration) -> String {
     seconds(time.as_secs_f64())
 }
 
-/// A time in seconds, three significant digits.
+/// A time in seconds, with three significant digits.
 pub(super) fn seconds(seconds: f64) -> String {
-    // The next unit starts where the smaller one would be rounded to 1000.
+    // The next unit starts where the smaller unit would round to 1000.
     let (value, unit) = match seconds {
-        // Times are whole nanoseconds, so this keeps three decimals of a microsecond.
+        // Times are whole nanoseconds, so three decimals of a microsecond are exact.
         least if least > 0.0 && least < 0.9995e-6 => return format!("{:.3} µs", least * 1e6),
         small if small < 999.5e-6 => (small * 1e6, "µs"),
         middle if middle < 999.5e-3 => (middle * 1e3, "ms"),
@@ -23,7 +23,7 @@ pub(super) fn seconds(seconds: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// Three significant digits, and all digits before the decimal point.
+/// A value with three significant digits, and all digits before the decimal point.
 pub(super) fn three_digits(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 {
@@ -40,13 +40,13 @@ pub(super) fn three_digits(value: f64) -> String {
     }
 }
 
-/// `1 exchange`, `2 exchanges`.
+/// A number with its noun, as in `1 exchange` or `2 exchanges`.
 pub(super) fn counted(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", count(number))
 }
 
-/// `12.3 MB`, in powers of 1000; below a kilobyte exact.
+/// A number of bytes, as in `12.3 MB`, in powers of 1000; exact below a kilobyte.
 pub(super) fn bytes(bytes: f64) -> String {
     let (value, unit) = match bytes {
         small if small < 999.5 => (small, "B"),
@@ -57,7 +57,7 @@ pub(super) fn bytes(bytes: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// `12.3 %`, with as many digits as needed when it is small: `0.0012 %`.
+/// A share in percent, as in `12.3 %`; small shares have as many digits as needed: `0.0012 %`.
 pub(super) fn percent(share: f64) -> String {
     match share * 100.0 {
         whole if whole >= 99.95 => format!("{whole:.1} %"),

@@ -1,4 +1,4 @@
-//! The ranks of a load test that several machines carried out together.
+//! The ranks of a load test that ran on several machines.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,19 +7,19 @@ use super::lines::line;
 use super::quantity::{count, seconds, three_digits};
 use crate::text::{Align, Grid};
 
-/// One rank of a test: its share of the measured window, and its clock against that of rank 0.
+/// One rank of a test: its share of the measured window, and its clock relative to that of rank 0.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RankFigures {
-    /// Its number, from 0.
+    /// The number of the rank, from 0.
     pub rank: u32,
-    /// The name of its machine.
+    /// The name of the rank's machine.
     pub host: String,
-    /// Why it was lost; `null` for a rank that ended in order.
+    /// The reason why the rank was lost; `null` for a rank that finished normally.
     pub lost: Option<String>,
-    /// Exchanges planned.
+    /// Planned exchanges.
     pub planned: u64,
-    /// Exchanges completed.
+    /// Completed exchanges.
     pub completed: u64,
     /// Failures, and responses with a status of 400 and above.
     pub errors: u64,
@@ -31,19 +31,20 @@ pub struct RankFigures {
     pub send_lag_p99_ms: Option<f64>,
     /// Processor time; `null` for a lost rank.
     pub cpu_s: Option<f64>,
-    /// By how much the clock of rank 0 was ahead of its clock before the test.
+    /// Clock of rank 0 minus the rank's clock, before the test.
     pub clock_offset_s: Option<f64>,
-    /// The largest error of that offset.
+    /// The largest possible error of that offset.
     pub clock_uncertainty_ms: Option<f64>,
-    /// By how much the clocks have certainly drifted since.
+    /// The drift of the clocks during the test that exceeds their uncertainty.
     pub clock_drift_ms: Option<f64>,
-    /// The largest difference between its start and the start of rank 0.
+    /// The largest possible difference between the start of this rank and the start of rank 0.
     pub start_skew_ms: Option<f64>,
-    /// Bytes per second on its control connection, both ways, until its share ended.
+    /// Bytes per second on the rank's control connection, in both directions, until its share was
+    /// finished.
     pub control_bytes_per_s: Option<f64>,
 }
 
-/// The line of the screen; empty for one rank.
+/// The line of the screen; empty for a test on one machine.
 pub(super) fn summary(ranks: &[RankFigures]) -> String {
     if ranks.is_empty() {
         return String::new();
@@ -65,7 +66,7 @@ pub(super) fn summary(ranks: &[RankFigures]) -> String {
     line("ranks", &text)
 }
 
-/// The table of the details; empty for one rank.
+/// The table of the details; empty for a test on one machine.
 pub(super) fn table(ranks: &[RankFigures]) -> String {
     if ranks.is_empty() {
         return String::new();

@@ -4,28 +4,28 @@ use std::time::Duration;
 
 use super::{LoadResult, Window};
 
-/// The offered rate: exchanges per second that the plan contains.
+/// The offered rate: exchanges per second in the plan.
 pub(super) fn offered(window: &Window) -> Option<f64> {
     per_second(window.counts.planned as f64, window.duration)
 }
 
-/// Completed responses per second, of those that completed within the window.
+/// Completed responses per second that completed within the window.
 pub(super) fn achieved(window: &Window) -> Option<f64> {
     per_second(window.ended.completed as f64, window.duration)
 }
 
-/// Bytes of useful content per second: of complete responses with a status below 400.
+/// Useful content in bytes per second: content of complete responses with a status below 400.
 pub(super) fn goodput(window: &Window) -> Option<f64> {
     per_second(window.ended.useful.as_f64(), window.duration)
 }
 
-/// Response bytes per second, heads and content.
+/// Response bytes per second, headers and content.
 pub(super) fn throughput(window: &Window) -> Option<f64> {
     per_second(window.ended.received.as_f64(), window.duration)
 }
 
 /// Little's Load Factor: the mean number of exchanges in flight. By Little's law it is the sum of the response
-/// times over the time they were measured for; nothing is truncated.
+/// times divided by the time in which they were measured; nothing is truncated.
 pub(super) fn load_factor(window: &Window) -> Option<f64> {
     per_second(
         window.latency.corrected.sum().as_secs_f64(),
@@ -33,7 +33,7 @@ pub(super) fn load_factor(window: &Window) -> Option<f64> {
     )
 }
 
-/// The same for pages, whose exchanges may overlap: the mean number of busy users.
+/// The load factor of pages, whose exchanges may overlap: the mean number of busy users.
 pub(super) fn page_load_factor(window: &Window) -> Option<f64> {
     has_pages(window)
         .then(|| per_second(window.latency.page.sum().as_secs_f64(), window.duration))
@@ -52,15 +52,15 @@ pub(super) fn mean_open(window: &Window) -> Option<f64> {
     per_second(window.connections.open.as_secs_f64(), window.duration)
 }
 
-/// Errors over all exchanges that ended or were given up: failures, responses with a status of 400 and above,
-/// and exchanges without a response at the end of the drain.
+/// Errors divided by all exchanges that ended or were abandoned: failures, responses with a status of 400 and
+/// above, and exchanges without a response at the end of the drain.
 pub(super) fn error_share(window: &Window) -> Option<f64> {
     let counts = &window.counts;
     let all = counts.completed + counts.failed() + counts.unfinished;
     (all > 0).then(|| (counts.errors() + counts.unfinished) as f64 / all as f64)
 }
 
-/// The generator's processor time per exchange that ended within the window: user and system.
+/// The generator's CPU time per exchange that ended within the window: user and system.
 pub(super) fn cpu_per_exchange(result: &LoadResult) -> Option<(Duration, Duration)> {
     let ended = &result.measured.ended;
     let exchanges = ended.completed + ended.failed;

@@ -15,43 +15,44 @@ use super::{Datagrams, Distribution, Frames, Handshakes, Numbers, RankFigures};
 pub struct LoadResult {
     /// The settings of the test.
     pub setup: Setup,
-    /// The steady state, which the figures describe.
+    /// The measured window, which the figures describe.
     pub measured: Window,
-    /// The time before it, when there was a warm-up.
+    /// The warm-up before the measured window, if there was one.
     pub warm_up: Option<Window>,
-    /// The exchanges in flight at its end, until they were completed or given up.
+    /// The drain: exchanges in flight at the end of the measured window, until they completed or were abandoned.
     pub drain: Option<Window>,
     /// The timeline of the test, from the start of the warm-up to the end of the drain.
     pub timeline: Vec<Interval>,
-    /// Exchanges of the measured window by target, when there is more than one and the output was requested.
+    /// Exchanges of the measured window by target, if there are several targets and the output was requested.
     pub targets: Vec<TargetCount>,
-    /// Lines or entries of the workload's source that are not requested: their number by reason.
+    /// Lines or entries of the workload's source that are not requested: numbers by reason.
     pub skipped: BTreeMap<String, u64>,
-    /// How much of the workload's sequence of pages was requested, when it has one.
+    /// How much of the workload's sequence of pages was requested, if the workload has a sequence.
     pub sequence: Option<SequenceUse>,
-    /// What the users of a closed loop did, which must agree with their number.
+    /// The time of the users of a closed loop; it must agree with their number (Little's law).
     pub user_time: Option<UserTime>,
     /// The state of the generator itself.
     pub generator: Generator,
-    /// Each rank of a test on several machines; empty for a test on one.
+    /// Each rank of a test on several machines; empty for a test on one machine.
     pub ranks: Vec<RankFigures>,
-    /// What probes measured on the server's machine, when they were requested. Not serialized.
+    /// Measurements of probes on the server's machine, if they were requested. Not serialized.
     #[serde(skip)]
     pub server: Option<ServerProbes>,
     /// Whether the figures are valid.
     pub validity: Validity,
 }
 
-/// What the users of a closed loop did in the measured window, as mean numbers of users.
+/// Mean numbers of busy and pausing users of a closed loop in the measured window.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct UserTime {
-    /// The users that the test had.
+    /// The number of users of the test.
     pub users: f64,
-    /// Pages that were under way. A user has one at a time, or up to `slots` if it fills pipelines or streams.
+    /// Mean number of pages in progress. A user has one page at a time, or up to `slots` pages if it fills pipelines or
+    /// streams.
     pub busy: f64,
-    /// Users that paused.
+    /// Mean number of pausing users.
     pub paused: f64,
-    /// The most pages that a user has under way at the same time.
+    /// The most pages that a user has in progress at the same time.
     pub slots: u32,
     /// The largest difference that the edges of the window and the generator's own time explain, as a share of the
     /// users.
@@ -71,19 +72,19 @@ pub struct Setup {
     pub kind: LoopKind,
     /// Threads of the generator, each with an event loop.
     pub threads: u32,
-    /// Time before the measured window.
+    /// Requested length of the warm-up.
     pub warm_up: Duration,
-    /// The requested length, when a time was requested.
+    /// Requested length of the measured window, if a time was requested.
     pub duration: Option<Duration>,
-    /// The requested number of exchanges, when a count was requested.
+    /// Requested number of exchanges, if a count was requested.
     pub exchanges: Option<u64>,
     /// The time limit of an exchange.
     pub timeout: Duration,
-    /// Longest time that a wake-up of the generator is delayed so that several responses are read at once; zero is off.
+    /// Longest time that the generator delays a wake-up so that several responses are read at once; zero is off.
     pub wake_up_coalescing: Duration,
     /// The seed of all random choices.
     pub seed: Seed,
-    /// Settings that were not requested, each with its value: every default is part of the result.
+    /// Settings that were not given, with their default values: every default is part of the result.
     pub defaults: Vec<(String, String)>,
     /// The command line, program first.
     pub command: Vec<String>,
@@ -98,30 +99,30 @@ pub struct Setup {
 /// How requests are generated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum LoopKind {
-    /// Users that wait for their responses: `users` of them. Each user pauses between pages as the plan says.
+    /// Users that wait for their responses, and pause between pages as planned.
     Closed {
         /// Number of users.
         users: u32,
     },
-    /// Requests whose times do not depend on responses.
+    /// Requests at times that do not depend on responses.
     Open {
         /// The arrival process in words, as in `constant 1000/s`.
         arrivals: String,
-        /// Its mean rate over the measured window, in sessions per second (in single exchanges when the plan
-        /// has one target).
+        /// The mean rate of arrivals over the measured window, in sessions per second (single exchanges if the plan has
+        /// one target).
         rate: f64,
         /// The largest number of connections.
         connections: u32,
-        /// How many requests arrive at the same instant; `None`: each by itself.
+        /// The number of requests that arrive at the same instant; `None`: each request arrives separately.
         batch: Option<NonZeroU32>,
     },
 }
 
-/// The events within a stretch of time. An exchange belongs to the window in which it was planned, whichever
-/// window it ended in.
+/// The events within a span of time. An exchange belongs to the window in which it was planned, whichever window it
+/// ended in.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Window {
-    /// Its length.
+    /// The length of the window.
     pub duration: Duration,
     /// Counts of exchanges, connections, pages and sessions.
     pub counts: Counts,
@@ -129,47 +130,49 @@ pub struct Window {
     pub bytes: ByteCounts,
     /// The duration of each phase.
     pub latency: Latency,
-    /// The exchanges and connections that ended or were established within it.
+    /// The exchanges and connections that ended or were established within the window.
     pub ended: Ended,
-    /// The connections within it.
+    /// The connections within the window.
     pub connections: Connections,
-    /// TLS handshakes that completed within it.
+    /// TLS handshakes that completed within the window.
     pub handshakes: Handshakes,
-    /// HTTP/2 frames on connections within it.
+    /// HTTP/2 frames on connections within the window.
     pub frames: Frames,
-    /// QUIC datagrams within it.
+    /// QUIC datagrams within the window.
     pub datagrams: Datagrams,
-    /// Time in it for which users of a closed loop paused: two that pause for all of it make twice its length.
+    /// Total time for which users of a closed loop paused in the window: two users that pause throughout give twice its
+    /// length.
     pub paused: Duration,
 }
 
-/// Connections within a window, whenever they were established. The number established in it is
+/// Connections within a window, whenever they were established. The number established in the window is
 /// [`Ended::connected`].
 ///
-/// A connection's life lasts from its establishment until this side closes it or learns that it is closed. Most
-/// connections may outlive a test. Their lives are not in `life`, but `open` and `idle` include the part that
-/// lies in the window. By Little's law, `open` over the number of established connections is their mean life,
-/// if the window is long against it.
+/// A connection's life lasts from its establishment until this side closes it or detects that it is closed. Most
+/// connections may outlive a test. Their lives are not in `life`, but `open` and `idle` include the part that lies in
+/// the window. By Little's law, `open` divided by the number of established connections is their mean life, if the
+/// window is much longer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Connections {
-    /// Closed by this side: it had no more requests, or its policy required it.
+    /// Connections closed by this side: it had no more requests, or its policy required it.
     pub closed_by_client: u64,
-    /// Closed by the server, or by this side because the server had announced it.
+    /// Connections closed by the server, or by this side because the server had announced it.
     pub closed_by_server: u64,
-    /// Ended by a failure: a reset, a time-out, or an invalid response.
+    /// Connections that ended by a failure: a reset, a time-out, or an invalid response.
     pub failed: u64,
-    /// The total time that connections were open: two that are open for a whole window make twice its length.
+    /// The total time that connections were open: two connections that are open throughout give twice the window's
+    /// length.
     pub open: Duration,
-    /// The part of that time in which no request was in flight on them.
+    /// The part of that time in which no request was in flight on the connection.
     pub idle: Duration,
-    /// The lives of those that ended.
+    /// The lives of the connections that ended.
     pub life: Distribution,
-    /// The number of completed exchanges on each of those that ended.
+    /// The number of completed exchanges on each connection that ended.
     pub exchanges: Numbers,
 }
 
 impl Connections {
-    /// Number of connections that ended, for whatever reason.
+    /// Number of connections that ended, for any reason.
     pub fn ended(&self) -> u64 {
         self.closed_by_client + self.closed_by_server + self.failed
     }
@@ -192,24 +195,24 @@ impl Connections {
     }
 }
 
-/// The exchanges that ended within a window, whenever they were planned; the rates are based on these. Under
-/// overload they are fewer than those planned in the window, because some end later.
+/// The exchanges that ended within a window, whenever they were planned; the rates use these. Under overload they are
+/// fewer than those planned in the window, because some end later.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     /// Exchanges whose response was completed, whatever its status.
     pub completed: u64,
-    /// Exchanges of those with a status of 400 and above.
+    /// Completed exchanges with a status of 400 and above.
     pub status_errors: u64,
     /// Exchanges that failed.
     pub failed: u64,
-    /// Response bytes of the completed exchanges, heads and content as transferred.
+    /// Response bytes of the completed exchanges, headers and content as transferred.
     pub received: Bytes,
-    /// Response content of those with a status below 400, without transfer coding: the bytes of goodput.
+    /// Response content of completed exchanges with a status below 400, without transfer coding: the bytes of goodput.
     pub useful: Bytes,
     /// Connections established.
     pub connected: u64,
-    /// The time of the last complete response, from the start of the window, if the server then stopped
-    /// responding: for a long time, everything that ended later failed or got no response.
+    /// The time of the last complete response, from the start of the window, if the server then stopped responding: for
+    /// a long time, every exchange that ended later failed or had no response.
     pub silent_from: Option<Duration>,
 }
 
@@ -222,7 +225,7 @@ pub struct Counts {
     pub sent: u64,
     /// Exchanges whose response was completed, whatever its status.
     pub completed: u64,
-    /// Final status codes of those.
+    /// Final status codes of the completed exchanges.
     pub statuses: BTreeMap<u16, u64>,
     /// Exchanges that failed, by reason.
     pub failures: BTreeMap<Failure, u64>,
@@ -230,9 +233,9 @@ pub struct Counts {
     pub unfinished: u64,
     /// Responses whose content length differs from the plan.
     pub wrong_size: u64,
-    /// Requests that were retried because their connection ended before any response.
+    /// Requests that were retried because their connection ended before a response.
     pub retried: u64,
-    /// Connections requested.
+    /// Connections attempted.
     pub connects: u64,
     /// Connections established.
     pub connected: u64,
@@ -240,11 +243,11 @@ pub struct Counts {
     pub connect_failures: BTreeMap<Failure, u64>,
     /// Pages of which every exchange completed.
     pub pages: u64,
-    /// Connections that users of a closed loop established for those pages.
+    /// Connections that users of a closed loop established for completed pages.
     pub page_connections: u64,
     /// Pages with a failed exchange.
     pub pages_failed: u64,
-    /// Sessions that ended.
+    /// Sessions that finished.
     pub sessions: u64,
 }
 
@@ -259,8 +262,8 @@ impl Counts {
         self.statuses.range(400..).map(|(_, count)| count).sum()
     }
 
-    /// A warning when most responses have another length than planned: the server has other files. `None` when
-    /// at least half of the responses with status 200 have the planned length.
+    /// A warning if most responses have another length than planned: the server has other files. `None` if at least
+    /// half of the responses with status 200 have the planned length.
     pub fn size_mismatch(&self) -> Option<String> {
         let sound = self.statuses.get(&200).copied().unwrap_or(0);
         (2 * self.wrong_size > sound && self.wrong_size > 0).then(|| {
@@ -279,33 +282,32 @@ impl Counts {
     }
 }
 
-/// Bytes above TCP, and above TLS where there is TLS; for HTTP/3, bytes of QUIC's streams.
+/// Bytes above TCP, and above TLS if it is used; for HTTP/3, bytes of QUIC streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByteCounts {
-    /// Request heads as transferred; for HTTP/2 and HTTP/3, the frames that carry them, frame headers included.
+    /// Request header sections as transferred; for HTTP/2 and HTTP/3, the frames that carry them, including frame
+    /// headers.
     pub request_heads: Bytes,
-    /// Names and values of the fields of request heads before compression; equal to `request_heads` without
-    /// compression.
+    /// Names and values of request header fields before compression; equal to `request_heads` without compression.
     pub request_fields: Bytes,
     /// Request content.
     pub request_bodies: Bytes,
-    /// Response heads as transferred, interim responses included.
+    /// Response header sections as transferred, including interim responses.
     pub response_heads: Bytes,
-    /// The same for response heads.
+    /// Names and values of response header fields before compression; equal to `response_heads` without compression.
     pub response_fields: Bytes,
     /// Response content with its transfer coding.
     pub response_bodies: Bytes,
     /// Response content without its transfer coding.
     pub content: Bytes,
-    /// Responses of failed exchanges, as far as they arrived: heads and content as transferred. The figures
-    /// above are of complete responses.
+    /// Received bytes of the responses of failed exchanges, headers and content as transferred. The figures above count
+    /// only complete responses.
     pub failed_responses: Bytes,
 }
 
 impl ByteCounts {
-    /// The savings by compression of heads, for requests and for responses: 1 minus the ratio of transferred
-    /// bytes to uncompressed bytes. Each is below 1, and negative where heads grew. `None` when heads are not
-    /// compressed.
+    /// The savings by header compression, for requests and for responses: 1 minus the ratio of transferred bytes to
+    /// uncompressed bytes. Each is below 1, and negative if the headers grew. `None` if headers are not compressed.
     pub fn savings(&self) -> Option<(f64, f64)> {
         let heads = (self.request_heads, self.response_heads);
         let fields = (self.request_fields, self.response_fields);
@@ -317,56 +319,56 @@ impl ByteCounts {
     }
 }
 
-/// The duration of each phase. Failed exchanges are in `corrected` and `uncorrected`, with the time until they
-/// failed: a time-out counts as a long response time.
+/// The duration of each phase. Failed exchanges count in `corrected` and `uncorrected` with the time until they failed:
+/// a time-out counts as a long response time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Latency {
     /// From the planned instant to the last byte.
     pub corrected: Distribution,
     /// From the request's first byte to the response's last byte.
     pub uncorrected: Distribution,
-    /// From the planned instant until a connection was free for it.
+    /// From the planned instant until a connection was free.
     pub queue: Distribution,
-    /// From then until its first byte was passed to the transport: the generator's own delay.
+    /// From a free connection until the first byte was passed to the transport: the generator's own delay.
     pub send_lag: Distribution,
-    /// From the request for a connection to its establishment, without TLS.
+    /// From the connection attempt to the established connection, without TLS.
     pub connect: Distribution,
-    /// From the established connection to the end of the TLS handshake on it.
+    /// From the established connection to the end of its TLS handshake.
     pub tls: Distribution,
     /// From the request's first byte to the response's first byte.
     pub first_byte: Distribution,
     /// From the response's first byte to its last byte.
     pub transfer: Distribution,
-    /// From the start of a page to its last byte, connecting included.
+    /// From the start of a page to its last byte, including connecting.
     pub page: Distribution,
     /// From the planned instant to the failure, for failed exchanges.
     pub failed: Distribution,
 }
 
-/// A stretch of the timeline, one second long at first.
+/// An interval of the timeline, one second long at first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Its start, from the start of the test.
+    /// The start of the interval, from the start of the test.
     pub start: Duration,
-    /// Its length.
+    /// The length of the interval.
     pub length: Duration,
-    /// Exchanges planned in it.
+    /// Exchanges planned in the interval.
     pub planned: u64,
-    /// Exchanges completed in it.
+    /// Exchanges completed in the interval.
     pub completed: u64,
-    /// Exchanges that failed in it, and responses with a status of 400 and above.
+    /// Exchanges that failed in the interval, and responses with a status of 400 and above.
     pub errors: u64,
-    /// Response bytes in it.
+    /// Response bytes in the interval.
     pub received: Bytes,
-    /// Corrected latency of the exchanges that ended in it: median, 90th and 99th percentile, maximum.
+    /// Corrected latency of the exchanges that ended in the interval: median, 90th and 99th percentile, maximum.
     pub latency: [Option<Duration>; 4],
-    /// Connections open at its end.
+    /// Connections open at the end of the interval.
     pub connections: u64,
-    /// 99th percentile of the send lag in it.
+    /// 99th percentile of the send lag in the interval.
     pub send_lag_p99: Option<Duration>,
 }
 
-/// Number of requests for a target.
+/// Numbers of requests for a target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetCount {
     /// Method and request target, as in `GET /a.html`.
@@ -377,17 +379,17 @@ pub struct TargetCount {
     pub failed: u64,
 }
 
-/// How much of a workload's sequence of pages was requested, from the start of the warm-up on.
+/// How much of a workload's sequence of pages was requested, counted from the start of the warm-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceUse {
-    /// Its length in pages.
+    /// The length of the sequence in pages.
     pub pages: u64,
-    /// Pages requested. If this exceeds the length, the sequence was started again.
+    /// Pages requested. If this number exceeds the length, the sequence was repeated.
     pub requested: u64,
 }
 
 impl SequenceUse {
-    /// How often the whole sequence was requested.
+    /// How many times the whole sequence was requested.
     pub fn times(&self) -> f64 {
         self.requested as f64 / self.pages.max(1) as f64
     }
@@ -396,22 +398,21 @@ impl SequenceUse {
 /// The state of the generator itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Generator {
-    /// Processor time in its own code, over the measured window.
+    /// Processor time in user mode, over the measured window.
     pub cpu_user: Duration,
-    /// Processor time in the kernel on its behalf, over the measured window.
+    /// Processor time in the kernel, over the measured window.
     pub cpu_system: Duration,
-    /// Each thread.
+    /// The state of each thread.
     pub workers: Vec<WorkerHealth>,
-    /// The largest memory use.
+    /// The peak memory use.
     pub peak_memory: Bytes,
-    /// The largest number of open descriptors, and their limit.
+    /// The largest number of open descriptors, and the limit.
     pub descriptors: (u64, u64),
     /// Connections that failed because no local address and port was left.
     pub ports_exhausted: u64,
     /// Share of the machine's processor time that the hypervisor gave to other guests, 0 to 1.
     pub steal: f64,
-    /// Number of earlier windows that were INVALID because of noise on this machine, and were therefore
-    /// repeated.
+    /// Number of earlier windows that were INVALID because of noise on this machine, and were therefore repeated.
     pub repeated: u32,
 }
 
@@ -425,20 +426,19 @@ impl Generator {
 /// The state of one thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerHealth {
-    /// Share of the measured window that it was not waiting, 0 to 1.
+    /// Share of the measured window in which the thread was not waiting, 0 to 1.
     pub busy: f64,
-    /// Longest time between two waits: the longest time that an event could have waited for the thread.
+    /// Longest time between two waits, which is the longest time that an event may have waited for the thread.
     pub longest_turn: Duration,
-    /// Share of the measured window in which it delayed wake-ups so that several responses are read at once, 0
+    /// Share of the measured window in which the thread delayed wake-ups so that several responses are read at once, 0
     /// to 1; this counts as waiting.
     pub rested: f64,
-    /// The mean latency with delayed wake-ups over that without, as last compared; `None` when nothing was
+    /// The mean latency with delayed wake-ups divided by that without, as last compared; `None` if they were not
     /// compared.
     pub rest_latency_ratio: Option<f64>,
-    /// Time of the measured window in which it busy-waited before planned instants. This processor time serves
+    /// Time of the measured window in which the thread busy-waited before planned instants. This processor time serves
     /// no exchange, and counts as waiting.
     pub busy_waited: Duration,
-    /// Median time by which a sleep exceeded its requested length; `None` when nothing was planned for an
-    /// instant.
+    /// Median time by which a sleep exceeded its requested length; `None` if nothing was planned for an instant.
     pub wake_up_latency: Option<Duration>,
 }

@@ -1,70 +1,70 @@
-//! What probes measured on the server's machine under load.
+//! Measurements of probes on the server's machine under load.
 //!
-//! It is a part of a result, already in the form for JSON output. Names carry their units (`_s`, `_bytes`,
-//! `_share` of 0 to 1). Counts are of the watched time. A value that the kernel does not report is `null` and
-//! never zero.
+//! They are a part of a result, already in the form of the JSON output. Names carry their units (`_s`, `_bytes`,
+//! `_share` of 0 to 1). Counts cover the watched time. A value that the kernel does not report is `null`, never
+//! zero.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bottleneck::Suspicion;
 
-/// What probes saw of the server, its machine and its network.
+/// Measurements of the server, its machine and its network by probes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerProbes {
-    /// How long was watched: the measured window, and up to a period more at either end. Counts and
-    /// times below are of this time.
+    /// The watched time: the measured window, and up to one period more at each end. Counts and times below cover
+    /// this time.
     pub watched_s: f64,
-    /// Programs that were named, each with all that it has started.
+    /// The programs that were named, each with all processes that it started.
     pub programs: Vec<ProgramProbes>,
-    /// The whole machine, the generator included when it runs there.
+    /// The whole machine; the generator is included if it runs there.
     pub machine: MachineProbes,
-    /// Network namespaces that the programs are in.
+    /// The network namespaces of the programs.
     pub networks: Vec<NetworkProbes>,
-    /// Control groups that limit the programs: services of systemd, containers.
+    /// Control groups that limit the programs: systemd services, containers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupProbes>,
-    /// What watching cost.
+    /// The cost of the probes.
     pub cost: ProbeCost,
-    /// What could not be read, and why.
+    /// What could not be read, with the reason.
     pub failures: Vec<String>,
 }
 
-/// A program and all that it has started.
+/// A program with all processes that it started.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramProbes {
-    /// Its name and process number.
+    /// Name and process number of the program.
     pub name: String,
-    /// Processes at the end.
+    /// Number of processes at the end.
     pub processes: u64,
-    /// Threads at the end.
+    /// Number of threads at the end.
     pub threads: u64,
-    /// Processor time: of existing processes in nanoseconds, up to the kernel's last tick for threads that run; of
+    /// Processor time: of existing processes in nanoseconds, up to the kernel's last tick for running threads; of
     /// exited children to 10 ms.
     pub cpu_s: f64,
-    /// The part of it in programs: the time above, split in the ratio of counts of 10 ms.
+    /// Processor time in user mode: `cpu_s`, split in the ratio of tick counts of 10 ms.
     pub cpu_user_s: f64,
-    /// The part of it in the kernel.
+    /// Processor time in the kernel.
     pub cpu_system_s: f64,
-    /// The busiest thread's, as a share of one processor.
+    /// Processor time of the busiest thread, as a share of one processor.
     pub busiest_thread_share: Option<f64>,
     /// Resident memory at the end (RSS); pages shared by several processes count for each.
     pub resident_bytes: u64,
-    /// Resident memory at the end, shared pages shared out (PSS).
+    /// Resident memory at the end, with shared pages divided among their processes (PSS).
     pub proportional_bytes: Option<u64>,
     /// Page faults that waited for a disk.
     pub major_faults: u64,
     /// Page faults served from memory.
     pub minor_faults: u64,
-    /// Times that a thread waited for something.
+    /// Context switches because a thread waited (voluntary).
     pub voluntary_switches: Option<u64>,
-    /// Times that a thread had to make way.
+    /// Context switches because a thread was preempted (involuntary).
     pub involuntary_switches: Option<u64>,
-    /// Fetched from disks.
+    /// Bytes read from disks.
     pub read_bytes: Option<u64>,
-    /// Sent to disks.
+    /// Bytes written to disks.
     pub written_bytes: Option<u64>,
     /// Open descriptors at the end.
     pub descriptors: Option<u64>,
@@ -74,53 +74,53 @@ pub struct ProgramProbes {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MachineProbes {
-    /// Processors that are on.
+    /// Number of online processors.
     pub processors: Option<u64>,
-    /// Share of their time spent in programs.
+    /// Share of the processors' time in user mode.
     pub user_share: Option<f64>,
-    /// Spent in the kernel for programs.
+    /// Share of the processors' time in the kernel on behalf of programs.
     pub system_share: Option<f64>,
-    /// Spent on interrupts.
+    /// Share of the processors' time in interrupt handlers.
     pub irq_share: Option<f64>,
-    /// Spent on work put off by interrupts: packets received, mostly.
+    /// Share of the processors' time in deferred interrupt work (softirq), mostly received packets.
     pub softirq_share: Option<f64>,
-    /// With nothing to do.
+    /// Share of the processors' time that was idle.
     pub idle_share: Option<f64>,
-    /// With nothing to do while something waited for a disk.
+    /// Share of the processors' time that was idle while a task waited for a disk.
     pub iowait_share: Option<f64>,
-    /// Given to others by the hypervisor.
+    /// Share of the processors' time that the hypervisor gave to other guests.
     pub steal_share: Option<f64>,
     /// Page cache at the end.
     pub page_cache_bytes: Option<u64>,
-    /// Memory that programs could have had at the end.
+    /// Memory that was available to programs at the end.
     pub available_bytes: Option<u64>,
-    /// Read from disks into memory.
+    /// Bytes read from disks into memory.
     pub paged_in_bytes: Option<u64>,
-    /// Written from memory to disks.
+    /// Bytes written from memory to disks.
     pub paged_out_bytes: Option<u64>,
     /// Page faults that waited for a disk.
     pub major_faults: Option<u64>,
-    /// Pages of files read again that had been thrown out of memory.
+    /// File pages that were read again after eviction from memory (refaults).
     pub refaults: Option<u64>,
-    /// Operations of all disks that read, and their bytes.
+    /// Read operations of all disks.
     pub disk_reads: Option<u64>,
-    /// See `disk_reads`.
+    /// Bytes that these operations read.
     pub disk_read_bytes: Option<u64>,
-    /// Operations of all disks that wrote.
+    /// Write operations of all disks.
     pub disk_writes: Option<u64>,
-    /// See `disk_writes`.
+    /// Bytes that these operations wrote.
     pub disk_written_bytes: Option<u64>,
-    /// Share of the time in which the busiest disk had something to do.
+    /// Share of the time in which the busiest disk was busy.
     pub disk_busy_share: Option<f64>,
-    /// Changes from one thread to another.
+    /// Number of context switches.
     pub context_switches: Option<u64>,
-    /// Interrupts.
+    /// Number of interrupts.
     pub interrupts: Option<u64>,
-    /// Share of the time in which something waited for a processor (PSI, some).
+    /// Share of the time in which a task waited for a processor (PSI, some).
     pub cpu_pressure_share: Option<f64>,
-    /// For memory.
+    /// Share of the time in which a task waited for memory (PSI, some).
     pub memory_pressure_share: Option<f64>,
-    /// For a disk.
+    /// Share of the time in which a task waited for a disk (PSI, some).
     pub io_pressure_share: Option<f64>,
 }
 
@@ -128,24 +128,24 @@ pub struct MachineProbes {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkProbes {
-    /// Which.
+    /// The name of the namespace.
     pub name: String,
-    /// Whether the generator is in it too: then its own ends of the connections are counted as well.
+    /// Whether the generator is in the namespace too: then its ends of the connections are also counted.
     pub has_generator: bool,
     /// TCP segments received.
     pub segments_in: Option<u64>,
-    /// TCP segments sent, those sent again left out.
+    /// TCP segments sent, without retransmissions.
     pub segments_out: Option<u64>,
-    /// TCP segments sent again.
+    /// TCP segments retransmitted.
     pub retransmitted: Option<u64>,
     /// Connections that found the accept queue full.
     pub listen_overflows: Option<u64>,
-    /// Connections that were dropped for that or another reason before they were accepted.
+    /// Connections that were dropped before they were accepted, for that or another reason.
     pub listen_drops: Option<u64>,
-    /// TCP connections by state, on average over the watched time; none where the kernel does not
-    /// tell.
+    /// Mean number of TCP connections in each state over the watched time; empty if the kernel does not report
+    /// them.
     pub states: std::collections::BTreeMap<String, f64>,
-    /// Connections that waited to be accepted, on average.
+    /// Mean number of connections that waited to be accepted.
     pub to_be_accepted: Option<f64>,
 }
 
@@ -153,17 +153,17 @@ pub struct NetworkProbes {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupProbes {
-    /// Its path, as in `/system.slice/nginx.service`.
+    /// The path of the control group, as in `/system.slice/nginx.service`.
     pub name: String,
     /// The quota of processor time, in cores.
     pub cpu_quota_cores: Option<f64>,
-    /// Processor time of its members.
+    /// Processor time of the group's members.
     pub cpu_s: Option<f64>,
-    /// Share of the quota's periods in which it was used up.
+    /// Share of the quota's periods in which the quota was used up.
     pub throttled_share: Option<f64>,
     /// The memory limit.
     pub memory_limit_bytes: Option<u64>,
-    /// Memory of its members at the end, page cache included.
+    /// Memory of the group's members at the end, including page cache.
     pub memory_bytes: Option<u64>,
     /// File pages that were evicted and read again.
     pub refaults: Option<u64>,
@@ -171,34 +171,34 @@ pub struct GroupProbes {
     pub cpu_pressure_share: Option<f64>,
 }
 
-/// What watching cost.
+/// The cost of the probes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProbeCost {
     /// The time between two readings.
     pub period_s: f64,
-    /// Readings taken.
+    /// Number of readings.
     pub readings: u64,
-    /// Processor time that they took, from the first to the last.
+    /// Processor time of the readings, from the first to the last.
     pub cpu_s: f64,
-    /// The longest that one took.
+    /// The duration of the longest reading.
     pub longest_s: f64,
-    /// The time from the first to the last.
+    /// The time from the first reading to the last.
     pub from_first_to_last_s: f64,
 }
 
-/// A resource that the figures make suspect. They do not prove it: what is full may be the victim of
-/// what is short elsewhere.
+/// A resource that is suspected from the figures. Figures alone are no proof: a full resource may be the
+/// consequence of a shortage elsewhere.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SuspicionSummary {
-    /// Which.
+    /// The name of the resource.
     pub resource: String,
-    /// How strongly: possibly, likely, strongly.
+    /// The strength of the suspicion: possibly, likely, strongly.
     pub confidence: String,
-    /// What was seen.
+    /// The evidence.
     pub evidence: Vec<String>,
-    /// What would confirm it.
+    /// The change that would confirm the suspicion.
     pub confirm: String,
 }
 

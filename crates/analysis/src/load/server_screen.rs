@@ -7,10 +7,10 @@ use super::server::{GroupProbes, MachineProbes, NetworkProbes, ProgramProbes, Se
 use super::signals::{seconds_an_exchange, suspicions};
 use crate::text::hanging;
 
-/// Replaces a figure that the kernel does not report.
+/// Stands for a figure that the kernel does not report.
 const NOT_AVAILABLE: &str = "not available";
 
-/// The whole part; empty when no probes ran.
+/// The whole part; empty without probes.
 pub(super) fn render(result: &LoadResult) -> String {
     let Some(server) = &result.server else {
         return String::new();
@@ -55,7 +55,7 @@ impl Scale {
         each.is_finite().then_some(each)
     }
 
-    /// `1 234/s (2.1 an exchange)`
+    /// A rate per second and per exchange, as in `1 234/s (2.1 an exchange)`.
     fn rate(&self, number: Option<u64>) -> String {
         let Some(number) = number else {
             return NOT_AVAILABLE.to_owned();
@@ -67,7 +67,7 @@ impl Scale {
         }
     }
 
-    /// `1.2 MB/s`
+    /// A rate in bytes, as in `1.2 MB/s`.
     fn bytes(&self, number: Option<u64>) -> String {
         number.map_or(NOT_AVAILABLE.to_owned(), |number| {
             format!("{}/s", bytes(self.per_second(number as f64)))
@@ -148,7 +148,7 @@ fn of_program(program: &ProgramProbes, scale: &Scale) -> String {
     text.push_str(&line(
         "  switches",
         &format!(
-            "waited {}, made way {}",
+            "voluntary {}, involuntary {}",
             scale.rate(program.voluntary_switches),
             scale.rate(program.involuntary_switches)
         ),
@@ -181,7 +181,7 @@ fn of_machine(machine: &MachineProbes, scale: &Scale) -> String {
         (
             "  memory",
             format!(
-                "page cache {}, to be had {}; paged in {}, out {}; major faults {}, pages read again {}",
+                "page cache {}, MemAvailable {}; paged in {}, out {}; major faults {}, pages read again {}",
                 bytes_or_not(machine.page_cache_bytes),
                 bytes_or_not(machine.available_bytes),
                 scale.bytes(machine.paged_in_bytes),
@@ -216,7 +216,7 @@ fn of_machine(machine: &MachineProbes, scale: &Scale) -> String {
             "  pressure",
             match machine.cpu_pressure_share {
                 Some(cpu) => format!(
-                    "something waited for a processor {} of the time, for memory {}, for a disk {}",
+                    "tasks waited for a processor {} of the time, for memory {}, for a disk {}",
                     percent(cpu),
                     share(machine.memory_pressure_share),
                     share(machine.io_pressure_share),
@@ -235,7 +235,7 @@ fn of_network(network: &NetworkProbes, scale: &Scale) -> String {
     let mut text = line(
         "network",
         &format!(
-            "{}: TCP segments in {}, out {}, {} sent again; listen overflows {}, drops {}{}",
+            "{}: TCP segments in {}, out {}, {} retransmitted; listen overflows {}, drops {}{}",
             network.name,
             scale.rate(network.segments_in),
             scale.rate(network.segments_out),
@@ -270,7 +270,7 @@ fn cost(server: &ServerProbes) -> String {
     line(
         "  probes",
         &format!(
-            "watched for {}, {} every {}, of {} at most; they took {} of one processor",
+            "watched for {}, {} every {}, each at most {}; they used {} of one processor",
             seconds(server.watched_s),
             counted(cost.readings, "reading"),
             seconds(cost.period_s),
@@ -280,11 +280,11 @@ fn cost(server: &ServerProbes) -> String {
     )
 }
 
-/// The resource that the figures make suspect.
+/// The resources that are suspected from the figures.
 fn suspected(result: &LoadResult) -> String {
     let suspicions = suspicions(result);
     if suspicions.is_empty() {
-        let nothing = "nothing: no resource that was watched is near its end";
+        let nothing = "none: no probed resource is nearly exhausted";
         return line("suspected", nothing);
     }
     let mut text = String::new();

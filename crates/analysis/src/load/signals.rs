@@ -1,4 +1,4 @@
-//! What the clients and the probes measured, as input for the search for the bottleneck.
+//! The measurements of clients and probes, as input for the search for the bottleneck.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use super::server::{GroupProbes, ServerProbes};
 use super::{LoadResult, LoopKind};
 use crate::bottleneck::{Signals, Suspicion, suspect};
 
-/// The resources that a result with probes makes suspect, the strongest suspicion first; empty without probes.
+/// The resources that are suspected from a result with probes, the strongest suspicion first; empty without
+/// probes.
 pub(super) fn suspicions(result: &LoadResult) -> Vec<Suspicion> {
     match &result.server {
         Some(server) => suspect(&signals(result, server)),
@@ -16,7 +17,7 @@ pub(super) fn suspicions(result: &LoadResult) -> Vec<Suspicion> {
     }
 }
 
-/// What probes and clients measured; `None` without probes.
+/// The measurements of probes and clients; `None` without probes.
 pub fn signals_of(result: &LoadResult) -> Option<Signals> {
     let server = result.server.as_ref()?;
     Some(signals(result, server))
@@ -57,7 +58,7 @@ fn signals(result: &LoadResult, server: &ServerProbes) -> Signals {
         retransmitted,
         listen_overflows_per_s: network.and_then(|network| per_second(network.listen_overflows)),
         accept_queue: network.and_then(|network| network.to_be_accepted),
-        // If the generator is in the same namespace, both ends of each connection are there.
+        // If the generator is in the same namespace, both ends of each connection are counted there.
         established: network.and_then(|network| {
             let ends = if network.has_generator { 2.0 } else { 1.0 };
             Some(network.states.get("established")? / ends)
@@ -70,7 +71,7 @@ fn signals(result: &LoadResult, server: &ServerProbes) -> Signals {
     }
 }
 
-/// The signals of a server whose group has limits: they take the place of the machine's.
+/// The signals of a server whose control group has limits: the group's values replace those of the machine.
 fn limited(signals: Signals, group: &GroupProbes, server: &ServerProbes, cpu: f64) -> Signals {
     let cores = group.cpu_quota_cores.or(signals.cpu_quota_cores);
     let used = group.cpu_s.unwrap_or(cpu) / server.watched_s;
@@ -90,7 +91,7 @@ fn limited(signals: Signals, group: &GroupProbes, server: &ServerProbes, cpu: f6
     }
 }
 
-/// What the clients measured, and the state of the generator, without any probe.
+/// The measurements of the clients, and the state of the generator, without any probe.
 pub fn signals_of_clients(result: &LoadResult) -> Signals {
     let window = &result.measured;
     let (counts, latency) = (&window.counts, &window.latency);
@@ -108,7 +109,8 @@ pub fn signals_of_clients(result: &LoadResult) -> Signals {
     };
     let workers = result.generator.workers.iter();
     Signals {
-        // No response arrives sooner than one round trip, so the shortest of all waits is an upper bound.
+        // No response arrives in less than one round trip, so the shortest wait is an upper bound of the
+        // round-trip time.
         round_trip: [latency.connect.min(), latency.first_byte.min()]
             .into_iter()
             .flatten()
@@ -135,7 +137,7 @@ pub fn signals_of_clients(result: &LoadResult) -> Signals {
     }
 }
 
-/// The measured time over the number of exchanges that ended in it; not a finite number when none ended.
+/// The measured time divided by the number of exchanges that ended in it; not finite if no exchange ended.
 pub(super) fn seconds_an_exchange(result: &LoadResult) -> f64 {
     let ended = &result.measured.ended;
     result.measured.duration.as_secs_f64() / (ended.completed + ended.failed) as f64

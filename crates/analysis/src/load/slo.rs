@@ -1,7 +1,6 @@
 //! Thresholds for a load test (service level objectives): `p98<100ms,errors<0.1%`.
 //!
-//! Thresholds are separated by commas. Each is a metric, a comparison (`<`, `<=`, `>`, `>=`) and a number with
-//! its unit:
+//! Thresholds are separated by commas. Each is a metric, an operator (`<`, `<=`, `>`, `>=`) and a number with its unit:
 //!
 //! | metric | what | unit |
 //! |---|---|---|
@@ -11,9 +10,8 @@
 //! | `rate` | achieved exchanges | `/s` |
 //! | `throughput`, `goodput` | response bytes; useful content | `kB/s`, `MB/s`, `Mbit/s` … |
 //!
-//! An INVALID result is inconclusive: it meets no threshold and fails none (`kept` is false, and the reason
-//! says so). A metric that was not measured meets no threshold either. Exchanges that did not end count as
-//! longer than any that did.
+//! An INVALID result is inconclusive: it neither meets nor fails a threshold (`met` is false, and `reason` says so). A metric
+//! that was not measured meets no threshold either. Exchanges that did not end count as longer than all that did.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,39 +25,41 @@ use super::{Distribution, LoadResult, Window, quantity, rates};
 /// The thresholds of a test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Slo {
-    promises: Vec<Promise>,
+    thresholds: Vec<Threshold>,
 }
 
-/// A promise and what became of it.
+/// A threshold and the verdict on it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Verdict {
-    /// As it was written.
-    pub promise: String,
-    /// What was measured, in `unit`; `null` when it could not be.
+    /// The threshold as it was written.
+    #[serde(alias = "promise")]
+    pub slo: String,
+    /// The measured value, in `unit`; `null` if it could not be measured.
     pub measured: Option<f64>,
-    /// What it was compared with, in `unit`.
+    /// The limit of the threshold, in `unit`.
     pub limit: f64,
-    /// The unit of both.
+    /// The unit of `measured` and `limit`.
     pub unit: Unit,
-    /// Whether the promise was kept.
-    pub kept: bool,
-    /// Why it was not, when the figure alone does not show it.
+    /// Whether the result meets the threshold.
+    #[serde(alias = "kept")]
+    pub met: bool,
+    /// The reason why it does not, if the figure alone does not show it.
     pub reason: Option<String>,
 }
 
-/// A threshold as the limit of a share: at most this share of the exchanges may miss it.
+/// A threshold as a limit on a share: at most this share of the exchanges may miss it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ShareLimit {
-    /// As it was written.
+    /// The threshold as it was written.
     pub text: String,
-    /// Exchanges that take longer than this miss it; `None`: only those that fail.
+    /// Exchanges that take longer than this miss the threshold; `None`: only exchanges that fail miss it.
     pub slower_than: Option<Duration>,
-    /// The largest share that may miss it, above 0 and below 1.
+    /// The largest share of exchanges that may miss the threshold, above 0 and below 1.
     pub share: f64,
 }
 
-/// A threshold that is not the limit of a share.
+/// The error for a threshold that is not a limit on a share.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} does not limit the share of exchanges that are slow or fail: write a percentile of the latency below 100 with \
@@ -67,7 +67,7 @@ pub struct ShareLimit {
 )]
 pub struct ShareLimitError(pub String);
 
-/// What a promise is measured in.
+/// The unit of a threshold's metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -75,13 +75,13 @@ pub enum Unit {
     Ms,
     /// A share, 0 to 1.
     Share,
-    /// Exchanges a second.
+    /// Exchanges per second.
     PerS,
-    /// Bytes a second.
+    /// Bytes per second.
     BytesPerS,
 }
 
-/// Where a text is not a valid threshold, and what was expected there.
+/// The error for a text that is not a valid threshold: its position, and what was expected there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "column {column}: expected {expected}\n  {text}\n  {marker:>column$}",
@@ -90,14 +90,14 @@ pub enum Unit {
 pub struct SloError {
     /// The whole text.
     pub text: String,
-    /// The position, in characters from 1.
+    /// The position, in characters, from 1.
     pub column: usize,
     /// What would be valid there.
     pub expected: String,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Promise {
+struct Threshold {
     text: String,
     metric: Metric,
     comparison: Comparison,
@@ -128,7 +128,7 @@ enum PhaseName {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Statistic {
-    /// 0 to 1.
+    /// The quantile at this fraction, 0 to 1.
     Quantile(f64),
     Mean,
     Max,
@@ -145,19 +145,18 @@ enum Comparison {
 impl Slo {
     /// The verdict on each threshold, in the order in which they were written.
     pub fn judge(&self, result: &LoadResult) -> Vec<Verdict> {
-        self.promises
+        self.thresholds
             .iter()
-            .map(|promise| promise.judge(result))
+            .map(|threshold| threshold.judge(result))
             .collect()
     }
 
-    /// The thresholds as limits of shares: `p99<100ms` is at most 1 % above 100 ms, `errors<0.1%` at most 0.1 %
-    /// failures.
+    /// The thresholds as limits on shares: `p99<100ms` means at most 1 % above 100 ms, `errors<0.1%` at most 0.1 % failures.
     ///
     /// # Errors
-    /// If one is another metric, another phase than the corrected latency, or a lower limit.
+    /// When a threshold has another metric, another phase than the corrected latency, or a lower limit.
     pub fn share_limits(&self) -> Result<Vec<ShareLimit>, ShareLimitError> {
-        self.promises.iter().map(Promise::share_limit).collect()
+        self.thresholds.iter().map(Threshold::share_limit).collect()
     }
 }
 
@@ -166,27 +165,27 @@ impl FromStr for Slo {
 
     fn from_str(text: &str) -> Result<Slo, SloError> {
         let mut parser = Parser { text, at: 0 };
-        let mut promises = vec![parser.promise()?];
+        let mut thresholds = vec![parser.threshold()?];
         while !parser.rest().is_empty() {
             parser.at += 1;
-            promises.push(parser.promise()?);
+            thresholds.push(parser.threshold()?);
         }
-        Ok(Slo { promises })
+        Ok(Slo { thresholds })
     }
 }
 
 impl fmt::Display for Slo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, promise) in self.promises.iter().enumerate() {
+        for (place, threshold) in self.thresholds.iter().enumerate() {
             let comma = if place == 0 { "" } else { "," };
-            write!(f, "{comma}{}", promise.text)?;
+            write!(f, "{comma}{}", threshold.text)?;
         }
         Ok(())
     }
 }
 
 impl Verdict {
-    /// `12.3 ms`, `0.200 %`; `not measured`.
+    /// The measured value as text, as in `12.3 ms`, `0.200 %` or `not measured`.
     pub fn measured_text(&self) -> String {
         let Some(measured) = self.measured else {
             return "not measured".to_owned();
@@ -200,7 +199,7 @@ impl Verdict {
     }
 }
 
-impl Promise {
+impl Threshold {
     fn share_limit(&self) -> Result<ShareLimit, ShareLimitError> {
         let refused = || ShareLimitError(self.text.clone());
         if !matches!(self.comparison, Comparison::Less | Comparison::AtMost) {
@@ -232,14 +231,14 @@ impl Promise {
             Err(reason) => (None, Some(reason)),
         };
         let holds = measured.is_some_and(|measured| self.comparison.holds(measured, self.limit));
-        let invalid = || "the result is INVALID: it neither keeps nor breaks a promise".to_owned();
+        let invalid = || "the result is INVALID, so the SLO is neither kept nor broken".to_owned();
         let is_valid = result.validity.is_valid();
         Verdict {
-            promise: self.text.clone(),
+            slo: self.text.clone(),
             measured,
             limit: self.limit,
             unit: self.metric.unit(),
-            kept: holds && is_valid,
+            met: holds && is_valid,
             reason: missing.or_else(|| (!is_valid).then(invalid)),
         }
     }
@@ -295,18 +294,18 @@ impl PhaseName {
         }
     }
 
-    /// The statistic in milliseconds. Exchanges that did not end belong to the upper tail. A quantile that lies
-    /// among them is not known, and neither are the mean and the maximum.
+    /// The statistic in milliseconds. Exchanges that did not end count as longer than all others, so a quantile among them is
+    /// unknown. If there is any such exchange, the mean and the maximum are unknown.
     fn measure(self, statistic: Statistic, window: &Window) -> Result<f64, String> {
         let times = self.times(window);
         let recorded = times.count();
         let (all, endless) = match self {
-            // These contain the unfinished exchanges too, with the time that they waited.
+            // These phases contain the unfinished exchanges too, with the time that they waited.
             PhaseName::Corrected | PhaseName::Uncorrected => {
                 let incomplete = recorded.saturating_sub(window.counts.completed);
                 (recorded, window.counts.unfinished.min(incomplete))
             }
-            // A page that did not end has no time, and at least one unfinished exchange.
+            // A page that did not end has no recorded time, and at least one unfinished exchange.
             PhaseName::Page => {
                 let endless = window.counts.unfinished;
                 (recorded + endless, endless)
@@ -315,7 +314,7 @@ impl PhaseName {
         };
         let unknown = || {
             let exchanges = quantity::counted(endless, "exchange");
-            format!("{exchanges} never ended, so that this is beyond what was measured")
+            format!("{exchanges} did not end, so the value is beyond the measured range")
         };
         let measured = match statistic {
             _ if times.is_empty() && endless == 0 => {
@@ -358,7 +357,7 @@ struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     /// Parses one threshold, up to a comma or the end.
-    fn promise(&mut self) -> Result<Promise, SloError> {
+    fn threshold(&mut self) -> Result<Threshold, SloError> {
         self.skip_spaces();
         let start = self.at;
         let metric = self.metric()?;
@@ -371,7 +370,7 @@ impl<'a> Parser<'a> {
         let text = self.text[start..self.at].to_owned();
         self.skip_spaces();
         match self.rest().chars().next() {
-            None | Some(',') => Ok(Promise {
+            None | Some(',') => Ok(Threshold {
                 text,
                 metric,
                 comparison,
@@ -458,7 +457,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The factor from the unit at this position to the unit of the metric.
+    /// The factor that converts the unit at this position to the unit of the metric.
     fn unit(&mut self, of: Unit) -> Result<f64, SloError> {
         let units: &[(&str, f64)] = match of {
             Unit::Ms => &[("us", 1e-3), ("µs", 1e-3), ("ms", 1.0), ("s", 1e3)],
@@ -526,8 +525,8 @@ mod tests {
                 .parse()
                 .unwrap();
         let of = |n: usize| {
-            let promise = &slo.promises[n];
-            (promise.metric, promise.comparison, promise.limit)
+            let threshold = &slo.thresholds[n];
+            (threshold.metric, threshold.comparison, threshold.limit)
         };
         let quantile = Statistic::Quantile;
         let latency = Metric::Latency;
@@ -549,7 +548,7 @@ mod tests {
         assert_eq!(of(4).0, latency(PhaseName::SendLag, Statistic::Max));
         assert!((of(4).2 - 0.05).abs() < 1e-12);
         assert_eq!(of(5), (Metric::Goodput, Comparison::More, 1e6));
-        assert_eq!(slo.promises[1].text, "errors <= 0.1 %");
+        assert_eq!(slo.thresholds[1].text, "errors <= 0.1 %");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The report with WebStone's names, for comparison with results of that benchmark (1995 to 1998).
 //!
-//! As in WebStone, a megabit is 1024 · 1024 bits, throughput counts heads and content of responses, and the
-//! error level is errors over connections. Two things differ, and the report states them. WebStone truncated
-//! the sum of response times and the test time to whole seconds before the division; here they are not
-//! truncated. And if a plan defines when requests were due, the times are corrected ones.
+//! As in WebStone, a megabit is 1024 · 1024 bits, throughput counts headers and content of responses, and
+//! the error level is errors over connections. Two things differ, and the report states them. WebStone
+//! truncated the sum of response times and the test time to whole seconds before the division; here they are
+//! not truncated. If a plan defines when requests were due, the times are corrected times.
 
 use super::lines::WIDTH;
 use super::screen;
@@ -89,11 +89,11 @@ pub fn render(result: &LoadResult) -> String {
     }
     text.push_str(&grid.render());
     text.push('\n');
-    let notes = "1 Mbit is 1024 · 1024 bits of response heads and content. Little's Load Factor is the \
+    let notes = "1 Mbit is 1024 · 1024 bits of response headers and content. Little's Load Factor is the \
                  sum of response times over the test time, neither truncated to whole seconds as \
                  WebStone did.";
     text.push_str(&hanging("", notes, WIDTH));
-    let level = "Error Level is 100 · errors / connections asked for, as there: with connections that \
+    let level = "Error Level is 100 · errors / connections attempted, as in WebStone: with connections that \
                  carry many exchanges it can exceed 100 %.";
     text.push_str(&hanging("", level, WIDTH));
     text.push_str(&screen::remarks(result));

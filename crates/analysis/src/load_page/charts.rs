@@ -12,10 +12,10 @@ use crate::svg::{Scale, xy};
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 60.0;
 const RIGHT: f64 = 16.0;
-/// On a narrow screen a chart keeps a readable size, and its figure scrolls.
+/// On a narrow screen a chart keeps a readable size, and the figure scrolls.
 const SCROLLS: &str = "overflow-x: auto";
 const READABLE: &str = "min-width: 36rem";
-/// Classes of the distribution.
+/// The number of classes of the distribution.
 const CLASSES: usize = 120;
 
 /// A line of a panel: its label, its series number for the colour, and its points.
@@ -178,7 +178,7 @@ pub(super) fn distribution(times: &Distribution) -> Markup {
     }
     let share = |number: u64| 100.0 * number as f64 / times.count() as f64;
     let highest = share(classes.iter().copied().max().unwrap_or(0));
-    // A logarithmic axis of shares shows one exchange of many.
+    // The logarithmic axis of shares also shows a single exchange among many.
     let y = Scale::logarithmic_around(share(1).min(highest), highest, bottom, top);
     html! {
         figure.curve.chart style=(SCROLLS) {
@@ -209,7 +209,7 @@ pub(super) fn distribution(times: &Distribution) -> Markup {
     }
 }
 
-/// Horizontal bars with their numbers.
+/// Horizontal bars with their counts.
 pub(super) fn bars(title: &str, counts: &[(String, u64)]) -> Markup {
     const ROW: f64 = 20.0;
     const NAMES: f64 = 130.0;

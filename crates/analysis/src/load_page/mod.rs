@@ -1,7 +1,7 @@
 //! The page of a load test: one HTML file without scripts, and without requests to the outside.
 //!
 //! The answer comes first, as on the screen. Then follow the test over time, the distribution of the latency, the
-//! outcomes by status and URL, the connections, and what the generator and the server spent. Everything is a
+//! outcomes by status and URL, the connections, and the costs of the generator and the server. Everything is a
 //! function of the [`LoadResult`].
 
 mod charts;
@@ -11,14 +11,14 @@ use maud::{Markup, html};
 use crate::load::{LoadResult, Summary, Verdict, bound, findings, screen};
 use crate::page;
 
-/// Nothing is loaded: styles and drawings are in the page.
+/// The content security policy: the page loads nothing, because styles and drawings are inline.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// Number of URLs that are shown; the others are in the files.
 const TARGETS: usize = 50;
 
-/// The whole page. `promises` are the verdicts on an SLO, when there was one.
-pub fn render(result: &LoadResult, promises: &[Verdict]) -> String {
+/// The whole page. `slos` are the verdicts on the SLOs, if there are any.
+pub fn render(result: &LoadResult, slos: &[Verdict]) -> String {
     let summary = Summary::of(result);
     let sections: Vec<(&str, &str, Markup)> = [
         ("time", "Over time", charts::over_time(&summary)),
@@ -26,14 +26,14 @@ pub fn render(result: &LoadResult, promises: &[Verdict]) -> String {
         ("outcomes", "Outcomes", outcomes(&summary)),
         ("connections", "Connections", connections(&summary)),
         ("cost", "What it cost", cost(result, &summary)),
-        ("all", "All figures", everything(result, promises)),
+        ("all", "All figures", everything(result, slos)),
     ]
     .into_iter()
     .filter(|(_, _, body)| !body.0.is_empty())
     .collect();
     let body = html! {
         a.skip href="#main" { "Skip to the results" }
-        (header(result, &summary, promises))
+        (header(result, &summary, slos))
         nav aria-label="Contents" {
             ol {
                 @for (id, title, _) in &sections { li { a href={ "#" (id) } { (title) } } }
@@ -53,7 +53,7 @@ pub fn render(result: &LoadResult, promises: &[Verdict]) -> String {
     page::page(&title, POLICY, &body).into_string()
 }
 
-fn header(result: &LoadResult, summary: &Summary, promises: &[Verdict]) -> Markup {
+fn header(result: &LoadResult, summary: &Summary, slos: &[Verdict]) -> Markup {
     let rates = &summary.measured.rates;
     let latency = summary.measured.phases.corrected;
     let counts = &summary.measured.counts;
@@ -80,13 +80,13 @@ fn header(result: &LoadResult, summary: &Summary, promises: &[Verdict]) -> Marku
                 }
                 (tile(&errors.to_string(), &format!("errors of {} exchanges", counts.planned)))
             }
-            @for verdict in promises {
-                @let (class, word) = match (verdict.kept, valid) {
+            @for verdict in slos {
+                @let (class, word) = match (verdict.met, valid) {
                     (true, _) => ("holds", "kept"),
                     (false, true) => ("reversed", "broken"),
                     (false, false) => ("undecided", "inconclusive"),
                 };
-                p { span.badge.(class) { (word) } " " code { (verdict.promise) } " " (verdict.measured_text()) }
+                p { span.badge.(class) { (word) } " " code { (verdict.slo) } " " (verdict.measured_text()) }
             }
             @for finding in findings::of(result) { p.partly { (finding) } }
             dl.facts {
@@ -102,7 +102,7 @@ fn tile(value: &str, meaning: &str) -> Markup {
     html! { div.tile { b { (value) } small { (meaning) } } }
 }
 
-/// Three significant digits with a unit; a dash for what was not measured.
+/// A value with three significant digits and a unit; a dash if it was not measured.
 fn figure(value: Option<f64>, unit: &str) -> String {
     use fathometer_model::digits::{grouped, significant};
     match value {
@@ -241,6 +241,6 @@ fn cost(result: &LoadResult, summary: &Summary) -> Markup {
     }
 }
 
-fn everything(result: &LoadResult, promises: &[Verdict]) -> Markup {
-    html! { pre { (screen::details(result, promises)) } }
+fn everything(result: &LoadResult, slos: &[Verdict]) -> Markup {
+    html! { pre { (screen::details(result, slos)) } }
 }

@@ -1,14 +1,14 @@
-//! The answer of a run and how sure it is, in sentences.
+//! The answer of a run and its certainty, in sentences.
 
 use maud::{Markup, html};
 
 use crate::claims::{ClaimResult, Verdict};
 use crate::digest::Digest;
 
-/// Largest number of claims that are named one by one; the others are only counted.
+/// The largest number of claims that are named individually; more claims are only counted.
 const NAMED: usize = 8;
 
-/// The answer, a sentence for each era.
+/// The answer, one sentence for each era.
 pub(super) fn answer(digest: &Digest<'_>) -> Markup {
     let measured: usize = digest.closeness.iter().map(|bar| bar.measured()).sum();
     let within: usize = digest.closeness.iter().map(|bar| bar.within()).sum();
@@ -32,7 +32,7 @@ pub(super) fn answer(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// How sure the answer is: replicates, coverage of the intervals, A/A tests, validity.
+/// The certainty of the answer: replicates, coverage of the intervals, A/A tests, validity.
 pub(super) fn certainty(digest: &Digest<'_>) -> Markup {
     let valid = digest.run.cells.iter().map(|cell| cell.valid().count());
     let valid = || valid.clone().filter(|n| *n > 0);
@@ -55,7 +55,7 @@ pub(super) fn certainty(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// The verdicts on the claims in one era; empty when none was tested.
+/// The verdicts on the claims in one era; empty when no claim was tested.
 fn of_claims(digest: &Digest<'_>, era: &str) -> Markup {
     let of = |wanted: Verdict| -> Vec<&ClaimResult> {
         let claims = digest.claims.iter();

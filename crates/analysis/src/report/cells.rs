@@ -160,7 +160,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
                             @for column in columns {
                                 th.number scope="col" { (column.label) }
                             }
-                            @if is_judged { th scope="col" { "Gave out first" } }
+                            @if is_judged { th scope="col" { "Exhausted first" } }
                             th.number scope="col" { "Late" }
                             th scope="col" { "Replicates" }
                         }
@@ -177,13 +177,13 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// Whether the run has what gave out first: a column that only capacity studies have.
+/// Whether the run has the resource that was exhausted first, a column of capacity studies only.
 fn is_judged(digest: &Digest<'_>) -> bool {
     let mut replicates = digest.run.replicates();
     replicates.any(|replicate| gave_out_first::of_replicate(replicate).is_some())
 }
 
-/// The cells with a waterfall, and the replicate that each shows, in the order of the waterfalls.
+/// The cells with a waterfall, each with the replicate that it shows, in the order of the waterfalls.
 type Kept<'a> = [(&'a Cell, &'a ReplicateRecord)];
 
 fn row(digest: &Digest<'_>, cell: &Cell, kept: &Kept<'_>, is_judged: bool) -> Markup {
@@ -236,7 +236,7 @@ fn state(cell: &Cell) -> Markup {
     }
 }
 
-/// The files of a replicate that a reader may open, with the words for them.
+/// The files of a replicate that readers may open, each with its description.
 const FILES: [(&str, &str); 6] = [
     ("capture.pcapng", "packets at the client"),
     ("taps.pcapng", "packets at both ends"),
@@ -246,7 +246,7 @@ const FILES: [(&str, &str); 6] = [
     ("", "folder"),
 ];
 
-/// The replicates of a cell, with validity and files. The columns of the list are those of each replicate too.
+/// The replicates of a cell, with validity and files, and with the columns of the list of cells.
 fn replicates(digest: &Digest<'_>, cell: &Cell, kept: &Kept<'_>, is_judged: bool) -> Markup {
     let columns = &digest.study.cell_columns;
     let number = kept
@@ -265,7 +265,7 @@ fn replicates(digest: &Digest<'_>, cell: &Cell, kept: &Kept<'_>, is_judged: bool
                             th.number scope="col" { "Sec" }
                         }
                         @for column in columns { th.number scope="col" { (column.label) } }
-                        @if is_judged { th scope="col" { "Gave out first" } }
+                        @if is_judged { th scope="col" { "Exhausted first" } }
                         th.number scope="col" { "Late" }
                         th scope="col" { "Files" }
                     }

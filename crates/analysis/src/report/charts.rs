@@ -1,5 +1,5 @@
-//! Bars with their intervals and the published figures. A chart has one panel per table, or one panel per
-//! section if a table has several.
+//! Bars with their intervals and the published figures. A chart has one panel for each table, or one panel for
+//! each section if a table has several.
 
 use fathometer_model::digits::trimmed;
 use maud::{Markup, html};
@@ -21,7 +21,7 @@ const BAR: f64 = 9.0;
 const BAR_GAP: f64 = 3.0;
 const ROW_GAP: f64 = 12.0;
 
-/// The charts that open the report.
+/// The charts at the beginning of the report.
 pub(super) fn headline(digest: &Digest<'_>) -> Markup {
     let figures = |headline| {
         digest
@@ -114,7 +114,7 @@ fn chart(digest: &Digest<'_>, figure: &Figure) -> Option<Markup> {
     })
 }
 
-/// The content of a panel: the tables of one name, one for each era, or a section of them.
+/// The content of a panel: the tables with one name (one table for each era), or a section of them.
 struct Found<'a> {
     title: &'a str,
     section: Option<&'a str>,
@@ -132,7 +132,7 @@ fn sections<'a>(tables: &[&'a TableResult]) -> Vec<&'a str> {
     sections
 }
 
-/// The rows of all panels. Their order follows the first panel that has each of them.
+/// The rows of all panels, in the order of the first panel that has the row.
 fn rows(panels: &[Found<'_>]) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
     let all = panels.iter().flat_map(|panel| &panel.tables);
@@ -223,7 +223,7 @@ impl Panel<'_> {
         };
         let end = scale.place(estimate.value);
         let reach = estimate.interval.map_or(end, |i| scale.place(i.high));
-        // The figure is placed clear of the whisker and of the published mark.
+        // The figure is placed so that it overlaps neither the whisker nor the published mark.
         let mark = datum.published.map(|p| scale.place(p.value) + 5.0);
         let clear = mark.filter(|mark| *mark > reach - 5.0 && *mark < reach + 44.0);
         let text = clear.unwrap_or(reach).max(reach) + 5.0;
@@ -263,7 +263,8 @@ impl Panel<'_> {
         evidence::of_table(self.digest, table, self.line(table, row)?, group)
     }
 
-    /// From zero, so that lengths are proportional to values, to the largest figure, with room for its digits.
+    /// The scale of the axis: from zero, because lengths must be proportional to values, to the largest figure
+    /// plus room for its digits.
     fn scale(&self) -> Scale {
         let largest = self
             .found
@@ -284,7 +285,7 @@ impl Panel<'_> {
     }
 }
 
-/// `0.079 [0.070, 0.089], n = 5, published 0.08`.
+/// A bar as text, as in `0.079 [0.070, 0.089], n = 5, published 0.08`.
 fn described(column: &Column, estimate: &Estimate, published: Option<PublishedValue>) -> String {
     let mut text = column.format(estimate.value);
     if let Some(interval) = estimate.interval {

@@ -1,4 +1,4 @@
-//! Claims with their verdicts, every interval drawn against its bounds.
+//! Claims with their verdicts; every interval is drawn with its bounds.
 
 use fathometer_model::digits::{significant, trimmed};
 use maud::{Markup, html};
@@ -21,7 +21,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
     html! {
         p.lead {
             "A claim holds when the whole interval over replicates lies in the shaded bound, in every "
-            "environment; it holds weaker beyond the dashed line, where the direction is right and the "
+            "environment; it holds weaker beyond the dashed line, if the direction is right but the "
             "amount is not."
             @if let Some(covered) = digest.coverage_of_claims() {
                 " These intervals cover the true value " (covered) " of the time."
@@ -130,7 +130,7 @@ fn one(claim: &ClaimResult, eras: &[String]) -> Markup {
     }
 }
 
-/// One test: one row per environment, every era on the same axis.
+/// One test: one row for each environment, with all eras on the same axis.
 fn test(claim: &ClaimResult, label: &str, eras: &[String]) -> Markup {
     let part = |era: &String, environment: &str| {
         let verdict = claim.eras.iter().find(|verdict| verdict.era == *era)?;
@@ -152,7 +152,7 @@ fn test(claim: &ClaimResult, label: &str, eras: &[String]) -> Markup {
             environments.push(environment);
         }
     }
-    // An era without cells for a test gets no rows of its own if another era has some.
+    // An era without cells for a test has no rows if another era has some.
     let is_named = |environment: &String| !environment.split(' ').any(|level| level == "*");
     if environments.iter().any(is_named) {
         environments.retain(is_named);
@@ -192,7 +192,7 @@ fn test(claim: &ClaimResult, label: &str, eras: &[String]) -> Markup {
     }
 }
 
-/// A bound with mathematical signs.
+/// A bound with mathematical symbols.
 fn bound(bound: &Bound) -> String {
     let text = bound.to_string();
     text.replace(">=", "≥")
@@ -296,7 +296,8 @@ fn end(scale: &Scale, value: f64) -> f64 {
     }
 }
 
-/// From the smallest to the largest value in a test's rows; logarithmic where ratios are compared.
+/// The scale from the smallest to the largest value in a test's rows; logarithmic if all parts
+/// compare ratios.
 fn scale(parts: &[&Part]) -> Scale {
     let mut values: Vec<f64> = Vec::new();
     for part in parts {

@@ -1,4 +1,4 @@
-//! Our figures compared with the published ones, each on a line with its tolerance.
+//! Our figures compared with the published figures, one line each, with the tolerance.
 
 use fathometer_model::digits::{significant, trimmed};
 use maud::{Markup, html};
@@ -14,8 +14,8 @@ const HEIGHT: f64 = 16.0;
 pub(super) fn section(digest: &Digest<'_>) -> Markup {
     html! {
         p.lead {
-            "Each dot is a figure of ours against the published one; the band is the bar that the study "
-            "sets itself. Figures that miss it are explained where the captures show why."
+            "Each dot is one of our figures, relative to the published one; the band is the study's tolerance. "
+            "Figures outside the tolerance are explained if the captures show the cause."
         }
         @for bar in &digest.closeness { (one(digest, bar)) }
     }
@@ -143,13 +143,14 @@ fn axis(scale: &Scale) -> Markup {
     }
 }
 
-/// With its sign and one decimal, without `-0.0`.
+/// A value with its sign and one decimal, without `-0.0`.
 fn signed(value: f64) -> String {
     let tenths = (10.0 * value).round() / 10.0;
     format!("{:+.1}", if tenths == 0.0 { 0.0 } else { tenths })
 }
 
-/// Wide enough for the tolerance and nearly every figure; a figure beyond it is drawn as an arrow.
+/// A scale for the tolerance and nearly all figures; a figure beyond the scale is drawn as an
+/// arrow.
 fn scale(bar: &Closeness) -> Scale {
     let mut sizes: Vec<f64> = bar
         .comparisons

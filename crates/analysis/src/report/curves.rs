@@ -1,4 +1,4 @@
-//! Line charts: metrics against a numeric factor, with their intervals.
+//! Line charts of metrics over a numeric factor, with intervals.
 
 use fathometer_model::digits::trimmed;
 use maud::{Markup, html};
@@ -17,11 +17,11 @@ const LEFT: f64 = 52.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 38.0;
 const RIGHT: f64 = 14.0;
-/// The largest magnification of a curve, so that a chart with one panel looks like one with two.
+/// The largest magnification of a curve: a chart with one panel looks like a chart with two.
 const LARGEST: f64 = 1.35;
-/// Number of panels in a row.
+/// The number of panels in a row.
 const ACROSS: usize = 2;
-/// Number of line styles; further lines start again with the first.
+/// The number of line styles; further lines repeat the styles in order.
 const LOOKS: usize = 6;
 
 /// The section.
@@ -41,7 +41,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
     html! {
         p.lead {
             "Means over valid replicates, with the interval shaded where there are at least two. A ring "
-            "marks a line's knee. Every point stands in " a href="curves.csv" { "curves.csv" } "."
+            "marks a line's knee. Every point is in " a href="curves.csv" { "curves.csv" } "."
         }
         @for curve in digest.measured_curves() { (figure(digest, curve, name_era)) }
         @if !missing.is_empty() {
@@ -71,7 +71,7 @@ fn figure(digest: &Digest<'_>, curve: &CurveResult, name_era: bool) -> Markup {
     let covered = estimates
         .any(|estimate| estimate.interval.is_some())
         .then(|| format!("{} %", (level * 100.0).round()));
-    // A table may have the name of a curve.
+    // A table may have the same name as a curve.
     let kind = digest.study.table(&curve.id).map_or("", |_| "curve-");
     let id = format!("{kind}{}-{}", curve.id, curve.era);
     html! {
@@ -142,7 +142,7 @@ fn figure(digest: &Digest<'_>, curve: &CurveResult, name_era: bool) -> Markup {
     }
 }
 
-/// Links to the cells behind the points, by series.
+/// Links to the cells of the points, by series.
 fn cells(digest: &Digest<'_>, curve: &CurveResult) -> Markup {
     let mut found: Vec<(&str, Vec<&Cell>)> = Vec::new();
     for (place, panel) in curve.panels.iter().enumerate() {
@@ -183,7 +183,7 @@ fn cells(digest: &Digest<'_>, curve: &CurveResult) -> Markup {
     }
 }
 
-/// The series of all panels, with their positions.
+/// The series of all panels, with their indices.
 fn series(curve: &CurveResult) -> Vec<(&str, usize)> {
     let mut series: Vec<(&str, usize)> = Vec::new();
     for line in curve.panels.iter().flat_map(|panel| &panel.lines) {
@@ -204,7 +204,7 @@ fn sample(place: usize) -> Markup {
     }
 }
 
-/// A mark with its own shape for each line, so that lines differ not only in colour.
+/// A mark whose shape differs from line to line, so that lines do not differ only in colour.
 fn mark(place: usize, x: f64, y: f64) -> Markup {
     let class = format!("point series{}", place % LOOKS);
     let (x0, y0) = (xy(x), xy(y));
@@ -312,8 +312,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The ticks of the horizontal axis. On a logarithmic axis they are at the points themselves, because these
-    /// are few and usually double from one to the next.
+    /// The ticks of the horizontal axis. On a logarithmic axis they are at the points, because points are few
+    /// and usually double from one to the next.
     fn columns(&self) -> Vec<f64> {
         let points = self.panel.lines.iter().flat_map(|line| &line.points);
         let mut places: Vec<f64> = points.map(|point| point.x).collect();
@@ -338,8 +338,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The instrument's error as an area on the axis, under the data. Where it is invisible, it is below the
-    /// resolution of the drawing.
+    /// The instrument's error as an area on the axis, under the data. If the area is invisible, the error is
+    /// below the resolution of the drawing.
     fn instrument(&self) -> Markup {
         let (Some(first), Some(last)) = (self.errors.first(), self.errors.last()) else {
             return html! {};
@@ -361,7 +361,7 @@ impl<'a> Frame<'a> {
         for line in &self.panel.lines {
             end = line.points.iter().map(|p| p.x).fold(end, f64::max);
         }
-        // The line ends where the shorter axis ends.
+        // The line ends at the end of the shorter axis.
         if self.y.is_beyond(end) {
             end = self.y.ticks(20).last().copied().unwrap_or(0.0);
         }
@@ -369,7 +369,7 @@ impl<'a> Frame<'a> {
         html! { line.identity x1=(x1) y1=(y1) x2=(x2) y2=(y2) {} }
     }
 
-    /// The shaded intervals of a line: one area for each run of neighbouring points with an interval.
+    /// The shaded intervals of a line: one area for each sequence of neighbouring points with intervals.
     fn reach(&self, line: &Line) -> Markup {
         let class = format!("reach series{}", line.place % LOOKS);
         let intervals = line.points.iter().map(|point| {
@@ -390,7 +390,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// A line, broken where a level is missing, its marks and its knee.
+    /// A line with its marks and its knee; the line is interrupted where a level is missing.
     fn line(&self, line: &Line) -> Markup {
         let places: Vec<Option<(f64, f64)>> = line
             .points
@@ -398,7 +398,7 @@ impl<'a> Frame<'a> {
             .map(|point| Some((self.x.place(point.x), self.y.place(point.estimate?.value))))
             .collect();
         let class = format!("line series{}", line.place % LOOKS);
-        // Points with a fitted line have no order that a line could follow, so they are not joined.
+        // Points with a fitted line have no natural order, so they are not connected.
         let is_joined = line.fit.is_none();
         html! {
             (self.fit(line))

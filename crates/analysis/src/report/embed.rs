@@ -31,8 +31,8 @@ pub(super) fn plots(run: &Run) -> Result<Markup, Error> {
     })
 }
 
-/// A relative path of a run as a URL reference. Bytes other than RFC 3986's unreserved ones, the slash and the
-/// equals sign are escaped.
+/// A relative path of a run as a URL reference. All bytes are escaped except RFC 3986's unreserved characters,
+/// the slash and the equals sign.
 pub(super) fn reference(path: &str) -> String {
     let mut text = String::with_capacity(path.len());
     for byte in path.bytes() {

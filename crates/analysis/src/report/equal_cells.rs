@@ -11,8 +11,8 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
     html! {
         @if let Some(equal) = &digest.equal_cells {
             p {
-                "The two cells of each row are equal: their levels differ in a label alone, which changes nothing. They are "
-                "compared as claims compare cells. A difference that is reported here is an error, so that this table shows "
+                "The two cells of each row are equal: their levels differ only in a label, which has no effect. They are "
+                "compared as claims compare cells. A difference that is reported here is an error, so this table shows "
                 "how often noise leads to a verdict in this run."
             }
             p { strong { (equal.count.sentence()) } }
@@ -32,8 +32,9 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
                 }
             }
             p {
-                "The bound is that of the binomial distribution. It is exact for independent comparisons, and metrics of one "
-                "pair are not: a number above it is a hint that the intervals of this run are too narrow, and no proof."
+                "The bound is that of the binomial distribution. It is exact for independent comparisons, but the metrics of "
+                "a pair depend on each other: a number above the bound is a hint, not a proof, that the intervals of this "
+                "run are too narrow."
             }
         }
     }

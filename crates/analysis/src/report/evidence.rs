@@ -1,4 +1,4 @@
-//! The cell behind each figure of tables and curves, so that every figure leads to its replicates and their files.
+//! The cell of each figure in tables and curves, so that every figure links to its replicates and their files.
 
 use crate::digest::Digest;
 use crate::run::Cell;
@@ -13,7 +13,7 @@ pub(super) fn anchor(digest: &Digest<'_>, cell: &Cell) -> String {
     format!("cell-{}", place.unwrap_or(0))
 }
 
-/// The one cell of a table's figure; `None` where none was measured, or where several fit.
+/// The cell of a table's figure; `None` if no cell was measured, or if several match.
 pub(super) fn of_table<'d>(
     digest: &'d Digest<'_>,
     table: &TableResult,
@@ -41,7 +41,7 @@ pub(super) struct LineCells<'d> {
 }
 
 impl<'d> LineCells<'d> {
-    /// Finds the cells of a line by the index of its panel among all panels of the curve.
+    /// Finds the cells of a line. `panel` is the index of the line's panel among all panels of the curve.
     pub(super) fn of(
         digest: &'d Digest<'_>,
         curve: &CurveResult,
@@ -59,8 +59,8 @@ impl<'d> LineCells<'d> {
         })
     }
 
-    /// The one cell of a point; `None` where several cells have its level. All points of a distribution are of one
-    /// cell.
+    /// The cell of a point; `None` if several cells have the point's level. All points of a distribution come from
+    /// one cell.
     pub(super) fn of_point(&self, point: &CurvePoint) -> Option<&'d Cell> {
         if let [cell] = self.cells.as_slice() {
             return Some(cell);

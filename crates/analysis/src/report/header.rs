@@ -1,5 +1,5 @@
-//! The beginning and the end of the report: the title, the run in a few figures, what was run, and the
-//! definitions.
+//! The beginning and the end of the report: the title, a summary of the run in a few figures, the set-up of the run,
+//! and the definitions.
 
 use maud::{Markup, html};
 
@@ -9,8 +9,8 @@ use crate::claims::Verdict;
 use crate::digest::Digest;
 use crate::run::Mode;
 
-/// The title; the question, the answer and how sure it is; the run in a few figures; and what was measured, on what,
-/// with which command.
+/// The title; the question, the answer and its certainty; a summary of the run in a few figures; and what was
+/// measured, on which machine, and with which command.
 pub(super) fn header(digest: &Digest<'_>) -> Markup {
     let info = &digest.run.info;
     let about = &digest.study.about;
@@ -119,14 +119,14 @@ fn tiles(digest: &Digest<'_>) -> Markup {
                     @if let (Some(planned), false) = (summary.replicates_planned, summary.is_complete()) {
                         (planned) " were planned, "
                     }
-                    (summary.replicates_repeated) " needed repeating; "
+                    (summary.replicates_repeated) " were repeated; "
                     (summary.cells) " cells, " (summary.cells_invalid) " INVALID"
                 }
             }
             @if measured > 0 {
                 a.tile href="#close" {
                     b { (within) " of " (measured) }
-                    span { "figures within their bar" }
+                    span { "figures within tolerance" }
                     small { "against the published figures" }
                 }
             }
@@ -170,7 +170,7 @@ pub(super) fn what_was_run(digest: &Digest<'_>) -> Markup {
             dd {
                 @match info.finished {
                     Some(end) => { (civil::utc(end)) }
-                    None => "it did not, or not before this report was made",
+                    None => "not before this report was made",
                 }
             }
             dt { "Seed" }
@@ -228,9 +228,9 @@ pub(super) fn definitions(digest: &Digest<'_>) -> Markup {
             }
         }
         p {
-            "Intervals: level " (digest.intervals.level) ", Student's t over replicates, of ratios on their "
-            "logarithms; docs/statistics.md has the methods and what they cover. From few replicates they are "
-            "wide: 12.7 standard errors to each side at 2, 4.3 at 3, 2.8 at 5."
+            "Intervals: level " (digest.intervals.level) ", Student's t over replicates; for ratios, of their "
+            "logarithms. docs/statistics.md describes the methods and their coverage. With few replicates the intervals are "
+            "wide: 12.7 standard errors to each side with 2, 4.3 with 3, 2.8 with 5."
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Charts with a script: their data as JSON blocks of the page, the script, and the policy that allows this script alone.
+//! Charts with a script: their data as JSON blocks in the page, the script, and the policy that allows only this script.
 //!
-//! The script enhances the page: without it every figure keeps its static SVG.
+//! The script enhances the page: without the script, every figure keeps its static SVG.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -13,7 +13,7 @@ use crate::digest::Digest;
 use crate::statistics::Estimate;
 use crate::sweep::{CurveResult, Line, PanelResult};
 
-/// The chart library, and what its licence requires in each copy.
+/// The chart library, and the text that its licence requires in each copy.
 const LIBRARY: [&str; 2] = [
     include_str!("vendor/uplot/LICENSE"),
     include_str!("vendor/uplot/uPlot.iife.min.js"),
@@ -51,8 +51,7 @@ impl Script {
         Script { text }
     }
 
-    /// The content security policy of a page that runs this script and no other, and that loads nothing.
-    /// Plots are embedded images.
+    /// The content security policy of a page that runs only this script and loads nothing. Plots are embedded images.
     pub(super) fn policy(&self) -> String {
         let hash = digest(&SHA256, self.text.as_bytes());
         format!(
@@ -62,7 +61,7 @@ impl Script {
         )
     }
 
-    /// The element, for the end of the page.
+    /// The script element, for the end of the page.
     pub(super) fn element(&self) -> Markup {
         html! { script { (PreEscaped(&self.text)) } }
     }
@@ -70,15 +69,14 @@ impl Script {
 
 /// A block of data for the script, inside its figure.
 pub(super) fn data(value: &Value) -> Markup {
-    // A text of the run must not end the element.
+    // A text from the run must not end the element.
     let text = value.to_string().replace('<', "\\u003c");
     html! { script.data type="application/json" { (PreEscaped(text)) } }
 }
 
-/// The panels of a curve: each point is `[x, mean, low, high, n, cell]`, where `cell` is the identifier of its row in
-/// the list of all cells.
-/// `errors` has the instrument's error at each position of each panel, `published` the published levels of the
-/// horizontal axis with their variants.
+/// The panels of a curve. Each point is `[x, mean, low, high, n, cell]`, where `cell` is the identifier of the cell's row
+/// in the list of all cells. `errors` holds the instrument's error at each position of each panel, and `published` the
+/// published levels of the horizontal axis with their variants.
 pub(super) fn of_curve(
     digest: &Digest<'_>,
     curve: &CurveResult,
@@ -139,7 +137,7 @@ fn series(digest: &Digest<'_>, line: &Line, cells: Option<&LineCells<'_>>) -> Va
     json!({"name": line.series, "place": line.place, "points": points, "knee": knee, "fit": fit})
 }
 
-/// Seven significant digits, more than a chart can show.
+/// The value with seven significant digits, which is more than a chart can show.
 fn short(value: f64) -> f64 {
     format!("{value:.6e}").parse().unwrap_or(value)
 }

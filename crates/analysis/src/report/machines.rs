@@ -15,8 +15,8 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
     html! {
         @if !info.machines.is_empty() {
             p {
-                "The study was measured on several machines. Each measured whole replicates, so that all cells of a replicate "
-                "have the same machine, and a difference between machines is not in a comparison. Where machines differ in "
+                "The study was measured on several machines. Each machine measured whole replicates, so all cells of a replicate "
+                "have the same machine, and differences between machines cancel in comparisons. If machines differ in "
                 "a figure, its interval is that of their means."
             }
             @if !missing.is_empty() {
@@ -31,7 +31,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// A row for each machine: its replicates, its time, and the facts that not all machines share.
+/// A row for each machine: its replicates, its time, and the facts in which the machines differ.
 fn parts(digest: &Digest<'_>) -> Markup {
     let info = &digest.run.info;
     let own: BTreeSet<&String> = info
@@ -84,14 +84,14 @@ fn parts(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// A row for each metric: each machine over the mean of all.
+/// A row for each metric: the ratio of each machine to the mean of all machines.
 fn differences(digest: &Digest<'_>) -> Markup {
     let info = &digest.run.info;
     html! {
         @if !digest.machine_differences.is_empty() {
             h3 { "How much the machines differ" }
             p {
-                "Values of a machine over the mean of all machines: geometric means over the cells that every machine "
+                "Values of a machine divided by the mean of all machines: geometric means over the cells that every machine "
                 "measured. The last column is the standard deviation of replicates on one machine."
             }
             div.scroll {

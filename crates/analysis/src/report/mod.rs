@@ -1,8 +1,9 @@
 //! The report: one HTML file that opens anywhere, offline, in light and dark mode, and prints.
 //!
-//! The file contains everything it needs, and its content security policy forbids anything else. The only links
-//! out of it go to the run's files, which are in the same folder. It is complete without JavaScript: every chart is a
-//! static SVG. The script in it (`live`) replaces charts by ones that zoom and show values.
+//! The file contains everything that it needs, and its content security policy forbids all other resources. Its only
+//! outgoing links lead to the run's files, which are in the same folder. The report is complete without JavaScript:
+//! every chart is a static SVG. The script in the file (`live`) replaces these charts by charts that zoom and show
+//! values.
 
 mod answer;
 mod cells;
@@ -34,9 +35,9 @@ use crate::Error;
 use crate::digest::Digest;
 use crate::{page, summary, sweep};
 
-/// Writes `report.html`, `summary.json` and, if the study has curves, `curves.csv` into the folder of a digest's
-/// run. `captures` reads from the captures of replicates: time-sequence graphs, and for waterfalls why a sender paused.
-/// `write` writes a file completely or not at all. Returns the path of the report.
+/// Writes `report.html`, `summary.json` and, if the study has curves, `curves.csv` into the folder of a digest's run.
+/// `captures` reads the captures of replicates: time-sequence graphs, and the causes of the senders' pauses for
+/// waterfalls. `write` writes a file completely or not at all. Returns the path of the report.
 ///
 /// # Errors
 /// When a plot or the records of a replicate cannot be read, or a file cannot be written.
@@ -89,7 +90,7 @@ fn whole(digest: &Digest<'_>, captures: Captures<'_>) -> Result<Markup, Error> {
         }
         footer {
             "Made by fathometer " (digest.run.info.version)
-            " from the records of this folder alone; " code { "summary.json" }
+            " only from the records of this folder; " code { "summary.json" }
             " has the same figures for programs. " code { "fathometer report RUN --verify" }
             " checks that this page and the records have not changed."
         }
@@ -115,7 +116,7 @@ fn sections(digest: &Digest<'_>, captures: Captures<'_>) -> Result<Vec<Section>,
     let section = |id, title, body| Section { id, title, body };
     let study = digest.study;
     let mut sections = Vec::new();
-    // The published figures beside ours come first, then the evidence, then the run.
+    // The published figures beside ours come first, then the evidence, then the facts about the run.
     if !study.figures.is_empty() {
         sections.push(section("figures", "At a glance", charts::headline(digest)));
     }
@@ -156,7 +157,7 @@ fn sections(digest: &Digest<'_>, captures: Captures<'_>) -> Result<Vec<Section>,
         section("paths", "Paths", header::paths(digest)),
         section("eras", "Kernel settings of each era", cells::eras(digest)),
     ]);
-    // A run of only some cells may lack the data of a chart.
+    // A run of only some of the cells may lack the data of a chart.
     sections.retain(|section| !section.body.0.is_empty());
     Ok(sections)
 }

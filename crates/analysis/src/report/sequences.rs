@@ -1,4 +1,4 @@
-//! Time-sequence graphs of the connections of a capture: a static SVG, and data for the script that zooms.
+//! Time-sequence graphs of the connections in a capture: a static SVG, and data for the script that zooms.
 
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value;
@@ -9,9 +9,9 @@ use crate::page;
 /// A graph of the connections of one capture.
 #[derive(Debug, Clone)]
 pub struct SequenceGraph {
-    /// The drawing, a whole SVG document without scripts and identifiers.
+    /// The graph as a complete SVG document without scripts and identifiers.
     pub svg: String,
-    /// The same as data, in the form of `fathometer_packets::plot::data`.
+    /// The graph as data, in the form of `fathometer_packets::plot::data`.
     pub panels: Value,
     /// Number of points in the data.
     pub points: usize,
@@ -19,9 +19,9 @@ pub struct SequenceGraph {
     pub notes: Vec<String>,
 }
 
-/// The figure. The SVG is part of the page, so that it follows the page's colours.
+/// The figure of a graph. The SVG is inline, so it follows the page's colours.
 pub(super) fn figure(graph: &SequenceGraph) -> Markup {
-    // In a page the namespace is that of HTML.
+    // Inside HTML, the SVG needs no namespace declaration.
     let svg = graph
         .svg
         .replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1);
@@ -42,17 +42,18 @@ pub(super) fn rules() -> Markup {
             dl.facts {
                 dt { "Bars" } dd { "Segments, from the first to the last sequence number. Connections are stacked in the order in which they were opened." }
                 dt { "Line below" } dd { "The numbers that the receiver has acknowledged." }
-                dt { "Line above" } dd { "The edge of the receiver's window, where one connection has most of the graph." }
+                dt { "Line above" } dd { "The edge of the receiver's window, if one connection fills most of the graph." }
                 dt { "Triangle downwards" } dd { "A segment that the path dropped, with the cause from the path's drop log." }
-                dt { "Ring" } dd { "A retransmission as it enters the path: after a drop, or spurious when the path had not dropped the bytes." }
+                dt { "Ring" } dd { "A retransmission, drawn when it enters the path. It is spurious if the path had not dropped the bytes." }
                 dt { "Triangle, square, cross" } dd { "SYN, FIN, RST." }
-                dt { "Zoom" } dd { "Drag a rectangle; or turn the wheel, or press + and −, in a graph that has the focus. Arrow keys move, 0 or a double click shows everything, N and P lead from one drop or retransmission to the next." }
+                dt { "Zoom" } dd { "Drag a rectangle; or, in a graph that has the focus, turn the wheel or press + and −. Arrow keys move the view, 0 or a double click shows everything, N and P go to the next and the previous drop or retransmission." }
             }
         }
     }
 }
 
-/// The page of a capture: its graph and its packet accounting. `name` is the file, `table` the accounting as text.
+/// The page of a capture: its graph and its packet accounting. `name` is the file, and `table` the accounting as
+/// text.
 pub fn capture_page(name: &str, table: &str, graph: &SequenceGraph) -> String {
     let script = Script::of_sequences();
     let body = html! {
@@ -73,7 +74,7 @@ pub fn capture_page(name: &str, table: &str, graph: &SequenceGraph) -> String {
             }
         }
         footer {
-            "Made by fathometer from the capture alone; " code { "fathometer trace --json" }
+            "Made by fathometer only from the capture; " code { "fathometer trace --json" }
             " has the same figures for programs."
         }
         (script.element())

@@ -1,4 +1,4 @@
-//! Bars of several parts that add up to a figure, one panel per section of a table.
+//! Bars of several parts that add up to a figure, with one panel for each section of a table.
 
 use fathometer_model::digits::trimmed;
 use maud::{Markup, html};
@@ -15,7 +15,7 @@ const AXIS: f64 = 34.0;
 const BAR: f64 = 12.0;
 const BAR_GAP: f64 = 3.0;
 const ROW_GAP: f64 = 10.0;
-/// Number of styles of parts; further parts start again with the first.
+/// The number of styles of parts; further parts repeat the styles in order.
 const LOOKS: usize = 6;
 
 /// One chart; `None` when none of its tables was measured.
@@ -143,8 +143,8 @@ fn value(
     }
 }
 
-/// From zero to the largest bar of a section, with room for its digits. Each section has its own scale, so that
-/// the parts are visible for small loads too.
+/// The scale from zero to the largest bar of a section, plus room for its digits. Each section has its own
+/// scale, so that the parts are also visible for small loads.
 fn scale(figure: &Figure, tables: &[&TableResult], section: &str, left: f64) -> Scale {
     let largest = tables
         .iter()

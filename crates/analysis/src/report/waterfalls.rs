@@ -1,4 +1,4 @@
-//! Page waterfalls: every exchange of a replicate as a bar of causes, and the page's time by cause.
+//! Page waterfalls: every exchange of a replicate as a bar of causes, and the time of the page by cause.
 
 use std::time::Duration;
 
@@ -21,25 +21,25 @@ const LABELS: f64 = 230.0;
 const WIDTH: f64 = 620.0;
 const ROW: f64 = 11.0;
 const TOP: f64 = 18.0;
-/// Largest number of bars in all waterfalls of a report; later ones are only summed up.
+/// The largest number of bars in all waterfalls of a report; for later waterfalls, only the sums are shown.
 const MOST_BARS: usize = 1500;
 
-/// Largest number of points in all time-sequence graphs of a report; later graphs are left out.
+/// The largest number of points in all time-sequence graphs of a report; later graphs are left out.
 const MOST_POINTS: usize = 300_000;
 
-/// What a replicate's capture of the server's end of the path shows.
+/// The content of a replicate's capture at the server's end of the path.
 #[derive(Debug, Clone)]
 pub struct Captured {
-    /// What the servers sent, in the order in which their connections were opened, in the time since the first packet.
+    /// What the servers sent, in the order in which their connections were opened. Times count from the first packet.
     pub senders: Vec<Sender>,
     /// The connections as a time-sequence graph; `None` when there is no TCP connection.
     pub graph: Option<SequenceGraph>,
 }
 
-/// Reads the capture in a replicate's folder; `None` without one that can be read.
+/// Reads the capture in a replicate's folder; `None` if there is no readable capture.
 pub type Captures<'a> = &'a dyn Fn(&std::path::Path) -> Option<Captured>;
 
-/// How much of a report's drawings is left.
+/// How many more bars and points a report may contain.
 struct Room {
     bars: usize,
     points: usize,
@@ -105,21 +105,21 @@ fn legend() -> Markup {
     }
 }
 
-/// The rules, as `crate::waterfall` applies them.
+/// The rules that `crate::waterfall` applies.
 fn rules() -> Markup {
     html! {
         details {
             summary { "How a cause is found" }
             dl.facts {
-                dt { "Client" } dd { "The file is planned and its request not sent, although its connection is open and idle, or no connection is being opened." }
-                dt { "Round trip" } dd { "Its connection is being opened, or the request and the first byte travel: at most one round trip of the path per exchange." }
-                dt { "Head of line" } dd { "Another response of the same connection is outstanding before the request, or arrives before this one." }
-                dt { "Server" } dd { "The first byte is later than a round trip, the path dropped nothing, and no other connection was receiving; or, in the capture, the sender had room in both windows and sent nothing." }
+                dt { "Client" } dd { "The file is planned, but its request is not sent, although its connection is open and idle, or no connection is being opened." }
+                dt { "Round trip" } dd { "The connection is being opened, or the request and the first byte are on the path: at most one round trip per exchange." }
+                dt { "Head of line" } dd { "Another response on the same connection is outstanding before the request is sent, or arrives before this response." }
+                dt { "Server" } dd { "The first byte arrives later than one round trip, although the path dropped nothing and no other connection was receiving; or, in the capture, the sender had room in both windows but sent nothing." }
                 dt { "Congestion window" } dd { "In the capture, a pause longer than half a round trip that an acknowledgement ended, with room in the receiver's window." }
-                dt { "Flow control" } dd { "The same without room for a full segment in the receiver's window; or the server had used up a window of HTTP/2 or HTTP/3, that of the stream or that of the connection, until a round trip after the client granted more." }
-                dt { "Loss" } dd { "A pause of the sender that ended with a repeated segment." }
+                dt { "Flow control" } dd { "The same pause, but without room for a full segment in the receiver's window; or the server had used up an HTTP/2 or HTTP/3 window (of the stream or of the connection), until one round trip after the client granted more." }
+                dt { "Loss" } dd { "A pause of the sender that ended with a retransmitted segment." }
                 dt { "Transfer" } dd { "Bytes arrive." }
-                dt { "Unknown" } dd { "The records do not decide: without a capture, the time of a response beyond its bytes at the path's rate." }
+                dt { "Unknown" } dd { "The records do not determine the cause. Without a capture, this is the time beyond what the bytes of a response need at the path's rate." }
             }
         }
     }
@@ -156,12 +156,12 @@ fn one(
         fits
     });
     let gaps = path.round_trip_ns.zip(opened).and_then(|(trip, opened)| {
-        // A capture with other connections than the records has cannot be matched.
+        // A capture with other connections than the records cannot be matched with them.
         let senders = senders.filter(|senders| senders.len() == connections.len())?;
         let mut in_order: Vec<_> = connections.iter().collect();
         in_order.sort_by_key(|c| (c.opened, c.connection));
-        // The first packet is at the server half a round trip after the client opened the connection, and what the
-        // server sends is at the client half a round trip later.
+        // The first packet reaches the server half a round trip after the client opened the connection. What the
+        // server sends reaches the client half a round trip later.
         let shift = opened.as_nanos() + trip;
         let moved = |at: Instant| Instant::from_nanos(at.as_nanos() + shift);
         let of_one = |sender: &Sender| -> Vec<Segment> {
@@ -208,7 +208,7 @@ fn one(
                 @if folder.join("capture.pcapng").exists() {
                     ", " a href=(reference(&format!("{}/capture.pcapng", retrieval.replicate.folder))) { "packets" }
                 }
-                @if gaps.is_none() { ". No capture of the server's end is there, or it has other connections: pauses of the sender are unknown" }
+                @if gaps.is_none() { ". There is no capture at the server's end, or it contains other connections: pauses of the sender are unknown" }
                 "."
             }
             @if is_drawn { (drawing(retrieval, &bars)) }
@@ -252,11 +252,11 @@ fn drawing(retrieval: &Retrieval<'_>, bars: &[Vec<Segment>]) -> Markup {
                 }
             }
         }
-        p.footnote { "The number behind a name is that of its connection." }
+        p.footnote { "The number after a name is the number of its connection." }
     }
 }
 
-/// The end of a long target, which differs more than its beginning.
+/// The end of a long target, because targets differ more at the end than at the beginning.
 fn shortened(target: &str) -> String {
     const LONGEST: usize = 30;
     let count = target.chars().count();
@@ -316,7 +316,7 @@ fn path(digest: &Digest<'_>, retrieval: &Retrieval<'_>) -> Path {
     }
 }
 
-/// The round trip in nanoseconds and the rate towards the client in bytes per second.
+/// The round-trip time in nanoseconds, and the rate towards the client in bytes per second.
 fn of_profile(text: &str) -> (Option<u64>, Option<f64>) {
     let Ok(profile) = toml::from_str::<Profile>(text) else {
         return (None, None);

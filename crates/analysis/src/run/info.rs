@@ -1,4 +1,4 @@
-//! What was run: the content of `run.json`.
+//! The facts about a run: the content of `run.json`.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub struct RunInfo {
     pub command: Vec<String>,
     /// The program's version.
     pub version: String,
-    /// The program's build; absent in runs of versions that did not record it.
+    /// The build of the program; absent in runs of versions that did not record it.
     #[serde(default)]
     pub build: Option<Build>,
     /// The SHA-256 of each of the study's files, by name: `study.toml` and the files of its claims.
@@ -39,10 +39,10 @@ pub struct RunInfo {
     pub seed: Seed,
     /// Start, in seconds since the Unix epoch.
     pub started: f64,
-    /// End, in seconds since the Unix epoch; absent while the run goes on and when it was killed.
+    /// End, in seconds since the Unix epoch; absent while the run is in progress, and if it was killed.
     #[serde(default)]
     pub finished: Option<f64>,
-    /// Number of planned replicates.
+    /// The TCP profiles, and the settings of each that the kernel applied.
     #[serde(default)]
     pub replicates_planned: Option<u64>,
     /// The TCP profiles, and how far the kernel applied them.
@@ -54,16 +54,16 @@ pub struct RunInfo {
     /// The servers under test.
     #[serde(default)]
     pub servers: Vec<ServerInfo>,
-    /// Notes for a reader, one sentence each.
+    /// Notes for readers, one sentence each.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// Cells of the study that are not measured.
+    /// Cells of the study that the run does not measure.
     #[serde(default)]
     pub left_out: Vec<LeftOut>,
     /// How the number of replicates depends on the verdicts; absent when it is fixed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopping: Option<Stopping>,
-    /// The share that this machine measured, if several share the study; absent in a merged run.
+    /// The machines that measured a merged run, by rank; `machine` then holds the facts that all of them share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<StudyShare>,
     /// The machines that measured a merged run, by rank; `machine` then has the facts that all of them have in common.
@@ -71,26 +71,27 @@ pub struct RunInfo {
     pub machines: Vec<MeasuringMachine>,
 }
 
-/// The design of a run that adds replicates where something is still undecided.
+/// The design of a run that adds replicates to cells while verdicts or figures are undecided.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stopping {
-    /// How far the intervals of figures in tables may reach to each side, as a share of the figure; absent when only
-    /// verdicts count.
+    /// The required precision of figures in tables: the longest allowed half of an interval, as a share of the figure.
+    /// Absent if only verdicts count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision_share: Option<f64>,
-    /// After how many replicates of a cell the verdicts are looked at, in ascending order; there is at least one.
+    /// The numbers of replicates of a cell after which the verdicts are evaluated, in ascending order; there is at
+    /// least one.
     pub looks: Vec<u32>,
     /// The look that the run has reached, from 0.
     pub look: usize,
-    /// The replicates of each cell up to that look, by the cell's folder.
+    /// The number of replicates of each cell up to that look, by the cell's folder.
     pub replicates: BTreeMap<String, u32>,
-    /// Why the run ended; absent while it goes on.
+    /// The reason why the run ended; absent while the run is in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
 }
 
 impl Stopping {
-    /// How many replicates there are and why, and how the intervals take it into account.
+    /// The number of replicates with its reason, and how the intervals take the looks into account.
     pub fn sentence(&self) -> String {
         let why = match &self.ended {
             Some(reason) => format!("the run ended because {reason}"),
@@ -106,7 +107,7 @@ impl Stopping {
         )
     }
 
-    /// The level of the intervals at the look that the run has reached: all looks together have [`LEVEL`].
+    /// The level of the intervals at the look that the run has reached. All looks together have [`LEVEL`].
     pub fn level(&self) -> f64 {
         let last = self.looks.len().saturating_sub(1);
         match self.looks.is_empty() {
@@ -131,7 +132,7 @@ pub struct Build {
     pub sha256: String,
 }
 
-/// `0.1.0 (0123456789ab, modified), program 0123456789ab`
+/// Writes a build as in `0.1.0 (0123456789ab, modified), program 0123456789ab`.
 impl std::fmt::Display for Build {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.version)?;
@@ -149,7 +150,7 @@ impl std::fmt::Display for Build {
     }
 }
 
-/// A cell that is not measured.
+/// A cell that the run does not measure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// The study's block.
@@ -161,14 +162,14 @@ pub struct LeftOut {
 }
 
 impl RunInfo {
-    /// The intervals that the run's design allows: at the stated level, whenever it ended.
+    /// The method of the intervals: all looks of the run together have the stated level, whenever the run ended.
     pub fn intervals(&self) -> Intervals {
         Intervals {
             level: self.stopping.as_ref().map_or(LEVEL, Stopping::level),
         }
     }
 
-    /// The format that this version writes, and the newest that it reads.
+    /// The format that this version writes, which is also the newest that it reads.
     pub const FORMAT: u32 = 1;
 }
 
@@ -180,12 +181,12 @@ pub enum Mode {
     Quick,
     /// The study's own repetitions.
     Full,
-    /// The run that the study's file says is published.
+    /// The run that the study's file defines for publication.
     Published,
 }
 
 impl Mode {
-    /// Its name: `quick`, `full` or `published`, as in records and in a study's file.
+    /// The name of the mode, as in records and in a study's file: `quick`, `full` or `published`.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Quick => "quick",
@@ -200,10 +201,10 @@ impl Mode {
 pub struct EraInfo {
     /// The level of the factor `era`, as in `1997`.
     pub name: String,
-    /// What it represents, one sentence.
+    /// What the profile represents, one sentence.
     #[serde(default)]
     pub description: String,
-    /// The parts of it that the kernel cannot apply, one sentence each.
+    /// The parts of the profile that the kernel cannot apply, one sentence each.
     #[serde(default)]
     pub limits: Vec<String>,
     /// Every requested setting.
@@ -219,7 +220,7 @@ pub struct Setting {
     pub wanted: String,
     /// Whether the kernel applied it.
     pub state: SettingState,
-    /// Why it was not applied, or what the kernel did instead.
+    /// Why the setting was not applied, or what the kernel did instead.
     #[serde(default)]
     pub detail: Option<String>,
 }
@@ -228,9 +229,9 @@ pub struct Setting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SettingState {
-    /// It was set, and read back.
+    /// The setting was set, and read back.
     Applied,
-    /// This kernel cannot apply it.
+    /// This kernel cannot apply the setting.
     Impossible,
 }
 
@@ -248,9 +249,9 @@ pub struct PathInfo {
 pub struct ServerInfo {
     /// The level of the factor `server`, as in `httpd`.
     pub name: String,
-    /// Its version, as it reports it.
+    /// The version of the server, as the server reports it.
     pub version: String,
-    /// What it represents, one sentence.
+    /// What the server represents, one sentence.
     #[serde(default)]
     pub description: String,
 }

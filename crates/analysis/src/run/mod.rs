@@ -1,4 +1,4 @@
-//! A run as stored in its folder: what was run, and every replicate.
+//! A run as stored in its folder: the facts about the run, and every replicate.
 //!
 //! | file | what |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | `plots.json` | optional: a list of [`Plot`]s, SVG files of the same folder |
 //! | each record's `folder` | `capture.pcapng` (the client's tap; in runs of older versions all taps), `taps.pcapng` (all taps), `exchanges.ndjson`, `connections.ndjson` of that replicate |
 //!
-//! A run that was killed is read like any other: a truncated last line is left out, with a warning.
+//! A run that was killed is read like any other run: a truncated last line is left out, with a warning.
 
 mod info;
 mod reading;
@@ -30,10 +30,10 @@ pub use info::{
 pub(crate) use reading::{malformed, read, stays_inside};
 pub use sweep_loads::{BATCH, USERS};
 
-/// A drawing that belongs to the run.
+/// A plot that belongs to the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plot {
-    /// Its heading.
+    /// The heading of the plot.
     pub title: String,
     /// What the plot shows.
     pub caption: String,
@@ -48,7 +48,7 @@ pub struct Cell {
     pub block: String,
     /// The levels.
     pub key: CellKey,
-    /// Its replicates by number.
+    /// The replicates of the cell, by number.
     pub replicates: Vec<ReplicateRecord>,
 }
 
@@ -58,7 +58,7 @@ pub struct Cell {
 pub enum CellState {
     /// Every replicate is valid.
     Valid,
-    /// Some replicates are valid, and the cell's figures come from these alone.
+    /// Some replicates are valid, and the cell's figures come only from these.
     PartlyValid,
     /// No replicate is valid, so the cell has no figures.
     Invalid,
@@ -74,12 +74,12 @@ impl Cell {
         }
     }
 
-    /// Its valid replicates.
+    /// The valid replicates of the cell.
     pub fn valid(&self) -> impl Iterator<Item = &ReplicateRecord> {
         self.replicates.iter().filter(|r| r.validity.is_valid())
     }
 
-    /// The values of a metric over its valid replicates, with the replicates' numbers.
+    /// The values of a metric over the valid replicates of the cell, with the numbers of the replicates.
     pub fn values(&self, metric: &str) -> Vec<(u32, f64)> {
         self.valid()
             .filter_map(|r| Some((r.replicate, *r.metrics.get(metric)?)))
@@ -98,22 +98,22 @@ impl Cell {
     }
 }
 
-/// A whole run.
+/// A complete run, as read from its folder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
-    /// Where it is.
+    /// The folder of the run.
     pub folder: PathBuf,
-    /// What was run.
+    /// The facts about the run.
     pub info: RunInfo,
-    /// Its cells in the order of block and key.
+    /// The cells of the run, in the order of block and key.
     pub cells: Vec<Cell>,
-    /// Its drawings.
+    /// The plots of the run.
     pub plots: Vec<Plot>,
-    /// Problems of the files, one sentence each.
+    /// Problems in the files, one sentence each.
     pub warnings: Vec<String>,
     /// Number of replicates with an earlier invalid attempt.
     pub repeated: usize,
-    /// Whether its cells are loads of sweeps: several of them come from the same replicates.
+    /// Whether the cells are loads of sweeps, so that several cells come from the same replicates.
     pub has_sweeps: bool,
 }
 
@@ -121,8 +121,7 @@ impl Run {
     /// Reads a run's folder.
     ///
     /// # Errors
-    /// When `run.json` is missing or not readable, or when a line other than a truncated last one is not a
-    /// record.
+    /// When `run.json` is missing or not readable, or when a line is not a record, unless it is a truncated last line.
     pub fn load(folder: &Path) -> Result<Run, Error> {
         let path = folder.join("run.json");
         let text = read(&path)?;
@@ -160,10 +159,10 @@ impl Run {
         })
     }
 
-    /// Reads every record of a run's folder in the order of the file, earlier attempts at a replicate included.
+    /// Reads every record of a run's folder in the order of the file, including earlier attempts at a replicate.
     ///
     /// # Errors
-    /// When a line other than a truncated last one is not a record.
+    /// When a line is not a record, unless it is a truncated last line.
     pub fn records(folder: &Path) -> Result<Vec<ReplicateRecord>, Error> {
         let path = folder.join("replicates.ndjson");
         match path.exists() {
@@ -172,14 +171,14 @@ impl Run {
         }
     }
 
-    /// All replicates, each with its last attempt. One of a sweep stands here with one of its loads.
+    /// All replicates, each with its last attempt. A replicate of a sweep appears once, with one of its loads.
     pub fn replicates(&self) -> impl Iterator<Item = &ReplicateRecord> {
         let mut known = BTreeSet::new();
         let all = self.cells.iter().flat_map(|cell| &cell.replicates);
         all.filter(move |record| !self.has_sweeps || known.insert(record.folder.as_str()))
     }
 
-    /// The levels with which a cell was planned: those of a sweep's load without the number of users.
+    /// The levels with which a cell was planned. For a load of a sweep, these do not include the number of users.
     pub fn planned(&self, cell: &Cell) -> CellKey {
         match self.has_sweeps {
             true => without(&cell.key, USERS),
@@ -187,13 +186,13 @@ impl Run {
         }
     }
 
-    /// The name of a cell: the levels of those factors that vary in its block, the best known first.
+    /// The name of a cell: the levels of the factors that vary in its block. Common factors, such as the policy, come first.
     pub fn name(&self, cell: &Cell) -> String {
         let others = self.cells.iter().map(|cell| (&cell.block, &cell.key));
         name_among(&others, &cell.block, &cell.key)
     }
 
-    /// The name of a cell as if its run did not vary one of the factors.
+    /// The name of a cell without one of the factors.
     pub(crate) fn name_without(&self, cell: &Cell, factor: &str) -> String {
         let of_block = self.cells.iter().filter(|other| other.block == cell.block);
         let keys: Vec<CellKey> = of_block.map(|other| without(&other.key, factor)).collect();
@@ -201,7 +200,7 @@ impl Run {
         name_among(&others, &cell.block, &without(&cell.key, factor))
     }
 
-    /// Cells that are not measured, grouped by reason, each with its block and name.
+    /// Cells that are not measured, grouped by reason. Each cell is given by its block and name.
     pub fn left_out(&self) -> Vec<(&str, Vec<String>)> {
         let measured = self.cells.iter().map(|cell| (&cell.block, &cell.key));
         let others = measured.chain(
@@ -228,7 +227,7 @@ impl Run {
         by_reason
     }
 
-    /// The levels of a factor among the cells. Those that `run.json` lists come first, in its order.
+    /// The levels of a factor that occur in cells. Levels that `run.json` lists come first, in its order.
     pub fn levels(&self, factor: &str) -> Vec<String> {
         let listed: Vec<&str> = match factor {
             "era" => self.info.eras.iter().map(|e| e.name.as_str()).collect(),
@@ -256,7 +255,7 @@ pub(crate) fn without(key: &CellKey, factor: &str) -> CellKey {
     shared
 }
 
-/// The name of a cell among others: the levels of those factors that vary in its block.
+/// The name of a cell among others: the levels of the factors that vary in its block.
 fn name_among<'a>(
     others: &(impl Iterator<Item = (&'a String, &'a CellKey)> + Clone),
     block: &str,

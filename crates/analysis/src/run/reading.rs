@@ -1,4 +1,4 @@
-//! Reading the files of a run.
+//! Reads the files of a run.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ pub(crate) fn stays_inside(path: &Path) -> bool {
         .all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
-/// Reads a text. A file that is cut inside a character is read up to there.
+/// Reads a text. If the file ends inside a character, the text ends before that character.
 pub(crate) fn read(path: &Path) -> Result<String, Error> {
     match fs::read(path) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
@@ -37,7 +37,7 @@ pub(crate) fn malformed(path: &Path, line: usize, message: &impl ToString) -> Er
 }
 
 pub(super) fn run_info(path: &Path, text: &str) -> Result<RunInfo, Error> {
-    /// The only member that every format of the file has.
+    /// The only member that all formats of the file have.
     #[derive(Deserialize)]
     struct Form {
         format: u32,
@@ -125,7 +125,7 @@ pub(super) fn cells(records: Vec<ReplicateRecord>, warnings: &mut Vec<String>) -
     cells
 }
 
-/// The order of two cells: 2 clients before 10, and numbers before words.
+/// Orders two cells by their levels: 2 clients before 10, and numbers before words.
 fn by_levels(a: &CellKey, b: &CellKey) -> Ordering {
     let place = |level: &str| level.parse().unwrap_or(f64::INFINITY);
     let pairs = a.0.iter().zip(&b.0);

@@ -1,8 +1,9 @@
 //! The loads of sweep studies as cells.
 //!
-//! A replicate of a sweep study applies several numbers of users in turn. Its record has the figures of each under names that end
-//! in it, as in `exchanges_per_s_of_8_users`. Here they become records of cells with the factor `clients`, as a load study has
-//! them. Batches, as in `exchanges_per_s_of_batches_of_64`, have the level `batch-64` of that factor.
+//! A replicate of a sweep study applies several numbers of users in turn. Its record contains the figures of each load under
+//! names that end in the number of users, as in `exchanges_per_s_of_8_users`. This module splits the record into records of
+//! cells with the factor `clients`, as in a load study. Batches, as in `exchanges_per_s_of_batches_of_64`, have the level
+//! `batch-64` of that factor.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ use fathometer_model::{CellKey, ReplicateRecord};
 /// The factor whose levels are numbers of users.
 pub const USERS: &str = "clients";
 
-/// What the levels of batches begin with.
+/// The start of the levels of batches.
 pub const BATCH: &str = "batch-";
 
 type CellOf<'a> = (&'a str, &'a CellKey);
@@ -24,7 +25,7 @@ enum Load {
 }
 
 impl Load {
-    /// Its level of the factor [`USERS`].
+    /// The level of the factor [`USERS`].
     fn level(self) -> String {
         match self {
             Load::Users(users) => users.to_string(),
@@ -33,9 +34,9 @@ impl Load {
     }
 }
 
-/// The records with a record for each load of a sweep, and whether there are sweeps.
+/// Splits records into one record for each load of a sweep, and tells whether there are sweeps.
 pub(crate) fn by_load(records: Vec<ReplicateRecord>) -> (Vec<ReplicateRecord>, bool) {
-    // All numbers of users of a cell: a replicate that failed has none.
+    // All numbers of users of a cell, because a failed replicate has no figures.
     let mut loads: BTreeMap<CellOf<'_>, BTreeSet<Load>> = BTreeMap::new();
     for record in &records {
         let of_record = record.metrics.keys().filter_map(|name| of_load(name));
@@ -57,7 +58,7 @@ pub(crate) fn by_load(records: Vec<ReplicateRecord>) -> (Vec<ReplicateRecord>, b
     (each.collect(), true)
 }
 
-/// What a replicate says of one load.
+/// The record of one load of a replicate.
 fn record_of(record: &ReplicateRecord, load: Load) -> ReplicateRecord {
     let metrics = record.metrics.iter().filter_map(|(name, value)| {
         let name = match of_load(name) {
@@ -76,7 +77,7 @@ fn record_of(record: &ReplicateRecord, load: Load) -> ReplicateRecord {
     }
 }
 
-/// `exchanges_per_s` and 8 users of `exchanges_per_s_of_8_users`.
+/// The metric and the load of a name: `exchanges_per_s` and 8 users for `exchanges_per_s_of_8_users`.
 fn of_load(name: &str) -> Option<(&str, Load)> {
     if let Some((name, size)) = name.rsplit_once("_of_batches_of_") {
         return Some((name, Load::Batches(size.parse().ok()?)));
@@ -122,7 +123,7 @@ mod tests {
                     ("pages_of_users", 7.0),
                 ],
             ),
-            // It failed.
+            // A failed replicate.
             record(1, &[]),
         ]);
         assert!(has_sweeps);

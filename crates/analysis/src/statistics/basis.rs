@@ -1,20 +1,20 @@
-//! What an interval over replicates rests on: an estimate, its standard error, and the degrees of freedom of that
-//! error. From these follow the interval at any level, the level at which a verdict still stands, and the number
-//! of replicates that would decide.
+//! The basis of an interval over replicates: an estimate, its standard error, and the degrees of freedom of that error.
+//! They determine the interval at any level, the level at which a verdict still stands, and the number of replicates
+//! that would decide.
 
 use super::distributions::{normal_cdf, normal_quantile, student_t_cdf, student_t_quantile};
 use super::{Estimate, Interval};
 
-/// The smallest change of a value that the instrument shows.
+/// The smallest change of a value that the instrument resolves.
 ///
-/// Equal readings do not mean that there is no error. A reading is off by up to half the resolution, with a
-/// standard deviation of the resolution over the square root of 12 (JCGM 100:2008, "Guide to the expression of
-/// uncertainty in measurement", F.2.2.1). No interval is narrower than the one that this deviation gives.
+/// Equal readings still have an error. A reading differs from the value by up to half the resolution, with a standard
+/// deviation of the resolution divided by the square root of 12 (JCGM 100:2008, "Guide to the expression of
+/// uncertainty in measurement", F.2.2.1). No interval is narrower than the interval of this deviation.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Resolution {
-    /// In the unit of the value.
+    /// The resolution in the unit of the value.
     pub absolute: f64,
-    /// As a share of the value.
+    /// The resolution as a share of the value.
     pub relative: f64,
 }
 
@@ -28,38 +28,38 @@ impl Resolution {
 /// An estimate on the scale on which its error is symmetric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Basis {
-    /// Number of replicates; for unpaired sides, that of the smaller side.
+    /// Number of replicates; for unpaired sides, the number of the smaller side.
     pub n: usize,
-    /// The estimate; its logarithm where `logarithmic`.
+    /// The estimate; its logarithm if `logarithmic`.
     pub centre: f64,
-    /// Its standard error, on the same scale.
+    /// The standard error, on the same scale.
     pub error: f64,
     /// Degrees of freedom of the standard error.
     pub freedom: f64,
-    /// The part of the error that comes from the resolution of the instrument, and that replicates do not reduce.
+    /// The part of the error that comes from the resolution of the instrument. More replicates do not reduce it.
     pub floor: f64,
-    /// The number of machines whose means are the sample; `None` where the replicates are, because the machines agree or
-    /// there is one.
+    /// The number of machines, if the sample is the machines' means. `None` if the sample is the replicates, because the
+    /// machines agree or there is only one.
     pub machines: Option<usize>,
-    /// How far below and above its reading the true value may lie for certain, on the same scale: a knee lies
-    /// between its level and the one before.
+    /// How far below and above the estimate the true value may certainly lie, on the same scale: a knee lies between its
+    /// level and the previous level.
     pub slack: (f64, f64),
     /// Whether the scale is the natural logarithm.
     pub logarithmic: bool,
-    /// The values that are possible; an interval is cut to them.
+    /// The range of possible values; an interval is cut to this range.
     pub range: Interval,
 }
 
-/// An estimate and what its interval rests on.
+/// An estimate and the basis of its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Inference {
     /// The estimate, with an interval of the method's level.
     pub estimate: Estimate,
-    /// What the interval rests on; `None` where there is no interval.
+    /// The basis of the interval; `None` if there is no interval.
     pub basis: Option<Basis>,
 }
 
-/// All numbers.
+/// The range of all numbers.
 pub(super) const UNBOUNDED: Interval = Interval {
     low: f64::NEG_INFINITY,
     high: f64::INFINITY,
@@ -84,8 +84,8 @@ impl Basis {
         }
     }
 
-    /// The largest probability of error at which the interval still excludes `value`: the p-value of the
-    /// hypothesis that `value` is the true value, from both sides.
+    /// The p-value of the hypothesis that `value` is the true value, two-sided: the largest probability of error at
+    /// which the interval still excludes `value`.
     pub fn p_value(&self, value: f64) -> f64 {
         let Some(distance) = self.distance(value) else {
             return 0.0;
@@ -104,8 +104,8 @@ impl Basis {
         student.max(resolved)
     }
 
-    /// About how many replicates it takes until the interval excludes `value`, if the estimate and the spread of
-    /// the replicates stay what they are. `None` when no number does.
+    /// About how many replicates are needed until the interval excludes `value`, if the estimate and the spread of the
+    /// replicates stay the same. `None` if no number is sufficient.
     pub fn replicates_to_exclude(&self, value: f64, level: f64) -> Option<u64> {
         const MOST: u64 = 1_000_000;
         let outer = 0.5 * (1.0 - level);
@@ -138,7 +138,7 @@ impl Basis {
         Some(high)
     }
 
-    /// How far a value is from the estimate; `None` when it is not on the scale, and so infinitely far.
+    /// The distance of a value from the estimate; `None` if the value is not on the scale, and so infinitely far away.
     fn distance(&self, value: f64) -> Option<f64> {
         let value = match self.logarithmic {
             true if value <= 0.0 => return None,

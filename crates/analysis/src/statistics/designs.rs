@@ -1,7 +1,8 @@
-//! Whole designs by simulation: a fixed number of replicates, and stopping at planned looks. Samples are drawn with
-//! a planted effect, and the designs are counted that find it, or that find an effect where there is none.
+//! Simulation of whole designs: a fixed number of replicates, and stopping at planned looks. Samples are drawn with
+//! a planted effect. The simulation counts the designs that find the effect, and those that find an effect although
+//! there is none.
 //!
-//! One design compares two cells with paired replicates and decides when the interval of their ratio excludes 1.
+//! A design compares two cells with paired replicates, and decides when the interval of their ratio excludes 1.
 
 use fathometer_model::Seed;
 use serde::Serialize;
@@ -12,16 +13,17 @@ use super::{Intervals, LEVEL, Looks, Resolution, Sides, adjusted};
 /// The planted effects: the ratio of the two cells minus 1.
 pub const EFFECTS: [f64; 5] = [0.0, 0.01, 0.02, 0.05, 0.1];
 
-/// The most replicates of a design that stops.
+/// The largest number of replicates of a design that stops.
 pub const MOST: u32 = 36;
 
-/// The number of claims of the simulated ledger, as of the five papers.
+/// The number of claims of the simulated ledger; the five papers have as many.
 pub const CLAIMS: usize = 69;
 
 /// Replicates of each claim of the simulated ledger.
 const REPLICATES_OF_A_CLAIM: usize = 5;
 
-/// The standard deviation of a value, as a share of it, except of near-constant counts.
+/// The relative standard deviation of a value. Near-constant counts have a standard deviation of their own
+/// ([`Noise`]).
 const NOISE: f64 = 0.02;
 
 /// Distributions of replicates.
@@ -37,7 +39,7 @@ pub enum Noise {
 }
 
 impl Noise {
-    /// All of them.
+    /// All distributions.
     pub const ALL: [Noise; 3] = [Noise::Normal, Noise::Skewed, Noise::NearConstant];
 
     /// The name in a table.
@@ -79,7 +81,7 @@ pub(super) fn normal(draws: Seed, i: u64) -> f64 {
     radius * (std::f64::consts::TAU * draws.uniform(2 * i + 1)).cos()
 }
 
-/// When a design decides.
+/// The time at which a design decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Design {
@@ -87,12 +89,12 @@ pub enum Design {
     Fixed(u32),
     /// At the first of the planned looks whose interval excludes 1, each at its own level.
     Planned,
-    /// The same, each look at 95 %: not used by this program, shown for comparison.
+    /// As `Planned`, but each look at 95 %: not used by this program, simulated for comparison.
     Uncorrected,
 }
 
 impl Design {
-    /// All that are simulated.
+    /// All designs that are simulated.
     pub const ALL: [Design; 5] = [
         Design::Fixed(5),
         Design::Fixed(12),
@@ -110,7 +112,7 @@ impl Design {
         }
     }
 
-    /// The looks of the design: number of replicates, and the error that is allowed.
+    /// The looks of the design: the number of replicates, and the allowed error.
     fn looks(self) -> Vec<(usize, f64)> {
         let looks = Looks::up_to(MOST);
         let after = looks.after().iter();
@@ -124,13 +126,13 @@ impl Design {
         }
     }
 
-    /// The stated power for normal replicates: exact for a fixed number; for planned looks the power of the best
-    /// single look, which the whole design has at least. `None` where nothing is stated.
+    /// The stated power for normal replicates. It is exact for a fixed number. For planned looks it is the power of
+    /// the best single look, a lower bound for the whole design. `None` if no power is stated.
     pub fn stated_power(self, noise: Noise, effect: f64) -> Option<f64> {
         if noise != Noise::Normal || self == Design::Uncorrected || effect == 0.0 {
             return None;
         }
-        // The logarithm of the ratio of a pair has twice the variance of a value.
+        // The logarithm of the ratio of a pair has twice the variance of the logarithm of a value.
         let shift = (1.0 + effect).ln() / (NOISE * std::f64::consts::SQRT_2);
         let powers = self.looks().into_iter();
         powers
@@ -139,8 +141,8 @@ impl Design {
     }
 }
 
-/// The probability that the interval of the mean of `n` normal values excludes 0 from above, where their mean is
-/// `shift` standard deviations: the tail of the noncentral t distribution, integrated over the sample's standard
+/// The probability that the interval of the mean of `n` normal values lies above 0, if the true mean is `shift`
+/// standard deviations. It is the tail of the noncentral t distribution, integrated over the sample's standard
 /// deviation (Johnson and Kotz, "Continuous Univariate Distributions" 2, 1995, 31.2).
 fn power(shift: f64, n: usize, error: f64) -> f64 {
     const STEPS: u32 = 4_000;
@@ -149,7 +151,7 @@ fn power(shift: f64, n: usize, error: f64) -> f64 {
     let centre = shift * (n as f64).sqrt();
     let (mut sum, mut all) = (0.0, 0.0);
     for step in 1..STEPS {
-        // The sample's standard deviation over the true one; its density, up to a factor.
+        // The ratio of the sample's standard deviation to the true one, and its density, up to a factor.
         let s = 4.0 * f64::from(step) / f64::from(STEPS);
         let density = ((freedom - 1.0) * s.ln() - 0.5 * freedom * (s * s - 1.0)).exp();
         sum += density * normal_cdf(centre - quantile * s);
@@ -158,56 +160,56 @@ fn power(shift: f64, n: usize, error: f64) -> f64 {
     sum / all
 }
 
-/// What became of the trials of one design.
+/// The results of the trials of one design.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct DesignRow {
     /// The distribution.
     pub noise: Noise,
-    /// When it decides.
+    /// The time at which the design decides.
     pub design: Design,
     /// The planted effect.
     pub effect: f64,
-    /// The share of trials that find an effect in the planted direction; without an effect, upwards.
+    /// The share of trials that find an effect in the planted direction; if no effect is planted, upwards.
     pub found: f64,
-    /// The share of trials with a wrong verdict: the wrong direction, or any direction where there is no effect.
+    /// The share of trials with a wrong verdict: the wrong direction, or any direction if no effect is planted.
     pub wrong: f64,
-    /// The stated power, or the least that it is.
+    /// The stated power, or its lower bound.
     pub stated: Option<f64>,
     /// The mean number of replicates.
     pub replicates: f64,
 }
 
-/// Ledgers in which no claim is true.
+/// The results of ledgers in which no claim is true.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct NullLedgers {
     /// Whether all claims compare with the same cell.
     pub share_a_cell: bool,
-    /// Wrong verdicts of a ledger when each claim is judged alone: mean.
+    /// Mean number of wrong verdicts of a ledger if each claim is judged alone.
     pub alone: f64,
-    /// Wrong verdicts of a ledger that stand: mean.
+    /// Mean number of wrong verdicts of a ledger that stand.
     pub standing: f64,
-    /// The share of ledgers in which any wrong verdict stands.
+    /// The share of ledgers in which some wrong verdict stands.
     pub ledgers: f64,
 }
 
-/// Tables of whole designs.
+/// Tables of the simulated designs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DesignTables {
     /// The seed of all draws.
     pub seed: Seed,
     /// Trials of each row of designs.
     pub trials: u32,
-    /// Simulated ledgers of each kind.
+    /// The number of simulated ledgers of each kind.
     pub ledgers: u32,
-    /// By distribution, effect and design.
+    /// One row for each distribution, effect and design.
     pub designs: Vec<DesignRow>,
-    /// Independent claims, and claims that share a cell.
+    /// One row for independent claims, and one for claims that share a cell.
     pub null_ledgers: Vec<NullLedgers>,
 }
 
 impl DesignTables {
-    /// Simulates `trials` designs for each row, and a quarter as many ledgers, whose false discovery rate is
-    /// `rate`.
+    /// Simulates `trials` designs for each row, and a quarter as many ledgers. `rate` is the false discovery rate
+    /// of the ledgers.
     pub fn simulate(seed: Seed, trials: u32, rate: f64) -> DesignTables {
         let mut designs = Vec::new();
         for noise in Noise::ALL {
@@ -238,7 +240,7 @@ impl DesignTables {
         rows.find(|row| row.noise == noise && row.design == design && row.effect == effect)
     }
 
-    /// Both tables in Markdown; shares in percent.
+    /// Both tables in Markdown, with shares in percent.
     pub fn markdown(&self) -> String {
         let percent = |share: f64| format!("{:.1}", share * 100.0);
         let mut text = String::from(
@@ -284,17 +286,17 @@ impl DesignTables {
     }
 }
 
-/// All designs on the same samples.
+/// Applies all designs to the same samples.
 fn rows(draws: Seed, noise: Noise, effect: f64, trials: u32) -> Vec<DesignRow> {
     let looks: Vec<_> = Design::ALL.map(Design::looks).into();
-    // Found, wrong and replicates of each design.
+    // For each design: trials that found the effect, wrong trials, and replicates.
     let mut sums = vec![(0u32, 0u32, 0usize); looks.len()];
     let draws = draws.child((effect * 1_000.0).round() as u64);
     for trial in 0..u64::from(trials) {
         let draws = draws.child(trial);
         let other = noise.sample(draws.child(0), MOST, 100.0);
         let one = noise.sample(draws.child(1), MOST, 100.0 * (1.0 + effect));
-        // The p-value and the direction after a number of replicates, computed when a design looks.
+        // The p-value and the direction after each number of replicates, computed when a design looks.
         let mut seen = vec![None; MOST as usize + 1];
         for (looks, (found, wrong, replicates)) in looks.iter().zip(&mut sums) {
             let mut made = 0;
@@ -325,9 +327,9 @@ fn rows(draws: Seed, noise: Noise, effect: f64, trials: u32) -> Vec<DesignRow> {
         .collect()
 }
 
-/// The p-value of no effect, and whether the ratio is above 1.
+/// The p-value of the hypothesis of no effect, and whether the ratio is above 1.
 fn judged(noise: Noise, one: &[f64], other: &[f64]) -> (f64, bool) {
-    // The p-value costs less than the interval.
+    // The p-value is cheaper to compute than the interval.
     let none = Intervals { level: 0.0 };
     let ratio = none.ratio(one, other, Sides::Paired, noise.resolution());
     let basis = ratio.and_then(|ratio| ratio.basis);
@@ -376,7 +378,7 @@ mod tests {
     #[test]
     fn designs_keep_their_error_and_their_power() {
         let tables = DesignTables::simulate(Seed(1983), 1_000, 0.05);
-        // Three standard errors of 1 000 trials: 2.1 points at 5 %, at most 4.8 points elsewhere.
+        // Three standard errors of 1 000 trials are 2.1 points at 5 %, and at most 4.8 points elsewhere.
         for noise in Noise::ALL {
             let planned = tables.get(noise, Design::Planned, 0.0).unwrap();
             assert!(planned.wrong <= 0.071, "{planned:?}");
@@ -394,12 +396,12 @@ mod tests {
             }
         }
         assert_eq!(stated, 16);
-        // Large effects end early.
+        // Designs stop early if the effect is large.
         let planned = tables.get(Noise::Normal, Design::Planned, 0.1).unwrap();
         assert!(planned.replicates < 12.0, "{planned:?}");
         for ledgers in &tables.null_ledgers {
             assert!((2.0..5.0).contains(&ledgers.alone), "{ledgers:?}");
-            // 250 ledgers; at most one in twenty has a wrong verdict that stands.
+            // Of 250 ledgers, at most one in twenty has a wrong verdict that stands.
             assert!(ledgers.ledgers <= 0.05, "{ledgers:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! The normal, Student's t, the F and the binomial distribution, as far as intervals and counts need them.
+//! The normal distribution, Student's t, F and the binomial distribution, as far as intervals and counts need them.
 //!
 //! Numbers in brackets are formulas of Abramowitz and Stegun, "Handbook of Mathematical Functions" (1964). Quantiles are
 //! found by bisection: they are needed a few times per interval, never in a loop over resamples.
@@ -12,7 +12,7 @@ pub fn normal_cdf(x: f64) -> f64 {
     0.5 * libm::erfc(-x * FRAC_1_SQRT_2)
 }
 
-/// The value that a standard normal variable stays below with probability `p`; infinite at 0 and 1.
+/// The value below which a standard normal variable lies with probability `p`; infinite at 0 and 1.
 pub fn normal_quantile(p: f64) -> f64 {
     if p <= 0.0 {
         return f64::NEG_INFINITY;
@@ -29,9 +29,9 @@ pub fn normal_quantile(p: f64) -> f64 {
     bisect(-40.0, 0.0, |x| normal_cdf(x) < p)
 }
 
-/// The probability that a variable of Student's t distribution with `freedom` degrees of freedom is at most
-/// `t`, by the incomplete beta function (26.7.1). The degrees of freedom need not be whole: those of Welch and
-/// Satterthwaite are not.
+/// The probability that a variable of Student's t distribution with `freedom` degrees of freedom is at most `t`, by the
+/// incomplete beta function (26.7.1). The degrees of freedom need not be whole: those by Welch and Satterthwaite are
+/// not.
 ///
 /// # Panics
 /// When `freedom` is not above zero.
@@ -44,7 +44,7 @@ pub fn student_t_cdf(t: f64, freedom: f64) -> f64 {
     if t < 0.0 { tail } else { 1.0 - tail }
 }
 
-/// The value that a variable of Student's t distribution stays below with probability `p`; infinite at 0 and 1.
+/// The value below which a variable of Student's t distribution lies with probability `p`; infinite at 0 and 1.
 pub fn student_t_quantile(p: f64, freedom: f64) -> f64 {
     if p <= 0.0 {
         return f64::NEG_INFINITY;

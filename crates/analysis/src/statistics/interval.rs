@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 /// The default nominal level of intervals.
 pub const LEVEL: f64 = 0.95;
 
-/// From `low` to `high`, both included.
+/// The interval from `low` to `high`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// The lower end.
     pub low: f64,
-    /// The upper end; never below the lower.
+    /// The upper end; never below the lower end.
     pub high: f64,
 }
 
@@ -24,11 +24,11 @@ impl Interval {
 /// An estimate with its number of replicates and its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// Number of replicates; for two unpaired sides, that of the smaller side.
+    /// Number of replicates; for two unpaired sides, the number of the smaller side.
     pub n: usize,
     /// The estimate.
     pub value: f64,
-    /// The interval; `None` with fewer than two replicates, and when the statistic is not finite for every part
+    /// The interval; `None` with fewer than two replicates, and if the statistic is not finite for every part
     /// of the sample (a ratio whose denominator can be zero).
     pub interval: Option<Interval>,
 }
@@ -52,7 +52,7 @@ pub enum Sides {
 }
 
 impl Sides {
-    /// Paired if all samples have the same replicates; each item is the replicates' numbers of one sample.
+    /// Paired if all samples have the same replicates. Each item holds the replicate numbers of one sample.
     ///
     /// Replicates of the same number used the same random numbers, whatever their cell.
     pub(crate) fn of<T: PartialEq>(numbers: impl IntoIterator<Item = T>) -> Sides {

@@ -1,9 +1,9 @@
-//! What the intervals of runs over several machines cover, by simulation.
+//! The coverage of the intervals of runs over several machines, by simulation.
 //!
-//! Two cells are compared by their ratio. Each machine has a ratio of its own around the true one, and replicates vary
-//! around that of their machine. The true ratio is that of all machines like these. Three rules are counted on the same
-//! samples: that of this program ([`OnMachines`](super::OnMachines)), one sample of all replicates, and one sample of
-//! the machines' means.
+//! Two cells are compared by their ratio. Each machine has a ratio of its own around the true ratio, and the ratios of
+//! replicates vary around the ratio of their machine. The true ratio is that of all machines of this kind. Three rules
+//! are applied to the same samples: the rule of this program ([`OnMachines`](super::OnMachines)), all replicates as one
+//! sample, and the machines' means as one sample.
 
 use fathometer_model::Seed;
 use serde::Serialize;
@@ -17,35 +17,35 @@ const NOISE: f64 = 0.02;
 /// The true ratio.
 const RATIO: f64 = 1.2;
 
-/// Numbers of machines, and of replicates on each.
+/// Numbers of machines, and numbers of replicates on each machine.
 pub const DESIGNS: [(u32, u32); 7] = [(2, 2), (2, 5), (2, 15), (3, 3), (4, 2), (4, 5), (8, 5)];
 
-/// How much the ratio differs between machines: the standard deviation, over that of replicates on one machine.
+/// How much the ratio differs between machines: its standard deviation, divided by that of replicates on one machine.
 pub const DIFFERENCES: [f64; 4] = [0.0, 0.5, 1.0, 3.0];
 
-/// The rules that are counted.
+/// The rules that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
-    /// That of this program.
+    /// The rule of this program.
     Tested,
-    /// All replicates as one sample: not used over several machines, shown for comparison.
+    /// All replicates as one sample: not used for several machines, simulated for comparison.
     Replicates,
-    /// The machines' means as one sample: not used alone, shown for comparison.
+    /// The machines' means as one sample: not used alone, simulated for comparison.
     Means,
 }
 
 impl Rule {
-    /// All of them.
+    /// All rules.
     pub const ALL: [Rule; 3] = [Rule::Tested, Rule::Replicates, Rule::Means];
 }
 
-/// What a rule covers.
+/// The coverage of a rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Covered {
     /// The share of intervals that contain the true ratio.
     pub share: f64,
-    /// The median half length of an interval, as a share of the ratio.
+    /// The median half length of an interval, relative to the ratio.
     pub half_length: f64,
 }
 
@@ -54,11 +54,11 @@ pub struct Covered {
 pub struct MachineRow {
     /// Number of machines.
     pub machines: u32,
-    /// Replicates on each.
+    /// Number of replicates on each machine.
     pub replicates: u32,
-    /// The difference between machines, see [`DIFFERENCES`].
+    /// The difference between machines, as in [`DIFFERENCES`].
     pub difference: f64,
-    /// By [`Rule::ALL`].
+    /// The coverage of each rule, in the order of [`Rule::ALL`].
     pub rules: [Covered; 3],
 }
 
@@ -105,7 +105,7 @@ impl MachineCoverage {
         }
     }
 
-    /// The table in Markdown; shares in percent.
+    /// The table in Markdown, with shares in percent.
     pub fn markdown(&self) -> String {
         let mut text = String::from(
             "| machines x replicates | difference | this program | half length | all replicates | half length | \
@@ -171,7 +171,7 @@ fn covered(
     rules
 }
 
-/// The ratios of all replicates, and the machine of each.
+/// The ratios of all replicates, and the machine of each replicate.
 fn sample(draws: Seed, machines: u32, replicates: u32, difference: f64) -> (Vec<f64>, Vec<u32>) {
     let (own, noise) = (draws.child(0), draws.child(1));
     let of: Vec<u32> = (0..machines * replicates).map(|r| r % machines).collect();
@@ -191,7 +191,7 @@ mod tests {
         let table = MachineCoverage::simulate(Seed(1964), 400);
         for row in &table.rows {
             let [tested, replicates, means] = row.rules;
-            // Three standard errors of 400 trials: 3.3 points at 95 %, 5.4 at 85 %.
+            // Three standard errors of 400 trials are 3.3 points at 95 %, and 5.4 points at 85 %.
             assert!(means.share > 0.917, "{row:?}");
             let least = match row.machines {
                 2 => 0.85,
@@ -202,7 +202,8 @@ mod tests {
             if row.difference == 0.0 {
                 assert!(tested.share > 0.917, "{row:?}");
             }
-            // Never less than without the rule, and with few machines that agree much narrower than their means.
+            // The coverage is never lower than without the rule. With few machines that agree, the intervals are much
+            // narrower than those of the machines' means.
             assert!(tested.share >= replicates.share, "{row:?}");
             if row.difference == 0.0 && row.machines == 2 {
                 assert!(tested.half_length < 0.6 * means.half_length, "{row:?}");

@@ -1,18 +1,19 @@
 //! Statistics over replicates: descriptions of one sample, intervals, and several verdicts at once.
 //!
-//! A cell has few replicates, so nothing here assumes a normal limit. Every random choice comes from a
+//! A cell has few replicates, so no method here assumes a normal limit. Every random choice comes from a
 //! [`Seed`](fathometer_model::Seed) of the caller: the same records give the same interval on every machine. The
 //! module does not depend on what was measured.
 //!
 //! - [`Summary`]: n, mean, median, standard deviation, extremes
-//! - [`Intervals`]: means, differences, ratios and other figures of few replicates, by Student's t;
-//!   [`Basis`]: what such an interval rests on
+//! - [`Intervals`]: means, differences, ratios and other figures of few replicates, by Student's t; [`Basis`]: the
+//!   basis of such an interval
 //! - [`quantile_interval`]: medians and percentiles, by order statistics
-//! - [`pseudo_median`]: the centre of a sample that has outliers
+//! - [`pseudo_median`]: the centre of a sample with outliers
 //! - [`simultaneous_level`], [`benjamini_yekutieli`]: several intervals, or several verdicts, at once
 //! - [`Looks`]: looking at verdicts while replicates are still added
-//! - [`simulation`]: what the intervals cover; [`designs`]: what stopping and ledgers keep
-//! - [`machine_coverage`]: what the intervals of several machines cover
+//! - [`simulation`]: the coverage of the intervals; [`designs`]: the error rates and power of stopping rules and
+//!   ledgers
+//! - [`machine_coverage`]: the coverage of the intervals of several machines
 //! - `distributions`: the normal and the binomial distribution, Student's t and F, as far as they are needed
 
 mod basis;
@@ -42,15 +43,15 @@ pub use student::{Intervals, OnMachines, Scale};
 pub struct Summary {
     /// Number of values.
     pub n: usize,
-    /// Their arithmetic mean.
+    /// The arithmetic mean of the values.
     pub mean: f64,
-    /// The middle value, or the mean of the two middle ones.
+    /// The middle value, or the mean of the two middle values.
     pub median: f64,
     /// The standard deviation with n - 1 in the denominator; `None` with fewer than two values.
     pub sd: Option<f64>,
-    /// The smallest.
+    /// The smallest value.
     pub min: f64,
-    /// The largest.
+    /// The largest value.
     pub max: f64,
 }
 
@@ -84,7 +85,7 @@ pub fn mean(sample: &[f64]) -> f64 {
 }
 
 /// The indices of a sample, for statistics that leave out the same replicates of several metrics: [`mean_at`] gives
-/// the mean of a metric at the indices that are left.
+/// the mean of a metric at the remaining indices.
 pub(crate) fn indices(size: usize) -> Vec<f64> {
     (0..size).map(|index| index as f64).collect()
 }

@@ -1,21 +1,21 @@
 //! Several verdicts at once.
 
-/// The level of each of `count` intervals such that all of them cover together with probability `level`, however
-/// they depend on each other: O. J. Dunn, "Multiple comparisons among means", Journal of the American Statistical
+/// The level that each of `count` intervals needs so that all of them cover together with probability `level`,
+/// whatever their dependence: O. J. Dunn, "Multiple comparisons among means", Journal of the American Statistical
 /// Association 56 (1961), after Bonferroni.
 pub fn simultaneous_level(level: f64, count: usize) -> f64 {
     1.0 - (1.0 - level) / count.max(1) as f64
 }
 
-/// Which of several findings stand when the expected share of wrong ones among those that stand is at most
-/// `rate`, however the findings depend on each other: Y. Benjamini and D. Yekutieli, "The control of the false
-/// discovery rate in multiple testing under dependency", The Annals of Statistics 29 (2001). Each finding is
-/// given by its p-value; the answer has their order.
+/// Decides which findings stand if the expected share of wrong findings among them may be at most `rate`,
+/// whatever the dependence of the findings: Y. Benjamini and D. Yekutieli, "The control of the false discovery
+/// rate in multiple testing under dependency", The Annals of Statistics 29 (2001). Takes the p-value of each
+/// finding; the result has the same order.
 pub fn benjamini_yekutieli(p_values: &[f64], rate: f64) -> Vec<bool> {
     adjusted(p_values).into_iter().map(|p| p <= rate).collect()
 }
 
-/// The least false discovery rate at which each finding stands, in the order of the p-values.
+/// The smallest false discovery rate at which each finding stands, in the order of the p-values.
 pub fn adjusted(p_values: &[f64]) -> Vec<f64> {
     let m = p_values.len();
     let harmonic: f64 = (1..=m).map(|i| 1.0 / i as f64).sum();

@@ -1,8 +1,8 @@
 //! Intervals for medians and percentiles by order statistics, whatever the distribution.
 //!
 //! The number of values below the quantile at p is binomial with parameters n and p. So the interval from the
-//! r-th to the s-th smallest value covers it with a probability that depends on n, p, r and s alone: H. A. David
-//! and H. N. Nagaraja, "Order Statistics" (2003), section 7.1; W. J. Conover, "Practical Nonparametric
+//! r-th to the s-th smallest value covers the quantile with a probability that depends only on n, p, r and s: H.
+//! A. David and H. N. Nagaraja, "Order Statistics" (2003), section 7.1; W. J. Conover, "Practical Nonparametric
 //! Statistics" (1999), section 3.2.
 
 use super::Interval;
@@ -10,14 +10,14 @@ use super::Interval;
 /// An interval for a quantile.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct QuantileInterval {
-    /// From one value of the sample to another.
+    /// The interval, from one value of the sample to another.
     pub interval: Interval,
-    /// The least probability with which it covers the quantile; at least the level that was asked for.
+    /// The smallest probability with which the interval covers the quantile; at least the requested level.
     pub coverage: f64,
 }
 
-/// The interval for the quantile at `p` whose two tails are each at most half of what `level` leaves. `None` when
-/// the sample is too small for that: [`least_for_quantile`] says how large it has to be.
+/// The interval for the quantile at `p`. Each of its tails has at most half of the error that `level` allows.
+/// `None` when the sample is too small: [`least_for_quantile`] gives the required size.
 pub fn quantile_interval(sample: &[f64], p: f64, level: f64) -> Option<QuantileInterval> {
     let mut sorted = sample.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -33,26 +33,27 @@ pub fn quantile_interval(sample: &[f64], p: f64, level: f64) -> Option<QuantileI
     })
 }
 
-/// The smallest sample that has an interval for the quantile at `p`: 6 for a median at 95 %, 368 for a 99th
-/// percentile. `None` when `p` is not between 0 and 1.
+/// The size of the smallest sample that has an interval for the quantile at `p`: 6 for a median at 95 %, 368 for
+/// a 99th percentile. `None` when `p` is not between 0 and 1.
 pub fn least_for_quantile(p: f64, level: f64) -> Option<usize> {
     let tail = 0.5 * (1.0 - level);
     if !(p > 0.0 && p < 1.0) || tail <= 0.0 {
         return None;
     }
-    // The whole sample misses the quantile below with probability (1-p)^n and above with p^n.
+    // All values lie above the quantile with probability (1-p)^n, and below it with probability p^n.
     let n = (tail.ln() / p.max(1.0 - p).ln()).ceil();
     (n < 1e9).then_some(n as usize)
 }
 
-/// The places of the two ends in the sorted sample, from 0.
+/// The indices of the two ends in the sorted sample, from 0.
 fn ranks(n: usize, p: f64, level: f64) -> Option<(usize, usize)> {
     let tail = 0.5 * (1.0 - level);
-    // The interval from place `low` misses the quantile when at most `low` values are below it.
+    // An interval that begins at index `low` misses the quantile if at most `low` values are below the quantile.
     let low = (0..n)
         .take_while(|low| binomial_cdf(*low, n, p) <= tail)
         .last()?;
-    // The interval to place `high` misses it when more than `high` values are.
+    // An interval that ends at index `high` misses the quantile if more than `high` values are below the
+    // quantile.
     let high = (0..n).find(|high| 1.0 - binomial_cdf(*high, n, p) <= tail)?;
     Some((low, high))
 }

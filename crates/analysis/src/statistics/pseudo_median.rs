@@ -1,9 +1,10 @@
 //! The centre of a sample with outliers.
 
-/// The median of the means of all pairs of values, each value with itself, too (J. L. Hodges and E. L. Lehmann, "Estimates
-/// of location based on rank tests", Annals of Mathematical Statistics 34, 1963). Up to 29 % of the values may be wild.
-/// Its variance on normal data is 1.05 times that of the mean; that of the median is 1.57 times as large. `None` when the
-/// sample is empty. Takes the square of the sample's size in time and memory.
+/// The Hodges-Lehmann estimate: the median of the means of all pairs of values, including pairs of a value with itself (J.
+/// L. Hodges and E. L. Lehmann, "Estimates of location based on rank tests", Annals of Mathematical Statistics 34, 1963).
+/// It tolerates up to 29 % of outliers. On normal data its variance is 1.05 times that of the mean; the variance of the
+/// median is 1.57 times that of the mean. `None` when the sample is empty. Time and memory are quadratic in the size of
+/// the sample.
 pub fn pseudo_median(sample: &[f64]) -> Option<f64> {
     let of_pairs = |(place, first): (usize, &f64)| {
         let first = *first;

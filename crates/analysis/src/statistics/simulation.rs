@@ -1,5 +1,5 @@
-//! What intervals cover, by simulation: samples are drawn from distributions whose true values are known, and from
-//! real cells, and intervals are counted that contain the true value.
+//! The coverage of intervals by simulation: samples are drawn from distributions with known true values and from
+//! real cells, and the intervals that contain the true value are counted.
 
 use fathometer_model::Seed;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use super::{Inference, Intervals, Resolution, Scale, Sides, mean, quantile_inter
 /// The numbers of replicates that are simulated.
 pub const SIZES: [usize; 5] = [2, 3, 5, 8, 20];
 
-/// True ratio of the two sides of a comparison.
+/// The true ratio of the two sides of a comparison.
 const RATIO: f64 = 1.2;
 
 /// Distributions of replicates.
@@ -21,7 +21,7 @@ pub enum Data {
     Normal,
     /// Lognormal with a standard deviation of the logarithm of 0.5: skewness 1.75.
     Skewed,
-    /// Student's t with 3 degrees of freedom, around 100 with a scale of 5: of infinite kurtosis.
+    /// Student's t with 3 degrees of freedom, around 100 with a scale of 5: infinite kurtosis.
     HeavyTailed,
     /// Counts near 100: normal with a standard deviation of 0.3, rounded to whole numbers.
     NearConstant,
@@ -30,7 +30,7 @@ pub enum Data {
 }
 
 impl Data {
-    /// All of them.
+    /// All distributions.
     pub const ALL: [Data; 5] = [
         Data::Normal,
         Data::Skewed,
@@ -70,7 +70,7 @@ pub enum Figure {
 }
 
 impl Figure {
-    /// All of them.
+    /// All figures.
     pub const ALL: [Figure; 6] = [
         Figure::Mean,
         Figure::Difference,
@@ -102,7 +102,7 @@ pub struct Coverage {
     pub figure: Figure,
     /// The number of replicates.
     pub n: usize,
-    /// The share of 95 % intervals that contain the true value; `None` where the sample has no interval.
+    /// The share of 95 % intervals that contain the true value; `None` if the sample has no interval.
     pub covered: Option<f64>,
 }
 
@@ -115,12 +115,13 @@ pub struct CoverageTable {
     pub trials: u32,
     /// The number of real cells that are resampled.
     pub real_cells: usize,
-    /// By distribution, figure and number of replicates.
+    /// One row for each distribution, figure and number of replicates.
     pub rows: Vec<Coverage>,
 }
 
 impl CoverageTable {
-    /// Simulates. `real` are the values of cells with many replicates; without any, their rows are left out.
+    /// Runs the simulation. `real` holds the values of cells with many replicates; if it is empty, the rows of
+    /// real cells are left out.
     pub fn simulate(seed: Seed, trials: u32, real: &[Vec<f64>]) -> CoverageTable {
         let mut rows = Vec::new();
         for data in Data::ALL {
@@ -191,7 +192,7 @@ struct Source<'a> {
     draws: Seed,
 }
 
-/// The distribution of one trial.
+/// The distribution of the values in one trial.
 struct Trial<'a> {
     data: Data,
     /// The centre of the first side.
@@ -218,7 +219,7 @@ impl Source<'_> {
         };
         Trial {
             data: self.data,
-            // Anywhere between two counts.
+            // A centre anywhere between two counts.
             centre: 100.0 + draws.stream("centre").uniform(0),
             cell,
             draws,
@@ -240,7 +241,7 @@ impl Trial<'_> {
         }
     }
 
-    /// A sample around `times` the centre.
+    /// A sample around the centre multiplied by `times`.
     fn sample(&self, side: u64, n: usize, times: f64) -> Vec<f64> {
         let draws = self.draws.child(side);
         (0..n as u64).map(|i| self.value(draws, i, times)).collect()
@@ -248,7 +249,7 @@ impl Trial<'_> {
 
     fn value(&self, draws: Seed, i: u64, times: f64) -> f64 {
         let normal = |k: u64| {
-            // Box and Muller.
+            // The Box-Muller transform.
             let radius = (-2.0 * (1.0 - draws.uniform(16 * i + 2 * k)).ln()).sqrt();
             radius * (std::f64::consts::TAU * draws.uniform(16 * i + 2 * k + 1)).cos()
         };
@@ -289,10 +290,11 @@ impl Trial<'_> {
         }
     }
 
-    /// Whether the interval contains the true value; `None` where there is no interval.
+    /// Whether the interval contains the true value; `None` if there is no interval.
     fn covers(&self, figure: Figure, n: usize) -> Option<bool> {
         use Sides::{Independent, Paired};
-        // The p-value of the true value says whether an interval contains it, and costs less than the interval.
+        // The p-value of the true value shows whether an interval contains it, and is cheaper to compute than the
+        // interval.
         let all = Intervals { level: 0.0 };
         let resolution = self.resolution();
         let contains = |inference: Option<Inference>, truth: f64| {
@@ -335,8 +337,8 @@ impl Trial<'_> {
         }
     }
 
-    /// What the sides of a pair share: a factor with a standard deviation of the logarithm of 0.1. Counts are
-    /// not rounded again, so theirs stays as it is.
+    /// Multiplies a sample by the factor that the sides of a pair share; its logarithm has a standard deviation of
+    /// 0.1. Counts stay unchanged, because they are not rounded again.
     fn shared(&self, sample: Vec<f64>, n: usize) -> Vec<f64> {
         if self.data == Data::NearConstant {
             return sample;
@@ -377,7 +379,7 @@ mod tests {
             let constant = table.get(Data::NearConstant, Figure::Mean, n).unwrap();
             assert!(constant > 0.92, "n = {n}: {constant}");
         }
-        // Five values have no median with 95 %.
+        // A sample of five values has no 95 % interval for the median.
         assert_eq!(table.get(Data::Normal, Figure::Median, 5), None);
         assert!(table.get(Data::HeavyTailed, Figure::Median, 8).unwrap() > 0.95);
     }

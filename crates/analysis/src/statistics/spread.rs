@@ -1,19 +1,19 @@
-//! The standard error of a mean, of replicates of one machine and of several.
+//! The standard error of a mean, from replicates of one machine or of several.
 //!
 //! # Several machines
 //!
-//! The machine is a random block: a verdict is meant for machines like these, and not for these alone. Replicates of
-//! one machine are then not independent where the machines differ, and a plain t of all replicates would err too often.
-//! Where the machines agree, it is right and has more degrees of freedom. The rule is that of a preliminary test (T. A.
+//! The machine is a random block: a verdict is meant for machines of this kind, and not only for these machines. If the
+//! machines differ, replicates of one machine are not independent, and a plain t of all replicates would err too often. If
+//! the machines agree, the plain t is right and has more degrees of freedom. The rule is that of a preliminary test (T. A.
 //! Bancroft, "Analysis and inference for incompletely specified models involving the use of preliminary test(s) of
 //! significance", Biometrics 20, 1964, who recommends the level 0.25):
 //!
 //! - F test of the means of machines against the spread within machines, at the level 0.25;
-//! - not significant: all replicates are one sample;
-//! - significant: the machines are the sample. The error is that of their means, with one degree of freedom less than
+//! - not significant: the sample is all replicates;
+//! - significant: the sample is the machines' means. The error is that of these means, with one degree of freedom less than
 //!   there are machines.
 //!
-//! With one replicate for each machine both are the same. [`super::machine_coverage`] simulates what this covers.
+//! With one replicate on each machine, both cases are the same. [`super::machine_coverage`] simulates the coverage.
 
 use std::collections::BTreeMap;
 
@@ -28,14 +28,14 @@ const PRELIMINARY: f64 = 0.25;
 pub(super) struct Spread {
     /// The standard error.
     pub(super) error: f64,
-    /// Its degrees of freedom.
+    /// The degrees of freedom of the standard error.
     pub(super) freedom: f64,
-    /// The number of machines whose means are the sample; `None` where the replicates are.
+    /// The number of machines, if the sample is the machines' means; `None` if the sample is the replicates.
     pub(super) machines: Option<usize>,
 }
 
-/// The error of the mean of a sample whose value i is of machine `machines[i]`; `None` with fewer than two values.
-/// Without machines, the replicates are the sample.
+/// The error of the mean of a sample whose value i was measured on machine `machines[i]`; `None` with fewer than two
+/// values. If `machines` is empty, the sample is the replicates.
 pub(super) fn spread_of_sample(values: &[f64], machines: &[u32]) -> Option<Spread> {
     let deviation = standard_deviation(values)?;
     let of_machines = (machines.len() == values.len()).then(|| between_machines(values, machines));
@@ -45,8 +45,8 @@ pub(super) fn spread_of_sample(values: &[f64], machines: &[u32]) -> Option<Sprea
     })
 }
 
-/// The standard error of a sum of independent means and its degrees of freedom, from the variance of each mean with
-/// its number of values: F. E. Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics
+/// The standard error of a sum of independent means and its degrees of freedom, from the variance of each mean and the
+/// number of its values: F. E. Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics
 /// Bulletin 2 (1946).
 pub(super) fn satterthwaite(variances: &[(f64, usize)]) -> Option<Spread> {
     let sum: f64 = variances.iter().map(|(variance, _)| variance).sum();
@@ -58,7 +58,7 @@ pub(super) fn satterthwaite(variances: &[(f64, usize)]) -> Option<Spread> {
         .iter()
         .map(|(variance, n)| variance * variance / (n - 1) as f64)
         .sum();
-    // Where every variance is zero, or too small to be squared.
+    // The sum is zero if every variance is zero, or too small to be squared.
     let freedom = match below > 0.0 {
         true => sum * sum / below,
         false => fewest as f64,
@@ -70,7 +70,7 @@ pub(super) fn satterthwaite(variances: &[(f64, usize)]) -> Option<Spread> {
     })
 }
 
-/// The error from the means of machines; `None` where the machines do not differ, or nothing shows whether they do.
+/// The error from the means of machines; `None` if the machines do not differ, or it cannot be decided whether they do.
 fn between_machines(values: &[f64], machines: &[u32]) -> Option<Spread> {
     let mut groups: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for (value, machine) in values.iter().zip(machines) {
@@ -94,7 +94,7 @@ fn between_machines(values: &[f64], machines: &[u32]) -> Option<Spread> {
         true => f_tail(between / within, k - 1.0, n - k) < PRELIMINARY,
         false => between > 0.0,
     };
-    // Machines with more replicates than others weigh more in the mean than in the mean square.
+    // Machines with more replicates have a larger weight in the mean than in the mean square.
     let unequal = (squares / n * (k - 1.0) / (n - squares / n)).max(1.0);
     differs.then(|| Spread {
         error: (between / n * unequal).sqrt(),
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(spread_of_sample(&values[..1], &[0]), None);
     }
 
-    // SciPy 1.17.1: f_oneway([1.0, 1.1, 0.9], [1.05, 0.95, 1.02]).pvalue is 0.9214, and of the other groups 3.5e-4.
+    // SciPy 1.17.1: f_oneway([1.0, 1.1, 0.9], [1.05, 0.95, 1.02]).pvalue is 0.9214; for the other groups it is 3.5e-4.
     #[test]
     fn machines_that_agree_are_one_sample_and_machines_that_differ_are_the_sample() {
         let machines = [0, 1, 0, 1, 0, 1];
@@ -127,7 +127,7 @@ mod tests {
         let apart = [1.0, 1.55, 1.1, 1.45, 0.9, 1.52];
         let spread = spread_of_sample(&apart, &machines).unwrap();
         assert_eq!((spread.freedom, spread.machines), (1.0, Some(2)));
-        // The standard error of two means, 1.0 and 1.506667.
+        // The standard error of the mean of two machines, whose means are 1.0 and 1.506667.
         assert!((spread.error - 0.253_333_333).abs() < 1e-8, "{spread:?}");
     }
 
@@ -143,7 +143,8 @@ mod tests {
     fn a_machine_with_more_replicates_never_makes_the_error_smaller() {
         let values = [1.0, 2.0, 1.0, 2.0, 1.0];
         let spread = spread_of_sample(&values, &[0, 1, 0, 1, 0]).unwrap();
-        // The variance of the weighted mean of two machines, (13 / 25) of theirs, and their mean square over 2.4.
+        // The variance of the weighted mean of two machines is 13 / 25 of their variance, which is their sum of squares
+        // over 2.4.
         let between = 3.0 * 0.4f64.powi(2) + 2.0 * 0.6f64.powi(2);
         let exact = (between / 2.4 * 13.0 / 25.0).sqrt();
         assert!((spread.error - exact).abs() < 1e-12, "{spread:?} {exact}");

@@ -1,14 +1,14 @@
 //! Looking at verdicts while replicates are still added.
 //!
-//! A run that is looked at after every replicate, and that stops when a 95 % interval decides, errs far more often
-//! than once in twenty. So the looks are planned, and each look spends a part of the error. The parts add up to the
-//! error of the whole, which is therefore kept whatever the dependence of the looks (Bonferroni): the probability
-//! that any of the intervals misses the true value is at most the sum of the probabilities of each.
+//! A run that is evaluated after every replicate, and that stops when a 95 % interval decides, errs far more often
+//! than once in twenty. So the looks are planned, and each look spends a part of the allowed error. The parts add
+//! up to the error of the whole run, which is therefore kept whatever the dependence of the looks (Bonferroni): the
+//! probability that any of the intervals misses the true value is at most the sum of the probabilities of each.
 //!
-//! How much is spent by when follows O'Brien and Fleming's rule as a spending function: little early, nearly all at
-//! the end (K. K. G. Lan and D. L. DeMets, "Discrete sequential boundaries for clinical trials", Biometrika 70,
-//! 1983). Their boundaries use the joint distribution of the looks and are less strict; ours need no such
-//! distribution, which Student's t from few replicates does not have in a simple form.
+//! The share that each look spends follows O'Brien and Fleming's rule as a spending function: little early, nearly
+//! all at the end (K. K. G. Lan and D. L. DeMets, "Discrete sequential boundaries for clinical trials", Biometrika
+//! 70, 1983). Their boundaries use the joint distribution of the looks and are less strict. The boundaries here do
+//! not need the joint distribution, which has no simple form for Student's t from few replicates.
 
 use super::distributions::{normal_cdf, normal_quantile};
 
@@ -19,7 +19,7 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Looks after 3, 5, 8, 12 … replicates, each about 1.5 times the one before, and the last after `most`.
+    /// Looks after 3, 5, 8, 12 … replicates, each about 1.5 times the previous number, and the last after `most`.
     pub fn up_to(most: u32) -> Looks {
         let mut after = Vec::new();
         let mut next = 3;
@@ -31,10 +31,10 @@ impl Looks {
         Looks { after }
     }
 
-    /// Looks after these numbers of replicates, of which there is at least one, in ascending order.
+    /// Looks after these numbers of replicates, in ascending order.
     ///
     /// # Panics
-    /// When they are none, or not ascending.
+    /// When the list is empty or not ascending.
     pub fn at(after: Vec<u32>) -> Looks {
         assert!(
             !after.is_empty() && after.is_sorted_by(|a, b| a < b),
@@ -43,12 +43,12 @@ impl Looks {
         Looks { after }
     }
 
-    /// The numbers of replicates after which verdicts are looked at, in ascending order.
+    /// The numbers of replicates after which the verdicts are evaluated, in ascending order.
     pub fn after(&self) -> &[u32] {
         &self.after
     }
 
-    /// The level of intervals at a look, from 0, such that all looks together have this level.
+    /// The level of the intervals at a look (counted from 0) so that all looks together have `level`.
     ///
     /// # Panics
     /// When there is no such look.
@@ -62,7 +62,7 @@ impl Looks {
     }
 }
 
-/// The error that is spent when this share of the replicates is there: 2 - 2 Phi(z / sqrt(share)).
+/// The error that is spent when this share of the replicates is measured: 2 - 2 Phi(z / sqrt(share)).
 fn spent(share: f64, error: f64) -> f64 {
     let quantile = normal_quantile(0.5 * error);
     2.0 * normal_cdf(quantile / share.sqrt())
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn stopping_at_the_first_decision_keeps_the_error_where_single_intervals_do_not() {
-        // Differences of nothing: a decision for either side is wrong.
+        // There is no difference, so a decision for either side is wrong.
         let draws = Seed(1983).stream("stopping");
         let looks = Looks::up_to(36);
         let trials = 1_500;

@@ -9,10 +9,10 @@
 //! | any other smooth figure of several cells | t of the jackknife's standard error | Tukey (1958); Miller, "The jackknife: a review", Biometrika 61 (1974) |
 //! | a figure that jumps, such as a knee | t of the figures of single replicates | Law, 9.5: independent replications |
 //!
-//! Replicates are paired where both cells have the same ones, because replicate i used the same random numbers in
-//! each cell, and the schedule ran the cells of one replicate close together.
+//! Replicates are paired if both cells have the same replicates, because replicate i used the same random numbers in each cell,
+//! and the schedule ran the cells of one replicate close together.
 //!
-//! Replicates of several machines: see [`OnMachines`] and `spread`.
+//! For replicates of several machines, see [`OnMachines`] and `spread`.
 //!
 //! An interval is never narrower than the [`Resolution`] of the instrument allows.
 
@@ -33,7 +33,7 @@ impl Default for Intervals {
     }
 }
 
-/// Figures of single replicates that agree have this relative error, so that their interval has a width.
+/// The relative error of figures of single replicates that agree, so that their interval has a width.
 const SMALLEST: f64 = 1e-4;
 
 /// The scale of a figure of several cells.
@@ -41,11 +41,11 @@ const SMALLEST: f64 = 1e-4;
 pub enum Scale {
     /// The figure itself.
     Linear,
-    /// Its logarithm, where the figure and all its parts are positive; otherwise the figure itself.
+    /// The logarithm of the figure, if the figure and all its parts are positive; otherwise the figure itself.
     Logarithmic,
 }
 
-/// Intervals over replicates of which each was measured on one of several machines.
+/// Intervals over replicates that were measured on several machines.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OnMachines<'a> {
     level: f64,
@@ -54,8 +54,8 @@ pub struct OnMachines<'a> {
 }
 
 impl Intervals {
-    /// Intervals of samples whose value i was measured on machine `machines[i]`: of one sample, or of paired ones. An
-    /// empty list means one machine.
+    /// Intervals of one sample, or of paired samples, whose value i was measured on machine `machines[i]`. An empty list means
+    /// one machine.
     pub fn on(self, machines: &[u32]) -> OnMachines<'_> {
         OnMachines {
             level: self.level,
@@ -158,10 +158,10 @@ impl OnMachines<'_> {
         self.product(&[numerator, denominator], &[1.0, -1.0], sides, resolution)
     }
 
-    /// The ratio of the first two samples over the ratio of the last two; `None` when one is empty.
+    /// The ratio of the first two samples divided by the ratio of the last two; `None` when a sample is empty.
     ///
-    /// The ratios are those of geometric means. If a value is not positive, they are those of the arithmetic
-    /// means, and the interval is that of the jackknife.
+    /// The ratios are ratios of geometric means. If a value is not positive, they are ratios of arithmetic means, and the
+    /// interval is that of the jackknife.
     ///
     /// # Panics
     /// When the samples are paired and differ in length.
@@ -174,7 +174,7 @@ impl OnMachines<'_> {
         self.product(&samples, &[1.0, -1.0, -1.0, 1.0], sides, resolution)
     }
 
-    /// The product of the samples' means, each to the power of its sign.
+    /// The product of the samples' means, each to the power of its sign (1 or -1).
     fn product(
         &self,
         samples: &[&[f64]],
@@ -252,8 +252,8 @@ impl OnMachines<'_> {
         Some(self.inference(n, on_scale(value), spread, floor, logarithmic))
     }
 
-    /// A figure of which each replicate gives one value, around the figure of all replicates together. `slack` is
-    /// how far below and above the figure the true value may lie for certain, on its scale.
+    /// A figure that each replicate gives once; the estimate is the figure of all replicates together. `slack` is how far below
+    /// and above the figure the true value may certainly lie, on its scale.
     pub fn replications(
         &self,
         value: f64,
@@ -328,7 +328,7 @@ impl OnMachines<'_> {
 }
 
 impl Inference {
-    /// Cuts the interval to the values that are possible.
+    /// Cuts the interval to the possible values.
     pub fn bound_to(&mut self, range: Interval, level: f64) {
         if let Some(basis) = &mut self.basis {
             basis.range = range;
@@ -337,8 +337,8 @@ impl Inference {
     }
 }
 
-/// The standard error of the sum of the samples' means times their signs, and its degrees of freedom; `None`
-/// when a sample has fewer than two values. `machines` counts for one sample and for paired ones.
+/// The standard error of the sum of the samples' means times their signs, and its degrees of freedom; `None` when a sample has
+/// fewer than two values. `machines` is used for one sample and for paired samples.
 fn spread_of(samples: &[&[f64]], signs: &[f64], sides: Sides, machines: &[u32]) -> Option<Spread> {
     check_pairs(samples, sides);
     if samples.len() == 1 {
@@ -359,11 +359,11 @@ fn spread_of(samples: &[&[f64]], signs: &[f64], sides: Sides, machines: &[u32]) 
     satterthwaite(&variances?)
 }
 
-/// The same for the jackknife: `parts` has the statistic without each replicate in turn, one list for each family of
+/// As [`spread_of`], for the jackknife. `parts` holds the statistic without each replicate in turn, one list for each set of
 /// replicates.
 fn spread_of_jackknife(parts: &[Vec<f64>], machines: &[u32]) -> Option<Spread> {
     if let ([parts], false) = (parts, machines.is_empty()) {
-        // Deviations of the pseudo-values: (n - 1) times those of the parts, with the other sign.
+        // Deviations of the pseudo-values: (n - 1) times the deviations of the parts, with the opposite sign.
         let times = parts.len() as f64 - 1.0;
         let pseudo: Vec<f64> = parts.iter().map(|part| -times * part).collect();
         return spread_of_sample(&pseudo, machines);
@@ -378,7 +378,7 @@ fn spread_of_jackknife(parts: &[Vec<f64>], machines: &[u32]) -> Option<Spread> {
     satterthwaite(&variances)
 }
 
-/// The statistic without each replicate in turn: one list where replicates are paired, else one of each sample.
+/// The statistic without each replicate in turn: one list if replicates are paired, otherwise one list for each sample.
 fn left_out(
     samples: &[&[f64]],
     sides: Sides,
@@ -508,7 +508,7 @@ mod tests {
             absolute: 1.0,
             relative: 0.0,
         };
-        // 1.96 times the resolution over the square root of 12.
+        // The half length is 1.96 times the resolution over the square root of 12.
         let half = 0.565_793;
         let counts = all
             .mean(&[43.0; 5], whole)
@@ -522,7 +522,7 @@ mod tests {
         let interval = ratio.estimate.interval.unwrap();
         assert!(interval.low < 1.99 && interval.low > 1.98, "{interval:?}");
         assert!(interval.high > 2.01 && interval.high < 2.02, "{interval:?}");
-        // Replicates do not reduce it, so no number of them decides within it.
+        // Replicates do not reduce the floor, so no number of replicates decides within it.
         let basis = ratio.basis.unwrap();
         assert_eq!(basis.replicates_to_exclude(2.005, 0.95), None);
         assert_eq!(basis.replicates_to_exclude(2.5, 0.95), Some(2));
@@ -542,7 +542,7 @@ mod tests {
             .difference(&[1.0, 2.0], &[3.0], Independent, EXACT)
             .unwrap();
         assert_eq!(one_side.estimate.interval, None);
-        // A denominator that may be zero has no interval rather than a wrong one.
+        // If the denominator may be zero, there is no interval rather than a wrong one.
         let zero = all.ratio(&[1.0, 2.0], &[0.0, 1.0], Paired, EXACT).unwrap();
         assert_eq!(zero.estimate.interval, None);
     }
@@ -556,7 +556,7 @@ mod tests {
             .basis
             .unwrap();
         let needed = basis.replicates_to_exclude(1.58, 0.95).unwrap();
-        // With that many replicates of the same spread the interval excludes the value; with one fewer it does not.
+        // With that many replicates of the same spread, the interval excludes the value; with one replicate fewer it does not.
         let with = |n: u64| Basis {
             n: n as usize,
             error: basis.error * (5.0 / n as f64).sqrt(),

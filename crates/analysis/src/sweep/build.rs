@@ -12,8 +12,8 @@ use crate::run::{Cell, CellState};
 use crate::selection::{Selection, differing_factors, number};
 use crate::statistics::{Scale, Sides, indices, mean, mean_at};
 
-/// Every curve in every era of the run, in the order of the curves, then of the eras. A curve without measured
-/// points is included ([`CurveResult::is_measured`]).
+/// Builds every curve in every era of the run, ordered by curve and then by era. Curves without measured points
+/// are included ([`CurveResult::is_measured`]).
 pub(crate) fn build(inputs: Inputs<'_>, curves: &[Curve]) -> Vec<CurveResult> {
     let eras = inputs.run.levels("era");
     let builder = Builder { inputs };
@@ -105,7 +105,7 @@ impl Builder<'_> {
         }
     }
 
-    /// One point for each level of the factor, in ascending order on the axis.
+    /// One point for each level of the factor, in ascending order along the axis.
     fn points(&self, selection: &Selection, along: &str, panel: &Panel) -> Vec<CurvePoint> {
         let mut cells: Vec<(f64, &Cell)> = self
             .inputs
@@ -127,7 +127,7 @@ impl Builder<'_> {
         points
     }
 
-    /// One point for each step of one cell's distribution.
+    /// One point for each step of a cell's distribution.
     fn distribution(&self, selection: &Selection, family: &str) -> Vec<CurvePoint> {
         let cells: Vec<&Cell> = self.inputs.cells(selection).collect();
         if cells.is_empty() {
@@ -188,7 +188,8 @@ impl Builder<'_> {
         })
     }
 
-    /// The point of the cells at one level, of which there should be only one; `None` when it lacks the metric.
+    /// The point of the cells at one level, where there should be only one cell; `None` if the cell lacks the
+    /// metric.
     fn point(&self, cells: &[(f64, &Cell)], metric: &str) -> Option<CurvePoint> {
         let (x, cell) = cells[0];
         if cells.len() > 1 {

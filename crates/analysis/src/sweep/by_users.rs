@@ -1,4 +1,4 @@
-//! The curves of a load study without tables of its own: throughput, latency and processor time by the number of users.
+//! The curves of a load study without tables of its own: throughput, latency and CPU time by the number of users.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +7,13 @@ use crate::run::USERS;
 use crate::run::{Cell, Run};
 use crate::selection::{COPY, Factor, Selection};
 
-/// A line needs so many numbers of users.
+/// The smallest number of different user counts for which a line is drawn.
 const LEAST: usize = 3;
 
-/// The most figures of a block. Cells that have no place in them stand in the list of all cells.
+/// The largest number of figures of a block. Cells that do not fit in these figures are in the list of all cells.
 const MOST_FIGURES: usize = 8;
 
-/// From this ratio of the most to the fewest users on, their axis is logarithmic.
+/// If the ratio of the most to the fewest users is at least this, the axis is logarithmic.
 const WIDE: f64 = 16.0;
 
 const PANELS: [(&str, &str, &str); 4] = [
@@ -23,8 +23,8 @@ const PANELS: [(&str, &str, &str); 4] = [
     ("processor time per exchange", "cpu_us_per_exchange", "µs"),
 ];
 
-/// The figures of each block that varies the number of users, with the factors that they name. Of the factors that vary, too, the
-/// one with the most levels has the lines, and each combination of the others has a figure.
+/// Builds the figures of each block that varies the number of users, and the factors that they name. Of the other factors that
+/// vary, the levels of the one with the most levels are the lines, and each combination of the rest has a figure.
 pub(crate) fn by_users(run: &Run) -> (BTreeMap<String, Factor>, Vec<Curve>) {
     let mut factors = BTreeMap::new();
     let mut curves = Vec::new();
@@ -80,7 +80,7 @@ pub(crate) fn by_users(run: &Run) -> (BTreeMap<String, Factor>, Vec<Curve>) {
     (factors, curves)
 }
 
-/// The factors that vary, apart from the users and those that figures have anyway.
+/// The factors that vary, except the number of users and the factors that every figure shows separately.
 fn varying(cells: &[&Cell]) -> BTreeMap<String, BTreeSet<String>> {
     let mut levels: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (factor, level) in cells.iter().flat_map(|cell| &cell.key.0) {
@@ -94,7 +94,7 @@ fn varying(cells: &[&Cell]) -> BTreeMap<String, BTreeSet<String>> {
     levels
 }
 
-/// The factor whose levels are the lines; `None` without any factor.
+/// The factor whose levels are the lines; `None` if there is no factor.
 fn series(cells: &[&Cell]) -> Option<String> {
     let levels = varying(cells);
     let most = levels

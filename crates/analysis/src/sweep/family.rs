@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use crate::selection::number;
 
-/// Whether a name is that of a family.
+/// Whether a name is the name of a family.
 pub(crate) fn is_family(name: &str) -> bool {
     name.contains('*')
 }
 
-/// The declared metrics of a family, by ascending step.
+/// The declared metrics of a family, in ascending order of their steps.
 pub(crate) fn members<'a>(
     metrics: &'a BTreeMap<String, String>,
     family: &str,

@@ -1,12 +1,12 @@
 //! Sweeps: metrics as functions of a numeric factor.
 //!
-//! A study that varies a factor such as the number of clients over many levels gives curves, one for each
-//! combination of its other factors. A study defines its figures of curves ([`Curve`]); they are estimated from a
+//! A study that varies a factor such as the number of clients over many levels gives curves: one curve for each
+//! combination of the other factors. A study defines figures of curves ([`Curve`]), which are estimated from a
 //! run ([`CurveResult`]). [`shape`] computes the features of a curve that claims use; [`csv_text`] exports the
 //! curves.
 //!
-//! A level without a valid replicate is left out of its curve, with a remark. No value is interpolated in its
-//! place.
+//! A level without a valid replicate is left out of its curve, with a remark. The missing value is not
+//! interpolated.
 
 mod build;
 mod by_users;
@@ -30,32 +30,32 @@ use shape::Knee;
 
 /// A figure of curves, as a study describes it: panels with the same quantity on the horizontal axis.
 ///
-/// That quantity is a numeric factor, whose levels are the points. Two other kinds of panel exist. A panel of a
-/// family of metrics (`cwnd_le_*_pct`) shows one cell's distribution, with the steps as points. A panel with a
-/// metric in place of the levels has that metric's means on the axis ([`Panel::per`]).
+/// That quantity is a numeric factor, whose levels are the points. There are two other kinds of panel. A panel of
+/// a family of metrics (`cwnd_le_*_pct`) shows the distribution of one cell, with the steps as points. A panel
+/// with [`Panel::per`] has the means of another metric on the horizontal axis in place of the levels.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
-    /// Its identifier: the paper's (`F1`), or one of ours.
+    /// The identifier: the paper's (`F1`), or one of ours.
     pub id: String,
-    /// Its title.
+    /// The title of the figure.
     pub title: String,
-    /// The numeric factor on the horizontal axis; if every panel shows a family, a name for the steps.
+    /// The numeric factor on the horizontal axis; if every panel shows a family, a name for its steps.
     pub along: String,
-    /// The label of that axis, as in `concurrent clients`.
+    /// The label of the horizontal axis, as in `concurrent clients`.
     pub axis: String,
-    /// Whether that axis is logarithmic.
+    /// Whether the horizontal axis is logarithmic.
     #[serde(default)]
     pub logarithmic: bool,
     /// The factor whose levels are the lines.
     pub series: String,
-    /// The levels that all its cells share.
+    /// The levels that all cells of the figure share.
     #[serde(default)]
     pub select: Selection,
     /// The panels.
     #[serde(rename = "panel")]
     pub panels: Vec<Panel>,
-    /// The published figures beside it.
+    /// The published figures that are shown beside the curves.
     #[serde(default)]
     pub published: Vec<PublishedNote>,
     /// What the figure shows.
@@ -64,7 +64,7 @@ pub struct Curve {
     /// A note for readers, for example that the paper prints the curve but no numbers.
     #[serde(default)]
     pub note: String,
-    /// Whether it is one of the paper's figures rather than one of ours.
+    /// Whether the figure is one of the paper's rather than one of ours.
     #[serde(default)]
     pub of_the_paper: bool,
 }
@@ -77,15 +77,15 @@ pub struct Panel {
     pub title: String,
     /// The metric, or a family of metrics.
     pub metric: String,
-    /// Its unit, as in `kB/s`.
+    /// The unit of the metric, as in `kB/s`.
     pub unit: String,
-    /// A metric whose means replace the levels on the horizontal axis. A straight line is fitted to the points
-    /// by least squares; its slope is the cost of one more of that metric.
+    /// A metric whose means replace the levels on the horizontal axis. A straight line is fitted to the points by
+    /// least squares; its slope is the cost of one more unit of this metric.
     pub per: Option<String>,
-    /// Levels of its own.
+    /// The levels of this panel, in addition to the figure's levels.
     #[serde(default)]
     pub select: Selection,
-    /// The rule for the knees of its lines, if they are to be marked.
+    /// The rule for the knees of the lines; absent if knees are not marked.
     pub knee: Option<Knee>,
     /// Whether the line y = x is drawn.
     #[serde(default)]
@@ -100,7 +100,7 @@ pub struct PublishedNote {
     pub metric: String,
     /// The meaning of the figures, as in `throughput greatest at`.
     pub text: String,
-    /// Whether the figures are levels of the horizontal axis, to be drawn as vertical lines.
+    /// Whether the figures are levels of the horizontal axis, which are drawn as vertical lines.
     #[serde(default)]
     pub line: bool,
 }
@@ -108,32 +108,32 @@ pub struct PublishedNote {
 /// A figure of curves in one era, estimated.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CurveResult {
-    /// Its identifier.
+    /// The identifier of the figure.
     pub id: String,
-    /// Its title.
+    /// The title of the figure.
     pub title: String,
     /// The era.
     pub era: String,
     /// The numeric factor on the horizontal axis.
     pub along: String,
-    /// The label of that axis.
+    /// The label of the horizontal axis.
     pub axis: String,
-    /// Whether that axis is logarithmic.
+    /// Whether the horizontal axis is logarithmic.
     pub logarithmic: bool,
     /// What the figure shows.
     pub caption: String,
     /// A note for readers.
     pub note: String,
-    /// Whether it is one of the paper's figures.
+    /// Whether the figure is one of the paper's.
     pub of_the_paper: bool,
     /// The panels.
     pub panels: Vec<PanelResult>,
-    /// The published figures beside it.
+    /// The published figures that are shown beside the curves.
     pub published: Vec<PublishedLine>,
 }
 
 impl CurveResult {
-    /// Whether the run has any value for it.
+    /// Whether the run has any value for the figure.
     pub fn is_measured(&self) -> bool {
         self.points().next().is_some()
     }
@@ -144,13 +144,14 @@ impl CurveResult {
         lines.flat_map(|line| &line.points)
     }
 
-    /// The fewest and the most replicates behind a point; `None` when nothing was measured.
+    /// The fewest and the most replicates of a point; `None` when nothing was measured.
     pub fn replicates(&self) -> Option<(usize, usize)> {
         let n = || self.points().filter_map(|p| Some(p.estimate?.n));
         Some((n().min()?, n().max()?))
     }
 
-    /// Remarks about points, each once, with the places where it applies: `h1.0 clients 1, 4; h1.1 clients 1`.
+    /// Remarks about points, each once, with the places to which they apply:
+    /// `h1.0 clients 1, 4; h1.1 clients 1`.
     pub fn remarks(&self) -> Vec<(&str, String)> {
         let mut remarks: Vec<(&str, Places<'_>)> = Vec::new();
         for line in self.panels.iter().flat_map(|panel| &panel.lines) {
@@ -176,10 +177,10 @@ impl CurveResult {
     }
 }
 
-/// Levels with a remark, by series.
+/// Levels with a remark, grouped by series.
 type Places<'a> = Vec<(&'a str, Vec<f64>)>;
 
-/// The value of a key in a list that keeps the keys' first order; an absent key is added.
+/// The value of a key in a list that keeps the order in which keys were added; a missing key is added.
 fn entry<'v, 'k, T: Default>(list: &'v mut Vec<(&'k str, T)>, key: &'k str) -> &'v mut T {
     let place = list.iter().position(|(known, _)| *known == key);
     let place = place.unwrap_or_else(|| {
@@ -192,37 +193,38 @@ fn entry<'v, 'k, T: Default>(list: &'v mut Vec<(&'k str, T)>, key: &'k str) -> &
 /// One metric of a [`CurveResult`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PanelResult {
-    /// Its title.
+    /// The title of the panel.
     pub title: String,
     /// The metric.
     pub metric: String,
-    /// Its unit.
+    /// The unit of the metric.
     pub unit: String,
-    /// The quantity on its horizontal axis: the factor, the family of metrics, or the metric.
+    /// The quantity on the horizontal axis: the factor, the family of metrics, or the metric.
     pub along: String,
     /// Whether the line y = x is drawn.
     pub identity: bool,
-    /// One line for each measured level of the series' factor.
+    /// One line for each measured level of the factor whose levels are the lines.
     pub lines: Vec<Line>,
 }
 
 /// One line of a panel.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Line {
-    /// The level of the series' factor.
+    /// The level of that factor.
     pub series: String,
-    /// The index of that level among the factor's levels, from 0. The same level looks the same everywhere.
+    /// The index of the level among the factor's levels, from 0. A level has the same colour and marker in all
+    /// figures.
     pub place: usize,
-    /// Its points, by ascending level.
+    /// The points of the line, in ascending order of levels.
     pub points: Vec<CurvePoint>,
-    /// Its knee in the means, if the panel marks knees and the line has one.
+    /// The knee of the means, if the panel marks knees and the line has a knee.
     pub knee: Option<f64>,
-    /// The straight line through its points, if the panel is per a metric.
+    /// The straight line through the points, if the panel is per a metric.
     pub fit: Option<Fit>,
 }
 
 impl Line {
-    /// `h1.0 378 [350, 402]`: the slope of its fit, if it has one.
+    /// The series with the slope of its fit, as in `h1.0 378 [350, 402]`; `None` without a fit.
     pub fn slope_text(&self) -> Option<String> {
         let slope = self.fit?.slope;
         let mut text = format!("{} {}", self.series, significant(slope.value));
@@ -237,22 +239,22 @@ impl Line {
 /// A straight line fitted by least squares.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Fit {
-    /// Its height at zero.
+    /// The value of the line at zero.
     pub intercept: f64,
-    /// Its slope; `n` is that of the level with the fewest replicates.
+    /// The slope of the line; `n` is the number of replicates of the level with the fewest.
     pub slope: Estimate,
 }
 
 /// One point of a line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CurvePoint {
-    /// Its position on the horizontal axis.
+    /// The position of the point on the horizontal axis.
     pub x: f64,
     /// The level of the numeric factor; it equals the position unless the panel is per a metric.
     pub level: f64,
     /// The mean over valid replicates; `None` without valid replicates.
     pub estimate: Option<Estimate>,
-    /// Why it is missing or has fewer replicates than were run; empty otherwise.
+    /// Why the point is missing or has fewer replicates than were run; empty otherwise.
     pub remark: String,
 }
 
@@ -263,14 +265,14 @@ pub struct PublishedLine {
     pub text: String,
     /// Each figure with its variant (empty if the paper names none).
     pub figures: Vec<(String, f64)>,
-    /// Their unit.
+    /// The unit of the figures.
     pub unit: String,
-    /// Whether they are levels of the horizontal axis.
+    /// Whether the figures are levels of the horizontal axis.
     pub line: bool,
 }
 
 impl PublishedLine {
-    /// `throughput greatest at: WebSite 10, Emwac 20 clients`.
+    /// The figures in a sentence, as in `throughput greatest at: WebSite 10, Emwac 20 clients`.
     pub fn sentence(&self) -> String {
         let figures: Vec<String> = self
             .figures
@@ -281,7 +283,7 @@ impl PublishedLine {
     }
 }
 
-/// The cells of a curve by ascending level, and the levels that were left out.
+/// The cells of a curve in ascending order of levels, and the levels that were left out.
 pub(crate) struct Levels<'a> {
     pub cells: Vec<(f64, &'a Cell)>,
     /// One remark for each level whose cell is invalid.

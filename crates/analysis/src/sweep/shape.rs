@@ -1,9 +1,10 @@
-//! The shape of a curve: its knee, its rise and its fall. These are pure functions of levels in ascending order
-//! and the value at each. They do not model noise: intervals call them once for each replicate that is left out.
+//! The shape of a curve: its knee, its rise and its fall. These are pure functions of the levels, in ascending
+//! order, and the value at each level. They do not model noise: the jackknife calls them once for each replicate
+//! that is left out.
 //!
 //! *The knee* is the point after which more load gives little more throughput: R. Jain, "The Art of Computer
 //! Systems Performance Analysis" (1991), section 3.3, "knee capacity". What counts as little is a convention.
-//! [`Rule`] has three conventions, and the figures that depend on one state which.
+//! [`Rule`] has three conventions, and a figure that depends on the convention states which one it uses.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,23 +29,23 @@ pub struct Knee {
     pub rule: Rule,
 }
 
-/// A rule that finds a knee.
+/// A rule that determines the knee.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Rule {
     /// The smallest level at which the curve reaches this share of its maximum. The true knee lies between that
-    /// level and the one before.
+    /// level and the previous level.
     Share(f64),
-    /// The onset: the smallest level at which the curve is above this value. It also lies between that level
-    /// and the one before.
+    /// The onset: the smallest level at which the curve is above this value. The true onset also lies between
+    /// that level and the previous level.
     Above(f64),
-    /// The intersection of the two asymptotes of a closed system: the maximum over the value for one client (P.
-    /// J. Denning and J. P. Buzen, "The Operational Analysis of Queueing Network Models", ACM Computing Surveys
-    /// 10 (1978), "saturation point" N*). It is not necessarily a level of the sweep.
+    /// The intersection of the two asymptotes of a closed system: the maximum divided by the value for one
+    /// client (P. J. Denning and J. P. Buzen, "The Operational Analysis of Queueing Network Models", ACM
+    /// Computing Surveys 10 (1978), "saturation point" N*). It need not be a level of the sweep.
     Bounds,
 }
 
 impl Rule {
-    /// The knee of a curve; `None` when it has none.
+    /// The knee of a curve; `None` if the curve has no knee.
     pub fn find(self, xs: &[f64], ys: &[f64]) -> Option<f64> {
         let most = ys.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let first = |wanted: &dyn Fn(f64) -> bool| {
@@ -62,7 +63,7 @@ impl Rule {
         }
     }
 
-    /// Whether the knee that it finds is a level of the sweep.
+    /// Whether the knee of this rule is always a level of the sweep.
     pub fn is_level(self) -> bool {
         !matches!(self, Rule::Bounds)
     }
@@ -86,14 +87,14 @@ impl TryFrom<KneeText> for Knee {
             (Some(share), None, false) if share > 0.0 && share <= 1.0 => Rule::Share(share),
             (Some(share), None, false) => {
                 return Err(format!(
-                    "a knee at {share} of the maximum: a share is above 0, up to 1"
+                    "a knee at {share} of the maximum: the share must be above 0 and at most 1"
                 ));
             }
             (None, Some(above), false) => Rule::Above(above),
             (None, None, true) => Rule::Bounds,
             _ => {
                 return Err(format!(
-                    "the knee of {}: one of share, above and bounds is enough",
+                    "the knee of {}: set only one of share, above and bounds",
                     text.of
                 ));
             }
@@ -110,26 +111,26 @@ impl TryFrom<KneeText> for Knee {
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
 pub enum Place {
-    /// All.
+    /// All levels.
     #[default]
     All,
     /// The smallest level.
     First,
     /// The largest level.
     Last,
-    /// The knee.
+    /// The level of the knee.
     Knee,
-    /// Below the knee.
+    /// The levels below the knee.
     Below,
-    /// Up to half the knee, where the curve does not bend yet.
+    /// The levels up to half the knee, where the curve does not yet bend.
     Rise,
-    /// Up to and including the knee.
+    /// The levels up to and including the knee.
     ToKnee,
-    /// From the knee on.
+    /// The levels from the knee on.
     Past,
     /// One level.
     Level(f64),
-    /// From one level to another.
+    /// The levels from one level to another, both included.
     Range(f64, f64),
 }
 
@@ -140,8 +141,9 @@ impl Place {
         matches!(self, Knee | Below | Rise | ToKnee | Past)
     }
 
-    /// The indices of the selected levels. `knees` are the smallest and the largest knee of the curves that are
-    /// compared. A level is before the knee if it is before all knees, and after it if it is after all.
+    /// The indices of the selected levels. `knees` holds the smallest and the largest knee of the compared
+    /// curves. A level is before the knee if it is before all knees, and after the knee if it is after all
+    /// knees.
     pub fn levels(self, xs: &[f64], knees: Option<(f64, f64)>) -> Vec<usize> {
         let (low, high) = knees.unwrap_or((f64::NAN, f64::NAN));
         let is_meant = |x: f64| match self {
@@ -181,7 +183,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// The error for a text that is not a place.
+/// The error for a text that is not a selection of levels.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a place of a curve: write all, first, last, knee, below, rise, to-knee, past, a level \
@@ -227,21 +229,21 @@ impl TryFrom<String> for Place {
     }
 }
 
-/// How the figures of several levels become one.
+/// How the figures of several levels are combined.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Pick {
-    /// Their mean.
+    /// The mean of the figures.
     #[default]
     Mean,
-    /// The smallest: a lower bound that it meets is met by all.
+    /// The smallest figure: if it meets a lower bound, all figures meet it.
     Least,
-    /// The largest.
+    /// The largest figure.
     Greatest,
 }
 
 impl Pick {
-    /// The one figure for at least one value.
+    /// Combines at least one value to a single figure.
     pub fn of(self, values: &[f64]) -> f64 {
         match self {
             Pick::Mean => mean(values),
@@ -263,8 +265,8 @@ pub fn slope(xs: &[f64], ys: &[f64]) -> f64 {
 }
 
 /// How steadily a curve rises: Kendall's tau-b of levels and values (M. G. Kendall, "The Treatment of Ties in
-/// Ranking Problems", Biometrika 33 (1945)). It is 1 where every level lies above all before it, -1 where every
-/// level lies below all before it, and 0 for a flat curve; NaN with fewer than two levels.
+/// Ranking Problems", Biometrika 33 (1945)). It is 1 if every value lies above all previous values, -1 if every
+/// value lies below all previous values, and 0 for a flat curve; NaN with fewer than two levels.
 pub fn steadiness(ys: &[f64]) -> f64 {
     let n = ys.len();
     if n < 2 {
@@ -304,7 +306,8 @@ mod tests {
         let ys = throughput(8.0);
         assert_eq!(Rule::Share(SATURATED).find(&XS, &ys), Some(8.0));
         assert_eq!(Rule::Bounds.find(&XS, &ys), Some(8.0));
-        // Between two levels, this rule gives the first saturated level; the asymptotes are more exact.
+        // If the true knee lies between two levels, this rule gives the first saturated level; the asymptotes
+        // are more exact.
         let ys = throughput(11.0);
         assert_eq!(Rule::Share(SATURATED).find(&XS, &ys), Some(16.0));
         assert_eq!(Rule::Bounds.find(&XS, &ys), Some(11.0));
@@ -340,8 +343,8 @@ mod tests {
 
     #[test]
     fn slopes_and_steadiness_are_those_worked_by_hand() {
-        // The sum of products is 33.2 and the sum of squares 148.8; of ten pairs, six rise, three fall and one
-        // is tied.
+        // The sum of products is 33.2 and the sum of squares 148.8. Of the ten pairs, six rise, three fall and
+        // one is tied.
         let xs = [1.0, 2.0, 4.0, 8.0, 16.0];
         let ys = [3.0, 2.0, 2.0, 7.0, 5.0];
         assert!((slope(&xs, &ys) - 33.2 / 148.8).abs() < 1e-12);

@@ -15,16 +15,16 @@ use crate::run::CellState;
 use crate::selection::{Selection, Unresolved};
 use crate::statistics::{Estimate, Interval};
 
-/// Every table that has a layout, in every era of the run, in the order of the tables, then of the eras. A table
-/// without measured figures is included ([`TableResult::is_measured`]).
+/// Builds every table that has a layout, in every era of the run, ordered by table and then by era. Tables
+/// without measured figures are included ([`TableResult::is_measured`]).
 pub(crate) fn build(inputs: Inputs<'_>, tables: &[Table], layouts: &[Layout]) -> Vec<TableResult> {
     built(inputs, tables, layouts, &RefCell::default())
 }
 
-/// A figure, and the places in the run's list of the cells that it is estimated from.
+/// A figure, and the indices (in the run's list of cells) of the cells from which it is estimated.
 type Figure = (BTreeSet<usize>, Estimate);
 
-/// Every measured figure of every table.
+/// Returns every measured figure of every table.
 pub(crate) fn figures(inputs: Inputs<'_>, tables: &[Table], layouts: &[Layout]) -> Vec<Figure> {
     let figures = RefCell::default();
     built(inputs, tables, layouts, &figures);
@@ -158,7 +158,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The ratio of two cells; replicates are paired if both cells have the same ones.
+    /// The ratio of two cells; replicates are paired if both cells have the same replicates.
     fn ratio(&self, one: &Selection, base: &Selection, column: &Column) -> Option<Estimate> {
         let values = |selection: &Selection| -> Option<Vec<(u32, f64)>> {
             let cell = self.inputs.cell(selection).ok()?;
@@ -173,7 +173,7 @@ impl Builder<'_> {
         Some(ratio.estimate).filter(|ratio| ratio.value.is_finite())
     }
 
-    /// The figure of a place, in percent of the figure of the row `whole` if there is one.
+    /// The figure of a place; if there is a row `whole`, in percent of that row's figure.
     fn measured(
         &mut self,
         selection: &Selection,
@@ -235,7 +235,7 @@ impl Builder<'_> {
         Measured::Value { estimate, footnote }
     }
 
-    /// The number of a footnote, from 1; equal texts share one.
+    /// Returns the number of a footnote, from 1; equal texts share a number.
     fn footnote(&mut self, text: String) -> usize {
         match self.footnotes.iter().position(|known| *known == text) {
             Some(place) => place + 1,

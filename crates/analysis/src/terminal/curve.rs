@@ -1,4 +1,4 @@
-//! Curves as text: one line for each series, with some of its levels as numbers and all levels as a sparkline.
+//! Curves as text: one line for each series, with some levels as numbers and all levels as a sparkline.
 
 use fathometer_model::digits::significant;
 
@@ -11,7 +11,7 @@ const SHOWN: usize = 8;
 const TITLE: usize = 17;
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A figure of curves in one era; the era is named if there are several.
+/// A figure of curves in one era; the era is named if there are several eras.
 pub(super) fn full(curve: &CurveResult, name_era: bool) -> String {
     let mut heading = format!("{}: {}", curve.id, curve.title);
     if name_era {
@@ -84,7 +84,7 @@ pub(super) fn full(curve: &CurveResult, name_era: bool) -> String {
     text
 }
 
-/// The meaning of the signs.
+/// The legend of the signs.
 pub(super) fn legend() -> String {
     hanging(
         "",
@@ -102,7 +102,7 @@ fn levels(curve: &CurveResult) -> Vec<f64> {
     levels
 }
 
-/// At most `SHOWN` levels, evenly spread, with the first and the last.
+/// At most `SHOWN` levels, evenly spaced, including the first and the last.
 fn shown(levels: &[f64]) -> Vec<f64> {
     if levels.len() <= SHOWN {
         return levels.to_vec();
@@ -135,7 +135,7 @@ fn picture(line: &Line, levels: &[f64], greatest: f64) -> String {
     levels.iter().map(block).collect()
 }
 
-/// The largest mean of a panel; 1 if none is above zero.
+/// The largest mean of a panel; 1 if no mean is above zero.
 fn greatest(panel: &PanelResult) -> f64 {
     let points = panel.lines.iter().flat_map(|line| &line.points);
     let most = points
@@ -151,7 +151,7 @@ fn knee(x: f64) -> String {
     significant(x)
 }
 
-/// The remarks about points, and where they apply.
+/// The remarks about points, and the points to which they apply.
 fn remarks(curve: &CurveResult) -> String {
     let mut text = String::new();
     for (remark, places) in curve.remarks() {

@@ -5,13 +5,14 @@ use crate::digest::Digest;
 use crate::equal_cells::CopyComparison;
 use crate::text::hanging;
 
-/// Each pair of equal cells with a line for each metric, and how many report a difference; empty for a run without
-/// equal cells.
+/// Each pair of equal cells with a line for each metric, and the number of comparisons that report a difference;
+/// empty for a run without equal cells.
 pub(super) fn lines(digest: &Digest<'_>) -> String {
     let Some(equal) = &digest.equal_cells else {
         return String::new();
     };
-    let mut text = String::from("A/A: equal cells measured twice, the second over the first\n");
+    let mut text =
+        String::from("A/A: equal cells measured twice, the second divided by the first\n");
     let mut before: Option<&CopyComparison> = None;
     for comparison in &equal.comparisons {
         let is_of = |other: &CopyComparison| {
@@ -28,7 +29,7 @@ pub(super) fn lines(digest: &Digest<'_>) -> String {
     text
 }
 
-/// `elapsed_s  n = 5  1.002 [0.991, 1.012]  equal`.
+/// A comparison as in `elapsed_s  n = 5  1.002 [0.991, 1.012]  equal`.
 fn line(comparison: &CopyComparison) -> String {
     let interval = comparison.ends_text();
     let interval = interval.map(|[low, high]| format!("[{low}, {high}]"));

@@ -1,11 +1,12 @@
-//! What gave out first in the cells of a capacity study.
+//! The resources that were exhausted first in the cells of a capacity study.
 
 use super::WIDTH;
 use crate::gave_out_first;
 use crate::run::Run;
 use crate::text::hanging;
 
-/// A line for each cell that was judged, with what most of its replicates have; empty for other studies.
+/// A line for each cell that was judged, with the most frequent resource of its replicates; empty for
+/// other studies.
 pub(super) fn section(run: &Run) -> String {
     let each = run.cells.iter().filter_map(|cell| {
         let found = gave_out_first::of_cell(cell)?;
@@ -15,6 +16,8 @@ pub(super) fn section(run: &Run) -> String {
     let lines: String = each.collect();
     match lines.is_empty() {
         true => lines,
-        false => format!("\nWhat gave out first, and in how many replicates\n{lines}"),
+        false => {
+            format!("\nResource that was exhausted first, and in how many replicates\n{lines}")
+        }
     }
 }

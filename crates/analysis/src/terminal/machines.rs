@@ -1,4 +1,4 @@
-//! The machines of a merged run: how much they differ.
+//! How much the machines of a merged run differ.
 
 use fathometer_model::digits::significant;
 
@@ -7,10 +7,10 @@ use crate::digest::Digest;
 use crate::machine_differences::MachineDifference;
 use crate::text::{Align, Grid, hanging};
 
-/// The most machines that have a column of their own.
+/// The largest number of machines that have a column of their own.
 const COLUMNS: usize = 6;
 
-/// A row for each metric, and the parts that are missing; empty for a run of one machine.
+/// A row for each metric, and the missing parts; empty for a run of one machine.
 pub(super) fn lines(digest: &Digest<'_>) -> String {
     let info = &digest.run.info;
     if info.machines.is_empty() {
@@ -19,7 +19,7 @@ pub(super) fn lines(digest: &Digest<'_>) -> String {
     let mut text = String::new();
     if !digest.machine_differences.is_empty() {
         text.push_str(
-            "Machines: each over the mean of all, in the cells that every machine measured\n",
+            "Machines: each machine divided by the mean of all machines, in the cells that all of them measured\n",
         );
         text.push_str(&table(&digest.machine_differences));
         text.push('\n');

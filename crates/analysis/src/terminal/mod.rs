@@ -1,4 +1,4 @@
-//! What a study prints at its end: tables, how close they are to the published ones, claims, validity. At most
+//! The final screen of a study: tables, how close they are to the published tables, claims, validity. At most
 //! 110 columns, readable without colour.
 
 mod curve;
@@ -17,10 +17,10 @@ use crate::run::{CellState, Mode, Run, SettingState};
 use crate::text::{Align, Grid, columns_of, hanging, superscript, wrap};
 
 const WIDTH: usize = 110;
-/// Largest number of invalid cells, and of settings, that are named; the others are only in the report.
+/// The largest number of invalid cells, or of settings, that are named; the others are only in the report.
 const NAMED: usize = 12;
 
-/// What `fathometer study` prints of a finished, unfinished or old run. A quick run gets the short form.
+/// The text of `fathometer study` for a finished, unfinished or old run. A quick run gets the short form.
 pub fn render(digest: &Digest<'_>) -> String {
     let mut text = heading(digest);
     let is_quick = digest.run.info.mode == Mode::Quick;
@@ -82,7 +82,7 @@ pub fn render(digest: &Digest<'_>) -> String {
     text
 }
 
-/// How much the machines of a merged run differ, and which parts are missing; empty for a run of one machine.
+/// How much the machines of a merged run differ, and the missing parts; empty for a run of one machine.
 pub fn machines(digest: &Digest<'_>) -> String {
     machines::lines(digest)
 }
@@ -280,8 +280,8 @@ fn claims(digest: &Digest<'_>, is_quick: bool) -> String {
     text
 }
 
-/// The estimates of each test: their range over environments in each era, and the environments in which the
-/// claim does not hold.
+/// The estimates of each test: for each era, their range over the environments, and the environments in which
+/// the claim does not hold.
 fn evidence(eras: &[EraVerdict], published: &str) -> String {
     let mut text = hanging("       paper: ", published, WIDTH);
     let mut labels: Vec<&str> = Vec::new();
@@ -330,7 +330,7 @@ fn evidence(eras: &[EraVerdict], published: &str) -> String {
     text
 }
 
-/// `0.539 to 0.541 in 6 environments, n = 5`.
+/// A range of estimates, as in `0.539 to 0.541 in 6 environments, n = 5`.
 fn range(parts: &[&Part]) -> String {
     let values: Vec<f64> = parts.iter().filter_map(|part| part.value).collect();
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -346,7 +346,7 @@ fn range(parts: &[&Part]) -> String {
     format!("{range}, n = {}", n.unwrap_or(0))
 }
 
-/// `wan embedded-apache: 1.02 [0.98, 1.07], n = 5`.
+/// A part as in `wan embedded-apache: 1.02 [0.98, 1.07], n = 5`.
 fn part_text(part: &Part) -> String {
     let mut text = part.environment_text();
     if let Some(value) = part.value {

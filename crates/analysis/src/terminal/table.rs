@@ -9,7 +9,7 @@ use crate::text::{Align, Grid, hanging, superscript, wrap};
 
 const LABEL: usize = 21;
 
-/// A table of one era with all figures: ours, the interval, other servers, the paper, the ratio.
+/// A table of one era with all figures: ours, the interval, other servers, the paper's, the ratio.
 pub(super) fn full(table: &TableResult) -> String {
     let heading = format!("{}, era {}{}", title(table), table.era, replicates(table));
     let mut text = hanging("", &heading, WIDTH);
@@ -65,7 +65,7 @@ pub(super) fn full(table: &TableResult) -> String {
     text
 }
 
-/// The lines of a row: the kind of each, and its fields.
+/// The lines of a row, each with its kind and its fields.
 fn lines(table: &TableResult, row: &RowResult) -> Vec<(String, Vec<String>)> {
     let mut lines = Vec::new();
     let of = |field: &dyn Fn(&Column, &Datum) -> String| -> Vec<String> {
@@ -120,7 +120,7 @@ fn lines(table: &TableResult, row: &RowResult) -> Vec<(String, Vec<String>)> {
     lines
 }
 
-/// The short form of a table for all eras: the most important columns, each era beside the paper.
+/// The short form of a table for all eras: the most important columns, with each era beside the paper.
 pub(super) fn brief(eras: &[&TableResult]) -> String {
     let first = eras[0];
     let columns: Vec<usize> = (0..first.columns.len())
@@ -161,7 +161,7 @@ pub(super) fn brief(eras: &[&TableResult]) -> String {
         );
     }
     grid.line(header);
-    // Eras may differ in their rows. This is the union, in the order of the first era that has each row.
+    // Eras may have different rows. This is the union, in the order of the first era that has the row.
     let mut labels: Vec<&RowResult> = Vec::new();
     let is_same = |one: &RowResult, other: &RowResult| {
         one.label == other.label && one.section == other.section
@@ -206,12 +206,12 @@ pub(super) fn brief(eras: &[&TableResult]) -> String {
     text
 }
 
-/// The longer half of a ratio's interval, if it is large enough to show in the digits.
+/// The longer half of a ratio's interval, if it is visible in the shown digits.
 fn shown_half(ratio: Estimate) -> Option<f64> {
     ratio.half_length().filter(|half| *half >= 0.0005)
 }
 
-/// Of a relative table, the short form shows only the ratios.
+/// In the short form, a relative table shows only the ratios.
 fn brief_ours(table: &TableResult, column: usize, datum: &Datum) -> String {
     match datum.relative {
         None => measured(&table.columns[column], &datum.ours),
@@ -230,9 +230,9 @@ fn brief_published(table: &TableResult, column: usize, datum: &Datum) -> String 
     }
 }
 
-/// The meaning of the headings of a study's columns and of the marks in its tables.
+/// The legend of the headings of a study's columns and of the marks in its tables.
 ///
-/// `covered` is the coverage of their intervals.
+/// `covered` is the coverage of the tables' intervals.
 pub(super) fn legend(
     columns: &str,
     covered: Option<&str>,
@@ -270,7 +270,8 @@ fn replicates(table: &TableResult) -> String {
     }
 }
 
-/// Every field ends with a space or with its footnote's mark, so that digits are aligned.
+/// The text of a figure. Every field ends with a space or with its footnote's mark, so that digits are
+/// aligned.
 fn measured(column: &Column, measured: &Measured) -> String {
     match measured {
         Measured::Value { estimate, footnote } => {

@@ -1,6 +1,6 @@
-//! Where the time of a page went: every exchange of a replicate as phases, each with its cause.
+//! The time of a page by cause: every exchange of a replicate as phases, each with its cause.
 //!
-//! The phases are those that the client's records show:
+//! The phases follow from the client's records:
 //!
 //! | phase | of it | cause |
 //! |---|---|---|
@@ -15,34 +15,34 @@
 //! | | the rest | [`Cause::Transfer`] |
 //! | first to last byte, over all of these but a loss | the server had used up a window of HTTP/2 or HTTP/3 (`window`) | [`Cause::FlowControl`] |
 //!
-//! Without a capture, gaps of the sender are not visible. Then the time beyond the bytes at the path's rate is
-//! [`Cause::Unknown`].
+//! Without a capture, gaps of the sender are not visible. In that case, the time beyond what the bytes need at the path's rate
+//! is [`Cause::Unknown`].
 
 pub mod sender;
 mod window;
 
 use fathometer_model::{ConnectionRecord, ExchangeRecord, Instant};
 
-/// Why an exchange waits, or that it does not.
+/// The cause of a part of an exchange: why it waits, or that it transfers bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
     /// Bytes of the response arrive.
     Transfer,
-    /// A handshake, or the way of the request and of the first byte.
+    /// A handshake, or the travel time of the request and of the first byte.
     RoundTrip,
-    /// The sender has data, and its congestion window is full.
+    /// The sender has data, but its congestion window is full.
     CongestionWindow,
-    /// The sender has data, and a window of the receiver is full: that of TCP, or one of HTTP/2 or HTTP/3.
+    /// The sender has data, but a window of the receiver is full: the TCP window, or a window of HTTP/2 or HTTP/3.
     FlowControl,
-    /// Another exchange of the connection comes first.
+    /// Another exchange on the connection comes first.
     HeadOfLine,
-    /// A lost packet is repeated.
+    /// A lost packet is retransmitted.
     Loss,
-    /// The server has not sent what it could send.
+    /// The server has not sent data that it could send.
     Server,
     /// The client has not sent a request that it could send.
     Client,
-    /// The records do not decide.
+    /// The records do not determine the cause.
     Unknown,
 }
 
@@ -60,7 +60,7 @@ impl Cause {
         Cause::Unknown,
     ];
 
-    /// Its name in legends and tables.
+    /// The name in legends and tables.
     pub fn name(self) -> &'static str {
         match self {
             Cause::Transfer => "transfer",
@@ -79,31 +79,30 @@ impl Cause {
 /// A part of an exchange with one cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// When it begins.
+    /// The start of the segment.
     pub from: Instant,
-    /// When it ends, later than it begins.
+    /// The end of the segment, later than its start.
     pub to: Instant,
-    /// Its cause.
+    /// The cause of the segment.
     pub cause: Cause,
 }
 
-/// What is known of the path of a replicate.
+/// The known properties of a replicate's path.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Path {
-    /// Propagation both ways, in nanoseconds; `None` when the profile is not known.
+    /// Propagation time in both directions, in nanoseconds; `None` if the profile is not known.
     pub round_trip_ns: Option<u64>,
-    /// The rate towards the client, in bytes per second; `None` when it has no limit or is not known.
+    /// The rate towards the client, in bytes per second; `None` if it is unlimited or not known.
     pub rate_down: Option<f64>,
     /// Whether any packet was dropped in the replicate.
     pub has_drops: bool,
 }
 
-/// The gaps of each connection's sender, by the number of the connection, in the client's time; `None` without a
-/// capture.
+/// The gaps of each connection's sender, by connection number, in the client's time; `None` without a capture.
 pub type SenderGaps = std::collections::BTreeMap<u32, Vec<Segment>>;
 
-/// The segments of each exchange, in the order of the exchanges. They are in order, do not overlap, and cover the time
-/// from planned to the last byte that was read. An exchange that was not sent has none.
+/// Returns the segments of each exchange, in the order of the exchanges. The segments are in order, do not overlap, and cover
+/// the time from the planned instant to the last byte that was read. An exchange that was not sent has no segments.
 pub fn blame(
     exchanges: &[ExchangeRecord],
     connections: &[ConnectionRecord],
@@ -136,7 +135,7 @@ pub fn blame(
             .filter_map(|other| Some((other.first_byte?, other.last_byte?)))
             .collect();
 
-        // Planned to sent.
+        // Phase from planned to sent.
         for (span, is_opening) in cut((exchange.planned, sent), opening.as_slice()) {
             if is_opening {
                 push(&mut segments, span, Cause::RoundTrip);
@@ -151,7 +150,7 @@ pub fn blame(
                 push(&mut segments, span, cause);
             }
         }
-        // Sent to first byte.
+        // Phase from sent to first byte.
         let Some(first) = exchange.first_byte else {
             return segments;
         };
@@ -179,13 +178,13 @@ pub fn blame(
                 push(&mut segments, span, cause);
             }
         }
-        // First to last byte.
+        // Phase from first to last byte.
         let Some(last) = exchange.last_byte else {
             return segments;
         };
         match gaps.map(|gaps| gaps.get(&exchange.connection)) {
             Some(Some(gaps)) => of_gaps(&mut segments, (first, last), gaps),
-            // A connection without gaps.
+            // A connection without gaps of the sender.
             Some(None) => push(&mut segments, (first, last), Cause::Transfer),
             None => {
                 let bytes = exchange.response_head.0 + exchange.response_body.0;
@@ -204,9 +203,9 @@ pub fn blame(
     exchanges.iter().map(one).collect()
 }
 
-/// How long the page waited for each cause, in nanoseconds. An instant counts for the exchange of those in progress that
-/// was planned first; it is [`Cause::Transfer`] if bytes of any response arrive then. So the sum is the time in which
-/// an exchange was in progress.
+/// The time of the page by cause, in nanoseconds. An instant counts as [`Cause::Transfer`] if bytes of any response arrive;
+/// otherwise it has the cause of the first planned exchange in progress. So the sum is the time in which an exchange was in
+/// progress.
 pub fn page_time(bars: &[Vec<Segment>]) -> Vec<(Cause, u64)> {
     let mut edges: Vec<Instant> = bars.iter().flatten().flat_map(|s| [s.from, s.to]).collect();
     edges.sort();
@@ -246,7 +245,7 @@ fn push(segments: &mut Vec<Segment>, (from, to): Span, cause: Cause) {
     }
 }
 
-/// The parts of a span that lie in any of `others`, and those that do not, in order.
+/// The parts of a span in order, each with whether it lies in any of `others`.
 fn cut(span: Span, others: &[Span]) -> Vec<(Span, bool)> {
     let mut others: Vec<Span> = others
         .iter()
@@ -272,7 +271,7 @@ fn cut(span: Span, others: &[Span]) -> Vec<(Span, bool)> {
     parts
 }
 
-/// Gaps of the sender within a span; a byte arrives in the rest.
+/// Adds the gaps of the sender within a span; in the rest of the span, bytes arrive.
 fn of_gaps(segments: &mut Vec<Segment>, span: Span, gaps: &[Segment]) {
     let mut at = span.0;
     for gap in gaps

@@ -1,51 +1,54 @@
 //! Why the sender of a TCP connection paused, from the packets at its own end.
 //!
-//! A gap is a time without data segments that is longer than half a round trip, between two data segments of the
-//! server. With the time `a` of the segment before it and `b` of the segment behind it:
+//! A gap is a time without data segments between two data segments of the server that is longer than half a round
+//! trip and than [`PROMPT_NS`]. `a` is the time of the segment before the gap, and `b` the time of the segment after
+//! it:
 //!
 //! 1. The segment at `b` repeats bytes: [`Cause::Loss`].
-//! 2. All bytes were acknowledged before `b`, earlier than [`PROMPT_NS`]: the sender had nothing to send, so
+//! 2. All bytes were acknowledged more than [`PROMPT_NS`] before `b`: the sender had nothing to send,
 //!    [`Cause::Server`].
-//! 3. An acknowledgement of new bytes arrived at most [`PROMPT_NS`] before `b` and released the segment. If the
-//!    receiver's window had no room for a full segment at `a`: [`Cause::FlowControl`]; otherwise
+//! 3. An acknowledgement of new bytes arrived at most [`PROMPT_NS`] before `b` and released the segment: if the
+//!    receiver's window had no room for a full segment at `a`, [`Cause::FlowControl`]; otherwise
 //!    [`Cause::CongestionWindow`].
 //! 4. Bytes were outstanding and no acknowledgement released the segment: the program wrote late, [`Cause::Server`].
 //!
-//! A capture that lacks the acknowledgements decides nothing: [`Cause::Unknown`].
+//! If the capture lacks the acknowledgements, the cause is [`Cause::Unknown`].
 
 use fathometer_model::Instant;
 
 use super::{Cause, Segment};
 
-/// The longest time from an acknowledgement to the segment that it releases, in nanoseconds: 2 ms, which a busy host
-/// needs to run its TCP.
+/// The longest time from an acknowledgement to the segment that it releases, in nanoseconds. A busy host needs up to
+/// 2 ms to run its TCP.
 pub const PROMPT_NS: u64 = 2_000_000;
-/// Room for less than this many bytes lets no full segment pass: the usual payload of an Ethernet packet.
+/// A window with room for less than this many bytes does not permit a full segment (the usual payload of an Ethernet
+/// packet).
 const FULL_SEGMENT: u64 = 1460;
 
 /// One data segment at the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
-    /// When it left.
+    /// The time at which the segment left.
     pub at: Instant,
-    /// The sequence number after its last byte.
+    /// The sequence number after the last byte of the segment.
     pub end: u64,
-    /// Whether it repeats bytes that were sent before.
+    /// Whether the segment repeats bytes that were sent before.
     pub repeats: bool,
 }
 
-/// What one end of a connection sent, and what reached it from its peer. Sequence numbers are relative to the first.
+/// What one end of a connection sent, and what it received from its peer. Sequence numbers are relative to the
+/// first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sender {
     /// Data segments in order.
     pub segments: Vec<Sent>,
     /// Acknowledgements: the time, and the first number that is not acknowledged.
     pub acknowledgements: Vec<(Instant, u64)>,
-    /// The edge of the peer's window: the time, and the first number beyond it.
+    /// The right edge of the peer's window: the time, and the first number beyond the edge.
     pub window_edges: Vec<(Instant, u64)>,
 }
 
-/// The gaps of a sender, in its own time.
+/// The gaps of a sender, in the sender's own time.
 pub fn gaps(sender: &Sender, round_trip_ns: u64) -> Vec<Segment> {
     let mut highest = 0;
     let mut gaps = Vec::new();

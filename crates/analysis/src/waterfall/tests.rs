@@ -101,7 +101,7 @@ fn waiting_behind_another_exchange_of_the_connection_is_a_cause() {
         (50, 60, Cause::Transfer),
     ];
     assert_eq!(shown(&bars[1]), expected);
-    // Both requests leave at once, and the second response waits for the first.
+    // Both requests leave at the same time, and the second response waits for the first.
     let pipelined = [
         exchange(0, 0, [0, 0, 20, 30]),
         exchange(1, 0, [0, 0, 30, 40]),
@@ -212,7 +212,8 @@ fn a_gap_of_the_sender_has_one_cause() {
         found[0].cause
     };
     let two = [(0, 1461, false), (1, 2921, false), (21, 4381, false)];
-    // The acknowledgement at 20 ms releases the third segment: of the congestion window, as there is room.
+    // The acknowledgement at 20 ms releases the third segment. There is room, so the cause is the
+    // congestion window.
     assert_eq!(
         cause(&sender(&two, &[(20, 1461)], 60_000)),
         Cause::CongestionWindow
@@ -229,7 +230,7 @@ fn a_gap_of_the_sender_has_one_cause() {
     let repeated = [(0, 1461, false), (1, 2921, false), (221, 1461, true)];
     assert_eq!(cause(&sender(&repeated, &[(20, 1)], 60_000)), Cause::Loss);
     assert_eq!(cause(&sender(&two, &[], 60_000)), Cause::Unknown);
-    // A pause shorter than half a round trip is none.
+    // A pause shorter than half a round trip is not a gap.
     let steady = [(0, 1461, false), (8, 2921, false)];
     assert!(gaps(&sender(&steady, &[(7, 1461)], 60_000), 20_000_000).is_empty());
 }
@@ -266,16 +267,16 @@ fn a_window_of_http2_explains_a_wait_until_a_round_trip_after_the_grant() {
         to: ms(to),
     };
     connection.window_waits = vec![
-        // The grant came before the last byte: it explains 20 ms after 45, and not the rest.
+        // The grant came before the last byte. It explains 20 ms after 45, but not the rest.
         wait(Some(0), 50, 45, 90),
-        // Another stream's window does not stop this one.
+        // The window of another stream does not block this stream.
         wait(Some(1), 92, 92, 95),
         wait(None, 100, 101, 110),
-        // So early a grant had reached the server long before.
+        // A grant this early had reached the server long before.
         wait(Some(0), 120, 60, 130),
     ];
     let exchange = exchange(0, 0, [20, 20, 40, 140]);
-    // The capture shows that the sender paused, and a loss in the window of the connection.
+    // The capture shows a pause of the sender, and a loss within the window of the connection.
     let gap = |from, to, cause| Segment {
         from: ms(from),
         to: ms(to),
@@ -307,7 +308,7 @@ fn a_window_of_http2_explains_a_wait_until_a_round_trip_after_the_grant() {
             (110, 140, Cause::Transfer),
         ]
     );
-    // Where the round trip is not known, only a wait counts whose grant came after the last byte.
+    // If the round trip is not known, a wait counts only if its grant came after the last byte.
     let unknown = Path {
         round_trip_ns: None,
         ..PATH

@@ -1,8 +1,8 @@
 //! Waits for a window of HTTP/2 (RFC 9113 section 5.2) or HTTP/3 (RFC 9000 section 4.1), from the client's records.
 //!
-//! The server had used up the window when it sent the last byte that the client read. It could send again when the grant
-//! reached it. So bytes could arrive a round trip after the grant: what is later has another cause. Where the round trip
-//! is not known, only a wait counts whose grant came after the last byte.
+//! The server had used up the window when it sent the last byte that the client read, and could send again when the
+//! grant reached it. So bytes could arrive one round trip after the grant, and any later delay has another cause. If the
+//! round trip is not known, a wait counts only if its grant came after the last byte.
 
 use fathometer_model::{Instant, WindowWait};
 
@@ -27,8 +27,8 @@ pub(super) fn spans(waits: &[WindowWait], exchange: u32, round_trip_ns: Option<u
         .collect()
 }
 
-/// The segments of an exchange with [`Cause::FlowControl`] in the parts of `content` that are in `waits`. A loss stays:
-/// the bytes that it delays were within the window.
+/// Replaces the causes of an exchange's segments by [`Cause::FlowControl`] in the parts of `content` that lie in
+/// `waits`. A loss keeps its cause, because the bytes that it delays were within the window.
 pub(super) fn overlay(segments: &[Segment], content: Span, waits: &[Span]) -> Vec<Segment> {
     let mut all = Vec::new();
     for segment in segments {

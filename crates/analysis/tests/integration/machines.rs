@@ -99,7 +99,7 @@ fn a_machine_that_is_slower_in_all_cells_changes_no_comparison() {
     assert!(elapsed.within_pct.unwrap() < 3.0, "{elapsed:?}");
     let text = with(&merged, &study, terminal::render);
     assert!(
-        text.contains("Machines: each over the mean of all"),
+        text.contains("Machines: each machine divided by the mean of all machines"),
         "{text}"
     );
     assert!(text.contains("rank 2"), "{text}");

@@ -312,7 +312,10 @@ fn what_does_not_fit_a_sweep_is_refused_with_what_is_known() {
         "{error}"
     );
     let error = broken("kind = \"trend\"", "kind = \"ratio\"");
-    assert!(error.contains("has a left and a right side"), "{error}");
+    assert!(
+        error.contains("must have a left and a right side"),
+        "{error}"
+    );
     let error = broken("kind = \"bend\"", "kind = \"level\"");
     assert!(
         error.contains("level of connections_per_s cannot have a sweep"),
@@ -325,7 +328,7 @@ fn what_does_not_fit_a_sweep_is_refused_with_what_is_known() {
     );
     let error = broken("above = 1 }", "above = 1, share = 0.9 }");
     assert!(
-        error.contains("one of share, above and bounds is enough"),
+        error.contains("set only one of share, above and bounds"),
         "{error}"
     );
     let error = broken("pick = \"least\"", "chose = \"least\"");

@@ -1,21 +1,21 @@
-//! Searches for the load up to which all promises hold together.
+//! Searches for the highest load at which all SLOs are met together.
 //!
-//! Such a search ends when the promise that breaks first has its interval and every other one is certified to hold at the
-//! lower end. Where the others break does not matter, and is not looked for.
+//! Such a search ends when the SLO that is violated first has its interval, and every other SLO is certified to be
+//! met at the lower end. The loads that violate the other SLOs are not searched for.
 
 use super::Search;
 use crate::state::State;
 use crate::trial::{Purpose, TrialPlan};
 
 impl Search {
-    /// Searches the load up to which all promises hold together, instead of the capacity of each promise.
+    /// Makes the search find the highest load at which all SLOs are met, instead of the capacity of each SLO.
     #[must_use]
     pub fn jointly(mut self) -> Search {
         self.is_joint = true;
         self
     }
 
-    /// The certified ends of all promises together: every promise holds at the first, and one is broken at the second.
+    /// The certified ends for all SLOs together: every SLO is met at the first, and an SLO is violated at the second.
     fn joint_ends(&self) -> (Option<f64>, Option<f64>) {
         let works = self.states.iter().map(|state| state.works);
         let works = works.reduce(|a, b| Some(a?.min(b?))).flatten();
@@ -30,13 +30,14 @@ impl Search {
         ends.is_some_and(|(works, fails)| works < fails && self.goal.is_reached(works, fails))
     }
 
-    /// Whether another promise seems to break at a load that was tried, so that this one need not.
+    /// Whether another SLO seems to be violated at a load that was tried, so that no such load is needed for this
+    /// SLO.
     pub(super) fn another_seems_to_fail(&self, place: usize) -> bool {
         let mut others = self.states.iter().enumerate();
         self.is_joint && others.any(|(other, state)| other != place && state.seems.1.is_some())
     }
 
-    /// Whether a trial that tests whether its load works should test it for this promise, too.
+    /// Whether a trial that tests whether its load works should also test it for this SLO.
     pub(super) fn tests_jointly(&self, state: &State, load: f64) -> bool {
         let seems_to_fail = state.seems.1.is_some_and(|bad| bad <= load);
         self.is_joint
@@ -45,8 +46,8 @@ impl Search {
             && state.works.is_none_or(|works| works < load)
     }
 
-    /// The test whether another promise holds at the lower end of the one that breaks first; `None`: that one has no
-    /// interval yet, or another one is likely to break below it.
+    /// The test whether another SLO is met at the lower end of the SLO that is violated first; `None` if that SLO has
+    /// no interval yet, or if another SLO is likely to be violated below this end.
     pub(super) fn join(&mut self) -> Option<TrialPlan> {
         let reached = self.states.iter().filter(|s| s.is_reached(&self.goal));
         let works = reached.filter_map(|s| s.works).reduce(f64::min)?;
@@ -70,8 +71,8 @@ mod tests {
     use super::*;
     use crate::goal::Goal;
     use crate::outcome::{Answer, Outcome};
-    use crate::promise::Promise;
-    use crate::simulated::{Bench, Kind, Planted};
+    use crate::simulated::{Bench, Kind, KnownServer};
+    use crate::slo_limit::SloLimit;
 
     const GOAL: Goal = Goal {
         width: 0.05,
@@ -87,30 +88,30 @@ mod tests {
         noise_repeats: 3,
     };
 
-    fn promise(text: &str, limit: Option<f64>, share: f64) -> Promise {
-        Promise {
+    fn slo(text: &str, limit: Option<f64>, share: f64) -> SloLimit {
+        SloLimit {
             text: text.to_owned(),
             limit,
             share,
         }
     }
 
-    /// A search for these promises, the first of which is that of the server.
-    fn search(planted: &Planted, also: Vec<Promise>, is_joint: bool) -> (Outcome, f64) {
-        let mut promises = vec![planted.promise.clone()];
-        promises.extend(also.iter().cloned());
+    /// A search for these SLOs, the first of which is the SLO of the server.
+    fn search(planted: &KnownServer, also: Vec<SloLimit>, is_joint: bool) -> (Outcome, f64) {
+        let mut slos = vec![planted.slo.clone()];
+        slos.extend(also.iter().cloned());
         let mut bench = Bench::new(planted.clone(), Seed(1)).with(also);
-        let search = Search::new(GOAL, promises);
+        let search = Search::new(GOAL, slos);
         let mut search = if is_joint { search.jointly() } else { search };
         bench.run(&mut search);
         (search.outcome(bench.now), bench.now)
     }
 
-    /// The least certified load that works, over all promises, and the least that fails.
+    /// The smallest certified load that works, over all SLOs, and the smallest that fails.
     fn ends(outcome: &Outcome) -> (f64, f64) {
         let (mut works, mut fails) = (f64::INFINITY, f64::INFINITY);
-        for promise in &outcome.promises {
-            match promise.answer {
+        for slo in &outcome.slos {
+            match slo.answer {
                 Answer::Interval { works: w, fails: f } => {
                     works = works.min(w);
                     fails = fails.min(f);
@@ -123,16 +124,16 @@ mod tests {
                     works = works.min(w);
                     fails = fails.min(f.unwrap_or(f64::INFINITY));
                 }
-                ref other => panic!("{}: {other:?}", promise.promise),
+                ref other => panic!("{}: {other:?}", slo.slo),
             }
         }
         (works, fails)
     }
 
     #[test]
-    fn a_promise_that_never_breaks_needs_no_load_at_which_it_does() {
-        let planted = Planted::new(Kind::TokenBucket, Seed(3));
-        let errors = || vec![promise("errors<0.1%", None, 0.001)];
+    fn a_slo_that_never_breaks_needs_no_load_at_which_it_does() {
+        let planted = KnownServer::new(Kind::TokenBucket, Seed(3));
+        let errors = || vec![slo("errors<0.1%", None, 0.001)];
         let (outcome, seconds) = search(&planted, errors(), true);
         let (works, fails) = ends(&outcome);
         assert!(
@@ -140,8 +141,8 @@ mod tests {
             "{outcome:?}"
         );
         assert!(
-            matches!(&outcome.promises[1].answer, Answer::Inconclusive { fails: None, reason, .. }
-                if reason.contains("another promise")),
+            matches!(&outcome.slos[1].answer, Answer::Inconclusive { fails: None, reason, .. }
+                if reason.contains("another SLO")),
             "{outcome:?}"
         );
         assert_eq!(outcome.recovers, Some(true));
@@ -154,17 +155,17 @@ mod tests {
     }
 
     #[test]
-    fn the_promise_that_breaks_first_is_found_wherever_it_stands() {
-        let mut planted = Planted::new(Kind::DegradesSlowly, Seed(3));
-        // Its latencies grow with the third power of the rate: half the limit is kept up to a rate that is smaller by the
-        // third root of two.
-        let limit = planted.promise.limit.unwrap();
-        let half = promise("p99<half", Some(limit / 2.0), 0.01);
+    fn the_slo_that_breaks_first_is_found_wherever_it_stands() {
+        let mut planted = KnownServer::new(Kind::DegradesSlowly, Seed(3));
+        // Latencies of the server grow with the third power of the rate: half the limit is met up to a rate that is
+        // smaller by the third root of two.
+        let limit = planted.slo.limit.unwrap();
+        let half = slo("p99<half", Some(limit / 2.0), 0.01);
         let tight = planted.capacity / libm::cbrt(2.0);
         for is_first in [false, true] {
             let mut other = half.clone();
             if is_first {
-                std::mem::swap(&mut planted.promise, &mut other);
+                std::mem::swap(&mut planted.slo, &mut other);
             }
             let (outcome, _) = search(&planted, vec![other], true);
             let (works, fails) = ends(&outcome);

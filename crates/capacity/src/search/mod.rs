@@ -5,76 +5,77 @@ mod propose;
 
 use crate::evidence::Evidence;
 use crate::goal::Goal;
-use crate::outcome::{Answer, Outcome, PromiseOutcome};
-use crate::promise::Promise;
+use crate::outcome::{Answer, Outcome, SloOutcome};
+use crate::slo_limit::SloLimit;
 use crate::state::{End, State, Verdict};
-use crate::trial::{PromiseSeen, Purpose, TrialPlan, TrialRecord, TrialSoFar};
+use crate::trial::{Purpose, SloResult, TrialPlan, TrialRecord, TrialSoFar};
 
-/// From here on, a test of an end is given up that would not be decided in time.
+/// After this time, in seconds, a test of an end is abandoned if it would not be decided in time.
 const PROJECT_FROM: f64 = 20.0;
-/// A test of an end is looked at by the posterior from here on, and every so many seconds.
+/// Seconds of a test of an end after which the posterior is evaluated, and again after each further interval of this
+/// length.
 const RECONSIDER: f64 = 4.0;
 /// How often an invalid trial is repeated.
 const REPEATS: u32 = 1;
-/// How often a trial is repeated that is invalid although a higher load was valid: the load is not the reason.
+/// How often a trial is repeated if it is invalid although a higher load was valid: the load is not the reason.
 const MOST_REPEATS: u32 = 12;
 /// How often the load is divided while no trial was valid.
 const MOST_DESCENTS: u32 = 4;
 
-/// A search that is under way; see the [crate] for how to drive it.
+/// A search in progress; see the [crate] for how to drive it.
 #[derive(Debug, Clone)]
 pub struct Search {
     goal: Goal,
     states: Vec<State>,
     records: Vec<TrialRecord>,
     plan: Option<TrialPlan>,
-    /// Promises whose end is tested by the running trial.
+    /// Whether the running trial tests an end for each SLO.
     tested: Vec<bool>,
-    /// When the posterior is asked again.
+    /// Measured seconds of the running trial at which the posterior is evaluated again.
     reconsider: f64,
-    /// Loads that are tried before the posterior proposes any: near the throughput of an overload.
+    /// Loads to try before those that the posterior proposes: near the throughput of an overload.
     proposed: Vec<f64>,
     /// The largest load to try, and why the generator cannot apply more.
     limit: Option<(f64, String)>,
-    /// The part of it that was known before the first trial.
+    /// The limit that was set before the first trial.
     ceiling: Option<(f64, String)>,
-    /// How often the running trial repeats an invalid one.
+    /// How often the running trial was repeated because it was invalid.
     repeats: u32,
     /// How often the load was divided because no trial was valid.
     descents: u32,
-    /// Why the search ended before its answers were known.
+    /// Why the search ended without its answers.
     stopped: Option<String>,
     recovers: Option<bool>,
     started_at: f64,
     ended: bool,
-    /// Whether only the load is sought up to which all promises hold.
+    /// Whether the search is for the highest load at which all SLOs are met.
     is_joint: bool,
 }
 
-/// How a trial ended.
+/// Facts about a finished trial.
 #[derive(Debug, Clone, Default)]
 pub struct Ending {
     /// Completed exchanges per second, if known.
     pub achieved: Option<f64>,
     /// Median and 99th percentile of the latency in milliseconds, if known.
     pub latency_ms: Option<[f64; 2]>,
-    /// Why it is no trial of the server; empty: it is valid.
+    /// Why the trial does not count; empty if it is valid.
     pub invalid: Vec<String>,
-    /// Whether all of these reasons may be other work of the same machine.
+    /// Whether other work of the same machine may be the cause of all these reasons.
     pub is_noise: bool,
 }
 
 impl Search {
-    /// A search for the capacities of these promises.
+    /// Creates a search for the capacities of these SLOs.
     ///
     /// # Panics
-    /// Without a promise.
-    pub fn new(goal: Goal, promises: Vec<Promise>) -> Search {
-        assert!(!promises.is_empty(), "a search needs a promise");
-        let count = promises.len();
+    /// If there is no SLO.
+    pub fn new(goal: Goal, slos: Vec<SloLimit>) -> Search {
+        assert!(!slos.is_empty(), "a search needs an SLO");
+        let count = slos.len();
         Search {
             goal,
-            states: promises.into_iter().map(State::new).collect(),
+            states: slos.into_iter().map(State::new).collect(),
             records: Vec::new(),
             plan: None,
             tested: vec![false; count],
@@ -92,24 +93,25 @@ impl Search {
         }
     }
 
-    /// The promises, in order.
-    pub fn promises(&self) -> impl Iterator<Item = &Promise> {
-        self.states.iter().map(|state| &state.promise)
+    /// The SLOs, in order.
+    pub fn slos(&self) -> impl Iterator<Item = &SloLimit> {
+        self.states.iter().map(|state| &state.slo)
     }
 
-    /// Limits the loads to what the generator can apply. A promise that holds there is answered as
+    /// Limits the loads to what the generator can apply. An SLO that is met at this limit is answered as
     /// [`Answer::Invalid`], with this reason.
-    pub fn limit_generator(&mut self, load: f64, reason: String) {
+    pub fn set_generator_limit(&mut self, load: f64, reason: String) {
         self.limit = Some((load, reason));
         self.ceiling.clone_from(&self.limit);
     }
 
-    /// Ends the search. Promises without an interval are inconclusive, for this reason.
+    /// Ends the search. SLOs without an interval are inconclusive, for this reason.
     pub fn stop(&mut self, reason: String) {
         self.stopped.get_or_insert(reason);
     }
 
-    /// The next trial at `now` seconds since the start of the search; `None`: the answer is known, or the budget spent.
+    /// Returns the next trial at `now` seconds since the start of the search; `None` if the answer is known or the
+    /// budget is spent.
     pub fn next_trial(&mut self, now: f64) -> Option<TrialPlan> {
         self.tested.iter_mut().for_each(|tested| *tested = false);
         self.reconsider = RECONSIDER;
@@ -124,7 +126,7 @@ impl Search {
         if let Some(plan) = self.plan
             && self.repeats > 0
         {
-            self.mark(plan.purpose, plan.promise, plan.load);
+            self.mark(plan.purpose, plan.slo, plan.load);
             return Some(plan);
         }
         self.plan = None;
@@ -145,18 +147,18 @@ impl Search {
             return true;
         }
         match plan.purpose {
-            Purpose::Locate if self.is_joint => self.is_clear(trial, plan.promise, &plan),
+            Purpose::Locate if self.is_joint => self.is_clear(trial, plan.slo, &plan),
             Purpose::Bracket | Purpose::Locate => {
                 (0..self.states.len()).all(|place| self.is_clear(trial, place, &plan))
             }
-            Purpose::Recovery => self.is_clear(trial, plan.promise, &plan),
+            Purpose::Recovery => self.is_clear(trial, plan.slo, &plan),
             Purpose::Works | Purpose::Fails => self.is_tested(trial, &plan),
         }
     }
 
     fn is_clear(&self, trial: &TrialSoFar, place: usize, plan: &TrialPlan) -> bool {
         let state = &self.states[place];
-        let evidence = trial.evidence(place, &state.promise);
+        let evidence = trial.evidence(place, &state.slo);
         // While the bracket grows, a trial without any bad exchange is clear enough.
         let is_spotless =
             plan.purpose == Purpose::Bracket && evidence.bad == 0 && evidence.rise.is_none();
@@ -165,9 +167,9 @@ impl Search {
     }
 
     fn is_tested(&mut self, trial: &TrialSoFar, plan: &TrialPlan) -> bool {
-        let state = &self.states[plan.promise];
-        let evidence = trial.evidence(plan.promise, &state.promise);
-        if self.verdict(trial, plan.promise, plan, &evidence) != Verdict::Open {
+        let state = &self.states[plan.slo];
+        let evidence = trial.evidence(plan.slo, &state.slo);
+        if self.verdict(trial, plan.slo, plan, &evidence) != Verdict::Open {
             return true;
         }
         let is_rising = state.is_rising(&evidence, &self.goal);
@@ -192,14 +194,14 @@ impl Search {
                 evidence.fails
             } + Evidence::START;
             // Evidence grows in proportion to time. Another test helps only if it is at another load.
-            let (other, purpose) = self.end_to_test(plan.promise, estimate.median);
+            let (other, purpose) = self.end_to_test(plan.slo, estimate.median);
             (purpose != plan.purpose || other != plan.load)
                 && gained * plan.longest < needed * trial.seconds
         };
         match works {
             true if is_rising => trial.seconds >= self.goal.final_trial,
             true => below > 0.6 || is_hopeless,
-            // A rise needs its time until it breaks the promise.
+            // A rising latency needs some time until it violates the SLO.
             false => !is_rising && (below < 0.4 || is_hopeless),
         }
     }
@@ -215,23 +217,23 @@ impl Search {
         if plan.purpose == Purpose::Works {
             return state.works_at(plan.load, evidence, &self.goal);
         }
-        let slots = trial.series[place].until(trial.known(&state.promise));
-        let second_half = Evidence::of(&slots[slots.len() / 2..], &state.promise);
+        let slots = trial.series[place].until(trial.known(&state.slo));
+        let second_half = Evidence::of(&slots[slots.len() / 2..], &state.slo);
         state.fails_at(plan.load, evidence, &second_half, &self.goal)
     }
 
-    /// Takes a trial that ended.
+    /// Records a finished trial.
     pub fn end(&mut self, trial: &TrialSoFar, ending: &Ending) {
         let Some(plan) = self.plan else {
             return;
         };
         let evidence: Vec<Evidence> = (0..self.states.len())
-            .map(|place| trial.evidence(place, &self.states[place].promise))
+            .map(|place| trial.evidence(place, &self.states[place].slo))
             .collect();
         let seen = evidence
             .iter()
             .zip(&self.states)
-            .map(|(one, state)| PromiseSeen {
+            .map(|(one, state)| SloResult {
                 exchanges: one.exchanges,
                 bad_share: one.share(),
                 dispersion: one.dispersion,
@@ -246,7 +248,7 @@ impl Search {
             achieved_per_s: ending.achieved,
             latency_ms: ending.latency_ms,
             invalid: ending.invalid.clone(),
-            promises: seen.collect(),
+            slos: seen.collect(),
         });
         if !ending.invalid.is_empty() {
             self.keep_invalid(&plan, ending);
@@ -254,7 +256,8 @@ impl Search {
         }
         self.repeats = 0;
         if self.descents > 0 && self.largest_valid(plan.load).is_none() {
-            // The first valid trial. Those above may have been invalid because of noise: they are tried again, once.
+            // The first valid trial. Higher loads may have been invalid because of noise, so they are tried again,
+            // once.
             self.limit.clone_from(&self.ceiling);
         }
         for (place, one) in evidence.iter().enumerate() {
@@ -264,16 +267,16 @@ impl Search {
             self.states[place].keep(plan.load, one, &self.goal);
         }
         if plan.purpose == Purpose::Recovery {
-            let one = &evidence[plan.promise];
-            let state = &self.states[plan.promise];
+            let one = &evidence[plan.slo];
+            let state = &self.states[plan.slo];
             self.recovers =
-                Some(one.share() <= state.promise.share || !state.is_clear(one, &self.goal));
+                Some(one.share() <= state.slo.share || !state.is_clear(one, &self.goal));
         }
         if let (Purpose::Bracket, Some(achieved)) = (plan.purpose, ending.achieved)
             && !self.goal.whole
             && achieved < 0.9 * plan.load
         {
-            // A server in overload completes what it can: usually that is near its capacity.
+            // An overloaded server completes as much as it can: usually that is near its capacity.
             self.proposed = vec![1.03 * achieved, 0.96 * achieved];
         }
     }
@@ -288,8 +291,8 @@ impl Search {
         self.states[place].certify(end, plan.load, evidence, is_certified);
     }
 
-    /// An invalid trial is repeated, more often where other work of the machine may be the reason. If all of them are
-    /// invalid, this load is beyond what the generator can send, unless a higher one was valid.
+    /// Repeats an invalid trial, more often if other work of the machine may be the reason. If all repeats are
+    /// invalid, this load is beyond what the generator can send, unless a higher load was valid.
     fn keep_invalid(&mut self, plan: &TrialPlan, ending: &Ending) {
         let reason = ending.invalid.join("; ");
         let mut valid = self.records.iter().filter(|trial| trial.invalid.is_empty());
@@ -297,7 +300,7 @@ impl Search {
         let most = match plan.purpose {
             _ if is_possible => self.goal.noise_repeats.max(MOST_REPEATS),
             _ if !ending.is_noise => REPEATS,
-            // Most trials that only bracket are far from the capacity.
+            // Bracketing trials are repeated less often: most of them are far from the capacity.
             Purpose::Bracket => self.goal.noise_repeats.saturating_sub(1),
             _ => self.goal.noise_repeats,
         };
@@ -316,7 +319,7 @@ impl Search {
         }
         let limit = match self.largest_valid(plan.load) {
             Some(largest) => {
-                // Between the two loads there may be more: the middle is the next to be tried.
+                // The generator's limit may lie between the two loads: the middle is tried next.
                 let middle = (largest * plan.load).sqrt();
                 match plan.purpose == Purpose::Bracket && middle > 1.1 * largest {
                     true => middle,
@@ -330,7 +333,7 @@ impl Search {
             None => {
                 self.stop(reason.clone());
                 for state in &mut self.states {
-                    state.is_beyond_the_generator = true;
+                    state.exceeds_generator = true;
                 }
                 plan.load
             }
@@ -345,28 +348,28 @@ impl Search {
         valid.map(|trial| trial.load).max_by(f64::total_cmp)
     }
 
-    /// The trials that ended, in order.
+    /// The finished trials, in order.
     pub fn trials(&self) -> &[TrialRecord] {
         &self.records
     }
 
-    /// What was found so far; `seconds` is the time since the start of the search.
+    /// The outcome so far; `seconds` is the time since the start of the search.
     pub fn outcome(&self, seconds: f64) -> Outcome {
         Outcome {
-            promises: self.states.iter().map(|state| self.found(state)).collect(),
+            slos: self.states.iter().map(|state| self.found(state)).collect(),
             recovers: self.recovers,
             seconds,
             trials: self.records.clone(),
         }
     }
 
-    fn found(&self, state: &State) -> PromiseOutcome {
+    fn found(&self, state: &State) -> SloOutcome {
         let valid_up_to = self.largest_valid(f64::INFINITY);
         let answer = match (&self.limit, state.works, state.fails) {
             (_, Some(works), Some(fails)) if state.is_reached(&self.goal) => {
                 Answer::Interval { works, fails }
             }
-            (Some((_, reason)), _, None) if state.is_beyond_the_generator => Answer::Invalid {
+            (Some((_, reason)), _, None) if state.exceeds_generator => Answer::Invalid {
                 valid_up_to,
                 reason: reason.clone(),
             },
@@ -380,7 +383,7 @@ impl Search {
                     .map_or_else(
                         || {
                             match self.is_joint {
-                                true => "another promise breaks first",
+                                true => "another SLO is violated first",
                                 false => "the search ended before",
                             }
                             .to_owned()
@@ -389,8 +392,8 @@ impl Search {
                     ),
             },
         };
-        PromiseOutcome {
-            promise: state.promise.text.clone(),
+        SloOutcome {
+            slo: state.slo.text.clone(),
             answer,
             estimate: state.estimate(None).map(|estimate| estimate.median),
             attempts: state.works_tests.max(state.fails_tests),

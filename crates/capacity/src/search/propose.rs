@@ -1,17 +1,17 @@
-//! Which trial is next.
+//! Chooses the next trial.
 
 use crate::goal::GROWTH;
 use crate::search::Search;
 use crate::state::End;
 use crate::trial::{Purpose, TrialPlan};
 
-/// The longest short trial, in seconds.
+/// The longest short trial, in seconds, for an SLO without a latency limit.
 const LONGEST_SHORT: f64 = 6.0;
-/// Short trials that narrow the estimate, at most.
+/// Maximum number of short trials that narrow the estimate.
 const MOST_LOCATING: u32 = 16;
-/// Tests of ends of one promise, at most.
+/// Maximum number of tests of ends of one SLO.
 const MOST_TESTS: u32 = 24;
-/// Loads below this share of the first are not tried.
+/// Loads below this share of the first load are not tried.
 const LEAST: f64 = 1e-4;
 
 impl Search {
@@ -19,19 +19,19 @@ impl Search {
         &self,
         load: f64,
         purpose: Purpose,
-        promise: usize,
+        slo: usize,
         longest: f64,
     ) -> TrialPlan {
         TrialPlan {
             load: self.goal.possible(load),
             purpose,
-            promise,
+            slo,
             warm_up: self.goal.warm_up,
             longest,
         }
     }
 
-    /// Growth until each promise has a load that seems to work and one that seems to fail.
+    /// Changes the load until each SLO has a load that seems to work and a load that seems to fail.
     pub(super) fn bracket(&mut self) -> Option<TrialPlan> {
         let tried = || {
             self.records
@@ -68,10 +68,10 @@ impl Search {
                         "requests per second"
                     };
                     let reason =
-                        format!("the promise was kept at {good:.0} {unit}, the largest load tried");
+                        format!("the SLO was met at {good:.0} {unit}, the largest load tried");
                     let state = &mut self.states[place];
                     state.given_up = Some(reason);
-                    state.is_beyond_the_generator = self.limit.is_some();
+                    state.exceeds_generator = self.limit.is_some();
                 }
                 (None, Some(_)) => {
                     let next = self.goal.lower(smallest);
@@ -79,7 +79,7 @@ impl Search {
                         return Some(short(next));
                     }
                     let reason =
-                        format!("the promise was broken at {smallest:.3}, the smallest load tried");
+                        format!("the SLO was violated at {smallest:.3}, the smallest load tried");
                     self.states[place].given_up = Some(reason);
                 }
                 (Some(_), Some(_)) => {}
@@ -88,7 +88,7 @@ impl Search {
         None
     }
 
-    /// The longest short trial: the limit must be able to show.
+    /// Duration of the longest short trial: long enough to show latencies above the limit.
     fn longest_short(&self) -> f64 {
         LONGEST_SHORT + 2.0 * self.longest_limit()
     }
@@ -96,11 +96,11 @@ impl Search {
     fn longest_limit(&self) -> f64 {
         self.states
             .iter()
-            .filter_map(|state| state.promise.limit)
+            .filter_map(|state| state.slo.limit)
             .fold(0.0, f64::max)
     }
 
-    /// A trial that narrows the interval of the first promise that is not settled, the lowest capacity first.
+    /// A trial that narrows the interval of the unsettled SLO with the lowest estimated capacity.
     pub(super) fn narrow(&mut self) -> Option<TrialPlan> {
         loop {
             if self.is_joint && self.is_jointly_reached() {
@@ -135,7 +135,7 @@ impl Search {
                     .pop()
                     .filter(|load| (range.0..range.1).contains(load));
                 let load = proposed.unwrap_or(estimate.median);
-                if self.is_beyond_the_generator(place, load) {
+                if self.exceeds_generator(place, load) {
                     continue;
                 }
                 self.states[place].located += 1;
@@ -145,7 +145,7 @@ impl Search {
                 continue;
             }
             let (load, purpose) = self.end_to_test(place, estimate.median);
-            if self.is_beyond_the_generator(place, load) {
+            if self.exceeds_generator(place, load) {
                 continue;
             }
             self.mark(purpose, place, load);
@@ -153,30 +153,30 @@ impl Search {
         }
     }
 
-    /// Whether a promise had so many tests that it is given up.
+    /// Whether an SLO has used up its tests; the search for it is then given up.
     pub(super) fn has_no_tests_left(&mut self, place: usize) -> bool {
         let state = &mut self.states[place];
         let tests = state.works_tests + state.fails_tests;
         if tests >= MOST_TESTS {
-            state.given_up = Some(format!("{tests} tests of its ends did not settle it"));
+            state.given_up = Some(format!("{tests} tests of its ends gave no decision"));
         }
         tests >= MOST_TESTS
     }
 
-    /// Whether the generator cannot apply a load that a promise needs; the promise is then given up.
-    fn is_beyond_the_generator(&mut self, place: usize, load: f64) -> bool {
+    /// Whether the generator cannot apply a load that an SLO needs; the search for this SLO is then given up.
+    fn exceeds_generator(&mut self, place: usize, load: f64) -> bool {
         let Some((limit, reason)) = &self.limit else {
             return false;
         };
         let is_beyond = load > *limit;
         if is_beyond {
             self.states[place].given_up = Some(reason.clone());
-            self.states[place].is_beyond_the_generator = true;
+            self.states[place].exceeds_generator = true;
         }
         is_beyond
     }
 
-    /// Which end is tested, at which load. An open test is continued if it is at about this load.
+    /// The end to test, and its load. An open test of this end is continued if it is at about this load.
     pub(super) fn end_to_test(&self, place: usize, median: f64) -> (f64, Purpose) {
         let (load, purpose) = self.best_end(place, median);
         let state = &self.states[place];
@@ -185,17 +185,16 @@ impl Search {
             _ => (End::Fails, state.works),
         };
         let open = state.near_open_test(end, load, &self.goal);
-        // Together with the certified end, it must be narrow enough.
+        // The interval between this load and the certified end must be narrow enough.
         let fits = other.is_none_or(|other| self.goal.is_reached(other.min(open), other.max(open)));
         (self.goal.possible(if fits { open } else { load }), purpose)
     }
 
-    /// The ends lie symmetrically around the median, unless one is certified and
-    /// still fits it.
+    /// The ends lie symmetrically around the median, unless a certified end still fits the median.
     fn best_end(&self, place: usize, median: f64) -> (f64, Purpose) {
         let state = &self.states[place];
         let (wide, half) = (1.0 + self.goal.width, (1.0 + self.goal.width).sqrt());
-        // The other end may come this near to the median.
+        // How near the other end may come to the median, as a factor.
         let near = half.powf(0.6);
         let works_end = |fails: f64| match self.goal.whole {
             true => (fails / wide).ceil().min(fails - 1.0).max(1.0),
@@ -223,14 +222,14 @@ impl Search {
             load
         };
         match state.works {
-            // The estimate has moved below what is certified: the certificate counts, and the other end is next to it.
+            // The estimate is now below a certified load: the certificate counts, and the other end is next to it.
             Some(works) if load <= works => (fails_end(works), Purpose::Fails),
             _ => (load, Purpose::Works),
         }
     }
 
-    /// Marks the promises whose end is tested by a trial: the one that it is about, and others of which it is the end
-    /// that they need next.
+    /// Marks the SLOs for which a trial tests an end: the SLO of the trial, and other SLOs that need the same end
+    /// next.
     pub(super) fn mark(&mut self, purpose: Purpose, place: usize, load: f64) {
         let (works, fails) = (purpose == Purpose::Works, purpose == Purpose::Fails);
         if !works && !fails {

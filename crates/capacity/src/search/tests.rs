@@ -1,15 +1,15 @@
 //! Searches on a simulated server.
 
 use super::*;
-use crate::simulated::{Bench, Kind, Model, Planted};
+use crate::simulated::{Bench, Kind, KnownServer, Model};
 use fathometer_model::Seed;
 
-fn planted() -> Planted {
-    Planted::new(Kind::TokenBucket, Seed(3))
+fn planted() -> KnownServer {
+    KnownServer::new(Kind::TokenBucket, Seed(3))
 }
 
 fn interval(outcome: &Outcome) -> (f64, f64) {
-    match outcome.promises[0].answer {
+    match outcome.slos[0].answer {
         Answer::Interval { works, fails } => (works, fails),
         ref other => panic!("{other:?}"),
     }
@@ -24,7 +24,7 @@ fn an_interval_has_the_width_that_was_asked_for_and_certified_ends() {
             width: 0.05,
             ..Goal::default()
         },
-        vec![planted.promise.clone()],
+        vec![planted.slo.clone()],
     );
     bench.run(&mut search);
     let outcome = search.outcome(bench.now);
@@ -53,18 +53,18 @@ fn a_search_without_time_left_keeps_what_it_has() {
             budget: 30.0,
             ..Goal::default()
         },
-        vec![planted.promise],
+        vec![planted.slo],
     );
     bench.run(&mut search);
     let outcome = search.outcome(bench.now);
     assert!(
         matches!(
-            &outcome.promises[0].answer,
+            &outcome.slos[0].answer,
             Answer::Inconclusive { fails: None, reason, .. } if reason.contains("budget of 30 s")
         ),
         "{outcome:?}"
     );
-    assert!(outcome.promises[0].estimate.is_some());
+    assert!(outcome.slos[0].estimate.is_some());
 }
 
 #[test]
@@ -76,10 +76,10 @@ fn a_server_that_bears_the_largest_load_has_no_upper_bound() {
             most: 500.0,
             ..Goal::default()
         },
-        vec![planted.promise],
+        vec![planted.slo],
     );
     bench.run(&mut search);
-    let answer = &search.outcome(bench.now).promises[0].answer;
+    let answer = &search.outcome(bench.now).slos[0].answer;
     assert!(
         matches!(answer, Answer::Inconclusive { reason, .. } if reason.contains("500")),
         "{answer:?}"
@@ -90,14 +90,14 @@ fn a_server_that_bears_the_largest_load_has_no_upper_bound() {
 fn a_server_that_refuses_above_its_rate_is_searched_as_quickly_as_others() {
     // The share of errors is 1 - 500/load: its logit is steep at the capacity and flat far above it.
     for (share, rate) in [(0.01, 500.0), (0.05, 500.0), (0.01, 830.0)] {
-        let planted = Planted {
-            promise: Promise {
+        let planted = KnownServer {
+            slo: SloLimit {
                 text: "errors".to_owned(),
                 limit: None,
                 share,
             },
             capacity: rate / (1.0 - share),
-            model: Model::Refusing {
+            model: Model::Rejecting {
                 rate,
                 burst: 20.0,
                 tokens: 20.0,
@@ -106,7 +106,7 @@ fn a_server_that_refuses_above_its_rate_is_searched_as_quickly_as_others() {
             ..planted()
         };
         let mut bench = Bench::new(planted.clone(), Seed(1));
-        let mut search = Search::new(Goal::default(), vec![planted.promise.clone()]);
+        let mut search = Search::new(Goal::default(), vec![planted.slo.clone()]);
         bench.run(&mut search);
         let outcome = search.outcome(bench.now);
         let (works, fails) = interval(&outcome);
@@ -153,12 +153,12 @@ fn a_generator_with_a_lower_limit_yields_no_capacity() {
     let limit = 0.7 * planted.capacity;
     for is_known in [false, true] {
         let mut bench = Bench::new(planted.clone(), Seed(1));
-        let mut search = Search::new(Goal::default(), vec![planted.promise.clone()]);
+        let mut search = Search::new(Goal::default(), vec![planted.slo.clone()]);
         if is_known {
-            search.limit_generator(limit, "the generator applies no more".to_owned());
+            search.set_generator_limit(limit, "the generator applies no more".to_owned());
         }
         let outcome = run_with(&mut search, &mut bench, false, &|_, load| load > limit);
-        match &outcome.promises[0].answer {
+        match &outcome.slos[0].answer {
             Answer::Invalid {
                 valid_up_to: Some(valid),
                 reason,
@@ -178,8 +178,8 @@ fn a_generator_with_a_lower_limit_yields_no_capacity() {
 fn a_limit_of_the_generator_above_the_capacity_changes_nothing() {
     let planted = planted();
     let mut bench = Bench::new(planted.clone(), Seed(1));
-    let mut search = Search::new(Goal::default(), vec![planted.promise.clone()]);
-    search.limit_generator(1.1 * planted.capacity, "no more".to_owned());
+    let mut search = Search::new(Goal::default(), vec![planted.slo.clone()]);
+    search.set_generator_limit(1.1 * planted.capacity, "no more".to_owned());
     bench.run(&mut search);
     let (works, fails) = interval(&search.outcome(bench.now));
     assert!(works < planted.capacity && planted.capacity < fails);
@@ -194,11 +194,11 @@ fn a_search_without_a_valid_trial_ends_after_few() {
             ..Goal::default()
         };
         let mut bench = Bench::new(planted(), Seed(1));
-        let mut search = Search::new(goal, vec![planted().promise]);
+        let mut search = Search::new(goal, vec![planted().slo]);
         let outcome = run_with(&mut search, &mut bench, true, &|_, _| true);
         assert!(
             matches!(
-                &outcome.promises[0].answer,
+                &outcome.slos[0].answer,
                 Answer::Invalid { valid_up_to: None, reason } if reason.contains("late")
             ),
             "{outcome:?}"
@@ -217,7 +217,7 @@ fn a_search_without_a_valid_trial_ends_after_few() {
 fn noise_at_the_first_loads_costs_time_and_not_the_answer() {
     let planted = planted();
     let mut bench = Bench::new(planted.clone(), Seed(1));
-    let mut search = Search::new(Goal::default(), vec![planted.promise.clone()]);
+    let mut search = Search::new(Goal::default(), vec![planted.slo.clone()]);
     let outcome = run_with(&mut search, &mut bench, true, &|count, _| count < 5);
     let (works, fails) = interval(&outcome);
     assert!(works < planted.capacity && planted.capacity < fails);
@@ -228,11 +228,11 @@ fn noise_below_a_load_that_was_valid_is_no_limit_of_the_generator() {
     let planted = planted();
     for noisy in [10..16, 10..1000] {
         let mut bench = Bench::new(planted.clone(), Seed(1));
-        let mut search = Search::new(Goal::default(), vec![planted.promise.clone()]);
+        let mut search = Search::new(Goal::default(), vec![planted.slo.clone()]);
         let outcome = run_with(&mut search, &mut bench, true, &|count, _| {
             noisy.contains(&count)
         });
-        match &outcome.promises[0].answer {
+        match &outcome.slos[0].answer {
             Answer::Interval { works, fails } => {
                 assert!(noisy.end == 16 && *works < planted.capacity && planted.capacity < *fails);
             }
@@ -246,11 +246,11 @@ fn noise_below_a_load_that_was_valid_is_no_limit_of_the_generator() {
 
 #[test]
 fn a_search_that_is_stopped_says_why() {
-    let mut search = Search::new(Goal::default(), vec![planted().promise]);
+    let mut search = Search::new(Goal::default(), vec![planted().slo]);
     assert!(search.next_trial(0.0).is_some());
     search.stop("the server stopped answering".to_owned());
     assert_eq!(search.next_trial(1.0), None);
-    let answer = &search.outcome(1.0).promises[0].answer;
+    let answer = &search.outcome(1.0).slos[0].answer;
     assert!(
         matches!(answer, Answer::Inconclusive { reason, .. } if reason.contains("stopped answering")),
         "{answer:?}"

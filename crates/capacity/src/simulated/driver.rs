@@ -3,22 +3,22 @@
 use fathometer_model::Seed;
 
 use super::arrivals::Arrivals;
-use super::servers::Planted;
-use crate::promise::Promise;
+use super::servers::KnownServer;
 use crate::search::{Ending, Search};
+use crate::slo_limit::SloLimit;
 use crate::trial::TrialSoFar;
 
-/// Seconds between two looks at a trial, at least.
+/// Least time between two looks at a trial, in seconds.
 const LOOK: f64 = 0.25;
-/// Seconds that a trial needs besides its load: connections are closed and opened.
+/// Time between two trials, in seconds: connections are closed and opened.
 const BETWEEN: f64 = 0.2;
 
-/// A server with a clock.
+/// A simulated server with a virtual clock.
 #[derive(Debug, Clone)]
 pub struct Bench {
-    planted: Planted,
-    /// Promises that are searched besides that of the server.
-    also: Vec<Promise>,
+    planted: KnownServer,
+    /// SLOs that are searched in addition to the server's own SLO.
+    also: Vec<SloLimit>,
     seed: Seed,
     trials: u64,
     /// Seconds since the start of the search.
@@ -26,8 +26,8 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// A server at the start of a search; the seed decides when requests arrive.
-    pub fn new(planted: Planted, seed: Seed) -> Bench {
+    /// Creates a server at the start of a search; the seed determines when requests arrive.
+    pub fn new(planted: KnownServer, seed: Seed) -> Bench {
         Bench {
             planted,
             also: Vec::new(),
@@ -37,13 +37,13 @@ impl Bench {
         }
     }
 
-    /// The same with further promises, which the search has after that of the server.
+    /// Adds further SLOs, which follow the server's own SLO in the search.
     #[must_use]
-    pub fn with(self, also: Vec<Promise>) -> Bench {
+    pub fn with(self, also: Vec<SloLimit>) -> Bench {
         Bench { also, ..self }
     }
 
-    /// Applies a load until `stop` returns true or the measured time is over, then waits until the server is idle.
+    /// Applies a load until `stop` returns true or the measured time has passed, then waits until the server is idle.
     /// Returns what was measured, and the rate at which exchanges completed.
     pub fn apply(
         &mut self,
@@ -52,8 +52,8 @@ impl Bench {
         longest: f64,
         stop: &mut dyn FnMut(&TrialSoFar) -> bool,
     ) -> (TrialSoFar, f64) {
-        let Planted {
-            promise,
+        let KnownServer {
+            slo,
             arrivals,
             model,
             ..
@@ -84,9 +84,9 @@ impl Bench {
             }
             let (latency, failed) = model.respond(at);
             if at >= measured {
-                let promises = std::iter::once(&*promise).chain(&self.also);
-                for (series, promise) in trial.series.iter_mut().zip(promises) {
-                    series.record(promise, at - measured, latency, failed);
+                let slos = std::iter::once(&*slo).chain(&self.also);
+                for (series, slo) in trial.series.iter_mut().zip(slos) {
+                    series.record(slo, at - measured, latency, failed);
                 }
             }
             ended.push(at + latency);

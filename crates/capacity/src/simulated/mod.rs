@@ -1,4 +1,4 @@
-//! Servers in virtual time whose capacity is known by construction, and a driver that applies trials to them.
+//! Servers in virtual time with a capacity that is known by construction, and a driver that applies trials to them.
 
 mod arrivals;
 mod driver;
@@ -9,5 +9,5 @@ mod slow;
 pub use arrivals::Arrivals;
 pub use driver::Bench;
 pub use models::{Bucket, Model};
-pub use servers::{KINDS, Kind, Planted};
+pub use servers::{KINDS, Kind, KnownServer};
 pub use slow::SOCKET_KINDS;

@@ -1,4 +1,4 @@
-//! What the servers do with a request: models from queueing theory, and deterministic machines.
+//! Models of the servers: from queueing theory, and deterministic ones.
 
 use fathometer_model::Seed;
 
@@ -13,39 +13,39 @@ pub enum Model {
         rate: f64,
         /// When each worker is free.
         free: Vec<f64>,
-        /// The round-trip time in front of it.
+        /// The round-trip time of the path in front of the server, in seconds.
         path: f64,
-        /// Draws of service times; `None`: they are constant.
+        /// Random draws of service times; `None` if they are constant.
         draws: Option<Seed>,
-        /// Their number so far.
+        /// Number of draws so far.
         count: u64,
     },
-    /// Refuses what a token bucket has no token for, as nginx's `limit_req` with `nodelay`.
-    Refusing {
-        /// Tokens a second.
+    /// Rejects requests for which a token bucket has no token, as nginx's `limit_req` with `nodelay`.
+    Rejecting {
+        /// Tokens per second.
         rate: f64,
-        /// The most tokens.
+        /// Maximum number of tokens.
         burst: f64,
-        /// Tokens at an instant.
+        /// Number of tokens at the instant `at`.
         tokens: f64,
-        /// That instant.
+        /// The instant of `tokens`.
         at: f64,
     },
     /// Latencies and failures that depend on the offered rate alone.
     Rate {
         /// The capacity.
         capacity: f64,
-        /// Mean latency there, in seconds.
+        /// Mean latency at the capacity, in seconds.
         mean: f64,
-        /// The power with which latency (or, where there are failures, their share) grows.
+        /// The power of the rate with which the latency grows, or the share of failures, if `failing` is not 0.
         exponent: f64,
-        /// The share of failures there; 0: latency grows instead.
+        /// The share of failures at the capacity; 0 if the latency grows instead.
         failing: f64,
-        /// Draws.
+        /// Random draws.
         draws: Seed,
-        /// Their number so far.
+        /// Number of draws so far.
         count: u64,
-        /// The rate that is offered.
+        /// The offered rate.
         offered: f64,
         /// When the last response is complete.
         idle: f64,
@@ -58,7 +58,7 @@ pub struct Bucket {
     rate: f64,
     /// When the last request leaves.
     last: f64,
-    /// How many times slower it is in collapse; 1: never.
+    /// The slowdown factor in collapse; 1 for a bucket that never collapses.
     collapse: f64,
     collapsed: bool,
     /// Additional latency at the start of a trial, in seconds.
@@ -67,9 +67,9 @@ pub struct Bucket {
     arrived: f64,
 }
 
-/// Waiting requests from which on a server collapses.
+/// Number of waiting requests at which a server collapses.
 const KNEE: f64 = 50.0;
-/// Latency of a bucket that nothing waits for.
+/// Latency of a bucket without a queue, in seconds.
 const BASE: f64 = 0.002;
 const CLIFF: f64 = 3.0;
 
@@ -94,7 +94,7 @@ impl Bucket {
         }
     }
 
-    /// A bucket that is slower by a factor from its knee on.
+    /// A bucket that is slower by a factor above its knee.
     pub(super) fn collapsing(rate: f64, collapse: f64) -> Bucket {
         Bucket {
             collapse,
@@ -111,7 +111,8 @@ impl Bucket {
         self.collapsed =
             self.collapse > 1.0 && (waiting > KNEE || (self.collapsed && waiting > 0.0));
         let service = if self.collapsed { self.collapse } else { 1.0 } / self.rate;
-        // A token is there after 1/rate: a request that arrives later than that after the last one does not wait.
+        // A token is available after 1/rate: a request that arrives later than that after the last request does not
+        // wait.
         self.last = self.last.max(at - 1.0 / self.rate) + service;
         let cold = if at < self.warm_from { self.cliff } else { 0.0 };
         (self.last - at).max(0.0) + BASE + cold
@@ -177,7 +178,7 @@ impl Model {
         }
     }
 
-    /// Tells the server the rate of a trial.
+    /// Sets the rate of a trial.
     pub fn begin(&mut self, rate: f64) {
         if let Model::Rate { offered, .. } = self {
             *offered = rate;
@@ -188,7 +189,7 @@ impl Model {
     pub fn respond(&mut self, at: f64) -> (f64, bool) {
         match self {
             Model::Bucket(bucket) => (bucket.respond(at), false),
-            Model::Refusing {
+            Model::Rejecting {
                 rate,
                 burst,
                 tokens,
@@ -238,7 +239,7 @@ impl Model {
     pub fn idle_at(&self) -> f64 {
         match self {
             Model::Bucket(bucket) => bucket.last,
-            Model::Refusing { at, .. } => *at,
+            Model::Rejecting { at, .. } => *at,
             Model::Pool { free, path, .. } => free.iter().copied().fold(0.0, f64::max) + path,
             Model::Rate { idle, .. } => *idle,
         }

@@ -1,11 +1,11 @@
-//! The servers: kinds of them, their promises, and their capacities, which have a closed form.
+//! Kinds of servers, their SLOs, and their capacities, which have a closed form.
 
 use fathometer_model::Seed;
 use serde::Serialize;
 
 use super::arrivals::Arrivals;
 use super::models::{Bucket, Model};
-use crate::promise::Promise;
+use crate::slo_limit::SloLimit;
 
 /// A kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -19,15 +19,15 @@ pub enum Kind {
     WorkerPool,
     /// Constant service times at 16 workers behind one queue; 8 on sockets.
     Workers,
-    /// Serves in constant time until 50 requests wait, and three times slower from then on until none waits.
+    /// Serves in constant time until 50 requests wait, then three times slower until no request waits.
     Collapses,
-    /// Latencies that grow with the third power of the rate; nothing waits.
+    /// Latencies grow with the third power of the rate; there is no queue.
     DegradesSlowly,
-    /// Fails more and more requests: the share grows with the 30th power of the rate.
+    /// The share of failed requests grows with the 30th power of the rate.
     Fails,
     /// A token bucket that is slow for the first 3 s after each pause.
     WarmUpCliff,
-    /// The worker pool behind a path of 80 ms.
+    /// The worker pool behind a path with a round-trip time of 80 ms.
     BehindPath,
 }
 
@@ -44,7 +44,7 @@ pub const KINDS: [Kind; 8] = [
 ];
 
 impl Kind {
-    /// Its name in tables.
+    /// The name of the kind in tables.
     pub fn name(self) -> &'static str {
         match self {
             Kind::TokenBucket => "token bucket",
@@ -60,18 +60,18 @@ impl Kind {
     }
 }
 
-/// A server with its promise and its capacity.
+/// A server with its SLO and its capacity.
 #[derive(Debug, Clone)]
-pub struct Planted {
-    /// What it is.
+pub struct KnownServer {
+    /// The kind of server.
     pub kind: Kind,
-    /// The promise.
-    pub promise: Promise,
-    /// The largest rate at which the promise holds, per second.
+    /// The SLO of the server.
+    pub slo: SloLimit,
+    /// The largest rate, per second, at which the SLO is met.
     pub capacity: f64,
     /// How requests arrive.
     pub arrivals: Arrivals,
-    /// Its machine.
+    /// The model of the server.
     pub model: Model,
 }
 
@@ -79,9 +79,9 @@ pub struct Planted {
 const WORKERS: usize = 16;
 const PATH: f64 = 0.08;
 
-impl Planted {
-    /// A server of a kind; the seed decides how fast it is.
-    pub fn new(kind: Kind, seed: Seed) -> Planted {
+impl KnownServer {
+    /// Creates a server of a kind; the seed determines its speed.
+    pub fn new(kind: Kind, seed: Seed) -> KnownServer {
         // Speeds differ by a factor of up to two, so that no load of a search is special.
         let speed = libm::exp2(seed.stream("speed").uniform(0));
         let service = seed.stream("service");
@@ -111,7 +111,8 @@ impl Planted {
             Kind::MM1 => {
                 let rate = 20_000.0 * speed;
                 let limit = 100.0 / rate;
-                // The time in an M/M/1 system is exponential with the rate that is left (Kleinrock 1975).
+                // The time in an M/M/1 system is exponential; its rate is the service rate minus the arrival rate
+                // (Kleinrock 1975).
                 let capacity = rate - libm::log(100.0) / limit;
                 (
                     capacity,
@@ -151,21 +152,21 @@ impl Planted {
                 (capacity, None, Arrivals::Constant, model)
             }
         };
-        let promise = match limit {
-            Some(limit) => Promise {
+        let slo = match limit {
+            Some(limit) => SloLimit {
                 text: format!("p99<{:.3}ms", 1e3 * limit),
                 limit: Some(limit),
                 share: 0.01,
             },
-            None => Promise {
+            None => SloLimit {
                 text: "errors<0.1%".to_owned(),
                 limit: None,
                 share: 0.001,
             },
         };
-        Planted {
+        KnownServer {
             kind,
-            promise,
+            slo,
             capacity,
             arrivals,
             model,
@@ -173,7 +174,7 @@ impl Planted {
     }
 }
 
-/// The rate at which a share of the requests spends more than `limit` in an M/M/c system.
+/// The arrival rate at which a share of the requests spends more than `limit` seconds in an M/M/c system.
 fn capacity_of_pool(rate: f64, workers: usize, limit: f64, share: f64) -> f64 {
     let all = rate * workers as f64;
     let (mut low, mut high) = (0.0, all * (1.0 - 1e-9));
@@ -187,11 +188,11 @@ fn capacity_of_pool(rate: f64, workers: usize, limit: f64, share: f64) -> f64 {
     low
 }
 
-/// The probability of a longer time than `limit` in an M/M/c system: waiting is exponential with the probability of
-/// Erlang's C formula, and service follows.
+/// The probability of a time above `limit` in an M/M/c system: the waiting time, which is exponential with the
+/// probability of Erlang's C formula, plus the service time.
 fn slower_in_pool(arrivals: f64, rate: f64, workers: usize, limit: f64) -> f64 {
     let offered = arrivals / rate;
-    // Erlang's B formula, by its recursion, gives C.
+    // Erlang's B formula, computed by its recursion, gives C.
     let blocked = (1..=workers).fold(1.0, |b, n| offered * b / (n as f64 + offered * b));
     let waits = blocked / (1.0 - (offered / workers as f64) * (1.0 - blocked));
     let left = rate * workers as f64 - arrivals;
@@ -206,7 +207,7 @@ mod tests {
 
     /// The share of bad exchanges at a share of the capacity, in a trial of this many seconds.
     fn bad_share(kind: Kind, load: f64, seconds: f64) -> f64 {
-        let planted = Planted::new(kind, Seed(4));
+        let planted = KnownServer::new(kind, Seed(4));
         let load = load * planted.capacity;
         let mut bench = Bench::new(planted, Seed(9));
         let trial = bench.apply(load, 5.0, seconds, &mut |_| false).0;
@@ -223,9 +224,9 @@ mod tests {
     }
 
     #[test]
-    fn the_promise_holds_below_the_capacity_and_breaks_above() {
+    fn the_slo_holds_below_the_capacity_and_breaks_above() {
         for kind in KINDS {
-            let limit = Planted::new(kind, Seed(4)).promise.share;
+            let limit = KnownServer::new(kind, Seed(4)).slo.share;
             let (below, above) = (bad_share(kind, 0.97, 60.0), bad_share(kind, 1.03, 60.0));
             assert!(
                 below < limit && above > limit,
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_at_the_capacity_of_a_queue_is_the_promise() {
+    fn the_share_at_the_capacity_of_a_queue_is_the_slo() {
         for kind in [Kind::MM1, Kind::WorkerPool, Kind::DegradesSlowly] {
             let share = bad_share(kind, 1.0, 150.0);
             assert!(

@@ -1,15 +1,16 @@
-//! The servers of the self-test on sockets: the same models, slow enough that a small machine and its timers serve them
-//! with its processors idle, and with wider promises, so that a search needs few exchanges. Queues with random arrivals
-//! are left out: at some hundred requests a second a promise of 2 % width takes them more than a quarter of an hour.
+//! The servers of the self-test on real sockets: the same models, but so slow that a small machine can run them by
+//! timers, with mostly idle processors. Their SLOs allow a larger share of bad exchanges, so that a search needs few
+//! exchanges. Queues with random arrivals are omitted: at some hundred requests a second, an interval of 2 % width
+//! takes them more than a quarter of an hour.
 
 use fathometer_model::Seed;
 
 use super::arrivals::Arrivals;
 use super::models::{Bucket, Model};
-use super::servers::{Kind, Planted};
-use crate::promise::Promise;
+use super::servers::{Kind, KnownServer};
+use crate::slo_limit::SloLimit;
 
-/// The kinds that are hosted on sockets.
+/// The kinds that run on real sockets.
 pub const SOCKET_KINDS: [Kind; 5] = [
     Kind::TokenBucket,
     Kind::Workers,
@@ -21,16 +22,16 @@ pub const SOCKET_KINDS: [Kind; 5] = [
 /// Workers of the pools.
 const WORKERS: usize = 8;
 
-impl Planted {
-    /// A server of a kind for sockets; the seed decides how fast it is.
+impl KnownServer {
+    /// Creates a server of a kind for sockets; the seed determines its speed.
     ///
     /// # Panics
-    /// If the kind is none of [`SOCKET_KINDS`].
-    pub fn on_sockets(kind: Kind, seed: Seed) -> Planted {
+    /// If the kind is not in [`SOCKET_KINDS`].
+    pub fn on_sockets(kind: Kind, seed: Seed) -> KnownServer {
         let speed = libm::exp2(seed.stream("speed").uniform(0));
         let service = seed.stream("service");
         let rate = 400.0 * speed;
-        let promise = |limit: Option<f64>, share: f64| Promise {
+        let slo = |limit: Option<f64>, share: f64| SloLimit {
             text: match limit {
                 Some(limit) => format!("p{:.0}<{:.1}ms", 100.0 * (1.0 - share), 1e3 * limit),
                 None => format!("errors<{:.0}%", 100.0 * share),
@@ -38,39 +39,39 @@ impl Planted {
             limit,
             share,
         };
-        let (capacity, promise, arrivals, model) = match kind {
+        let (capacity, slo, arrivals, model) = match kind {
             Kind::TokenBucket => (
                 rate,
-                promise(Some(0.05), 0.01),
+                slo(Some(0.05), 0.01),
                 Arrivals::Constant,
                 Model::Bucket(Bucket::new(rate)),
             ),
             Kind::Collapses => (
                 rate,
-                promise(Some(0.15), 0.01),
+                slo(Some(0.15), 0.01),
                 Arrivals::Constant,
                 Model::Bucket(Bucket::collapsing(rate, 3.0)),
             ),
             Kind::Workers => (
                 rate,
-                promise(Some(0.06), 0.01),
+                slo(Some(0.06), 0.01),
                 Arrivals::Constant,
                 Model::workers(rate / WORKERS as f64, WORKERS),
             ),
             Kind::DegradesSlowly => {
                 let (limit, share) = (0.05, 0.1);
-                // An exponential latency exceeds the limit with this probability if its mean is this.
+                // With this mean, an exponential latency exceeds the limit with this probability.
                 let mean = limit / -libm::log(share);
                 (
                     rate,
-                    promise(Some(limit), share),
+                    slo(Some(limit), share),
                     Arrivals::Constant,
                     Model::degrading(rate, mean, 6.0, service),
                 )
             }
             Kind::Fails => (
                 rate,
-                promise(None, 0.02),
+                slo(None, 0.02),
                 Arrivals::Constant,
                 Model::failing(rate, 0.002, (0.02, 30.0), service),
             ),
@@ -78,9 +79,9 @@ impl Planted {
                 unreachable!("{} is not hosted on sockets", kind.name())
             }
         };
-        Planted {
+        KnownServer {
             kind,
-            promise,
+            slo,
             capacity,
             arrivals,
             model,
@@ -104,13 +105,13 @@ mod tests {
             ..Goal::default()
         };
         for kind in SOCKET_KINDS {
-            let planted = Planted::on_sockets(kind, Seed(5));
+            let planted = KnownServer::on_sockets(kind, Seed(5));
             let mut bench = Bench::new(planted.clone(), Seed(6));
-            let mut search = Search::new(goal, vec![planted.promise.clone()]);
+            let mut search = Search::new(goal, vec![planted.slo.clone()]);
             bench.run(&mut search);
             let outcome = search.outcome(bench.now);
             println!("{} {:.0} s", kind.name(), bench.now);
-            match outcome.promises[0].answer {
+            match outcome.slos[0].answer {
                 Answer::Interval { works, fails } => assert!(
                     works <= planted.capacity && planted.capacity <= fails,
                     "{}: {works} {} {fails}",

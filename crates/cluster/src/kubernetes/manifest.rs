@@ -1,10 +1,11 @@
-//! The manifest of a load test: a headless Service and an Indexed Job, and if asked for a Secret.
+//! The manifest of a load test: a headless Service, an Indexed Job and, on request, a Secret.
 //!
-//! - **A failed rank is never started again** (`backoffLimitPerIndex: 0`): a new process would join a running test under an
-//!   old index. The other ranks run on, so that rank 0 reports the loss; with `backoffLimit: 0` Kubernetes would end them.
-//! - **The Job succeeds if and only if rank 0 does** (`successPolicy`): rank 0 has the result of the whole.
-//! - **Rank 0 has a name** before it is ready: pods of an Indexed Job have the host name `JOB-INDEX`, and a headless
-//!   Service with `publishNotReadyAddresses` gives it an address.
+//! - **A failed rank is never restarted** (`backoffLimitPerIndex: 0`): a new process would join a running test under
+//!   an old index. The other ranks continue, so that rank 0 reports the loss; with `backoffLimit: 0` Kubernetes would
+//!   stop them.
+//! - **The Job succeeds if and only if rank 0 succeeds** (`successPolicy`): rank 0 has the result of the whole test.
+//! - **Rank 0 can be found** before it is ready: pods of an Indexed Job have the host name `JOB-INDEX`, and a
+//!   headless Service with `publishNotReadyAddresses` gives this name an address.
 
 use std::num::NonZeroU32;
 
@@ -15,7 +16,7 @@ use super::yaml::{Node, text};
 /// The key of the ranks' secret.
 const SECRET_KEY: &str = "secret";
 
-/// The user of the ranks, a number without a name. The image has no list of users.
+/// The user ID of the ranks, without a name: the image has no list of users.
 const USER: u64 = 65_532;
 
 /// Where the ranks' shared secret comes from.
@@ -27,22 +28,22 @@ pub enum Secret<'a> {
     Included(&'a str),
 }
 
-/// What a manifest is made of.
+/// The values of a manifest.
 #[derive(Debug, Clone)]
 pub struct LoadJob<'a> {
     /// Name of the Job and of its Service.
     pub name: &'a Name,
-    /// The namespace, instead of that of `kubectl`'s context.
+    /// The namespace, instead of the namespace of `kubectl`'s context.
     pub namespace: Option<&'a Name>,
     /// The container image, whose entry point is `fathometer`.
     pub image: &'a str,
     /// Number of ranks.
     pub ranks: NonZeroU32,
-    /// The port on which rank 0 waits for the others.
+    /// The port on which rank 0 listens for the other ranks.
     pub port: u16,
-    /// Processors requested for each rank. They are no limit: a limit would stop a rank in the middle of its work.
+    /// CPU request of each rank. There is no CPU limit: throttling would stop a rank in the middle of its work.
     pub cpu: &'a Quantity,
-    /// Memory of each rank: requested, and its limit.
+    /// Memory of each rank, as request and limit.
     pub memory: &'a Quantity,
     /// Time limit of the Job, in seconds.
     pub deadline_s: Option<u64>,
@@ -53,7 +54,7 @@ pub struct LoadJob<'a> {
 }
 
 impl LoadJob<'_> {
-    /// The manifest as a stream of YAML documents, with its use in comments.
+    /// Returns the manifest as a stream of YAML documents; comments explain its use.
     pub fn to_yaml(&self) -> String {
         let mut documents = Vec::new();
         if let Secret::Included(secret) = self.secret {
@@ -128,7 +129,7 @@ impl LoadJob<'_> {
             (
                 "spec",
                 Node::Map(vec![
-                    // Without an address of its own: each pod has its own name.
+                    // No cluster address: each pod has its own name.
                     ("clusterIP", text("None")),
                     ("publishNotReadyAddresses", Node::Bool(true)),
                     ("selector", job_label(self.name)),
@@ -179,7 +180,8 @@ impl LoadJob<'_> {
             ("restartPolicy", text("Never")),
             ("subdomain", text(self.name)),
             ("automountServiceAccountToken", Node::Bool(false)),
-            // Variables with the addresses of all services, whose names could be those of ours.
+            // Do not set variables with the addresses of all services: their names could collide with those of
+            // fathometer.
             ("enableServiceLinks", Node::Bool(false)),
             ("topologySpreadConstraints", Node::List(vec![spread])),
             (

@@ -1,4 +1,5 @@
-//! Words of a manifest that Kubernetes checks: they are refused here first, with what would be right.
+//! Values of a manifest that Kubernetes would check. They are checked here first, with an error that says what is
+//! valid.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,13 +15,13 @@ pub struct Name(String);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quantity(String);
 
-/// Text that is no such word.
+/// The error for a value that is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct WordError(&'static str);
+pub struct InvalidValue(&'static str);
 
 impl Name {
-    /// Whether the host names of this many pods, `NAME-INDEX`, are DNS labels too.
+    /// Whether the host names of this many pods, `NAME-INDEX`, are also DNS labels.
     pub fn fits(&self, pods: u32) -> bool {
         let digits = pods
             .saturating_sub(1)
@@ -36,9 +37,9 @@ impl Name {
 }
 
 impl FromStr for Name {
-    type Err = WordError;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Name, WordError> {
+    fn from_str(text: &str) -> Result<Name, InvalidValue> {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         let is_label = text.bytes().all(inner)
             && text.starts_with(|first: char| first.is_ascii_lowercase())
@@ -46,7 +47,7 @@ impl FromStr for Name {
             && text.len() <= LONGEST_LABEL;
         match is_label {
             true => Ok(Name(text.to_owned())),
-            false => Err(WordError(
+            false => Err(InvalidValue(
                 "write at most 63 lower-case letters, digits and hyphens, a letter first and no hyphen last",
             )),
         }
@@ -54,9 +55,9 @@ impl FromStr for Name {
 }
 
 impl FromStr for Quantity {
-    type Err = WordError;
+    type Err = InvalidValue;
 
-    fn from_str(text: &str) -> Result<Quantity, WordError> {
+    fn from_str(text: &str) -> Result<Quantity, InvalidValue> {
         let units = ["m", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"];
         let letters = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
         let number = &text[..text.len() - letters.len()];
@@ -64,7 +65,7 @@ impl FromStr for Quantity {
         let is_plain = number.starts_with(|c: char| c.is_ascii_digit()) && !number.ends_with('.');
         match amount && is_plain && (letters.is_empty() || units.contains(&letters)) {
             true => Ok(Quantity(text.to_owned())),
-            false => Err(WordError(
+            false => Err(InvalidValue(
                 "write an amount as Kubernetes does: 2 or 500m processors, 512Mi of memory",
             )),
         }

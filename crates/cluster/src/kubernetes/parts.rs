@@ -1,4 +1,4 @@
-//! Parts that several manifests have.
+//! Parts that several manifests share.
 
 use super::names::Name;
 use super::yaml::{Node, text};
@@ -17,7 +17,7 @@ pub(super) fn job_label(job: &(impl ToString + ?Sized)) -> Node {
     Node::Map(vec![("batch.kubernetes.io/job-name", text(job))])
 }
 
-/// An argument of a container, as it is: Kubernetes replaces $(NAME), and $$ by $ (its API reference, Container, args).
+/// An argument of a container, escaped: Kubernetes replaces $(NAME), and $$ by $ (API reference, Container, args).
 pub(super) fn literal(argument: &str) -> Node {
     text(&argument.replace('$', "$$"))
 }
@@ -27,12 +27,12 @@ pub(super) fn variable(name: &str, value: &str) -> Node {
     Node::Map(vec![("name", text(name)), ("value", text(value))])
 }
 
-/// An empty folder for temporary files, which the image does not have.
+/// An empty folder for temporary files; the image has none.
 pub(super) fn temporary_volume() -> Node {
     Node::Map(vec![("name", text("tmp")), ("emptyDir", Node::Map(vec![]))])
 }
 
-/// Where a container has a volume.
+/// The path at which a container mounts a volume.
 pub(super) fn mount(volume: &str, path: &str) -> Node {
     Node::Map(vec![("name", text(volume)), ("mountPath", text(path))])
 }

@@ -1,13 +1,13 @@
 //! The manifests of a study: an Indexed Job whose pods measure a share of the replicates each, and the Job that merges
 //! their runs.
 //!
-//! - **Shares need each other at no time**: a pod waits for a node of its own, and the Job has no Service and no secret.
-//!   The name of a share's run follows from its index.
-//! - **A failed share is not started again** (`backoffLimitPerIndex: 0`). Its run holds what was measured, and
+//! - **Shares are independent of each other.** A pod waits for a node of its own, and the Job has no Service and no
+//!   secret. The name of a share's run follows from its index.
+//! - **A failed share is not restarted** (`backoffLimitPerIndex: 0`). Its run holds what was measured;
 //!   `study --resume` continues it.
-//! - **The pods are privileged.** A study makes network namespaces, TUN devices and control groups.
-//! - **Memory is requested and not limited.** A limit of the pod would be one of the servers under test, too, and of their
-//!   page cache.
+//! - **The pods are privileged.** A study creates network namespaces, TUN devices and control groups.
+//! - **Memory is requested and not limited.** A memory limit of the pod would also limit the servers under test and
+//!   their page cache.
 
 use std::num::NonZeroU32;
 
@@ -15,25 +15,25 @@ use super::names::{Name, Quantity};
 use super::parts::{job_label, literal, metadata, mount, temporary_volume, variable};
 use super::yaml::{Node, text};
 
-/// Where the pods have the volume of the runs.
+/// The path at which the pods mount the volume of the runs.
 const RUNS: &str = "/runs";
 
-/// What the manifests are made of.
+/// The values of the manifests.
 #[derive(Debug, Clone)]
 pub struct StudyJob<'a> {
     /// Name of the Job, and of its runs.
     pub name: &'a Name,
-    /// The namespace, instead of that of `kubectl`'s context.
+    /// The namespace, instead of the namespace of `kubectl`'s context.
     pub namespace: Option<&'a Name>,
     /// The container image, whose entry point is `fathometer`.
     pub image: &'a str,
     /// Number of shares.
     pub ranks: NonZeroU32,
-    /// The claim of the volume on which all runs are.
+    /// The claim of the volume that holds all runs.
     pub claim: &'a Name,
-    /// Processors requested for each share.
+    /// CPU request of each share.
     pub cpu: &'a Quantity,
-    /// Memory requested for each share.
+    /// Memory request of each share.
     pub memory: &'a Quantity,
     /// Time limit of the Job, in seconds.
     pub deadline_s: Option<u64>,
@@ -42,7 +42,7 @@ pub struct StudyJob<'a> {
 }
 
 impl StudyJob<'_> {
-    /// The Indexed Job of the shares as a YAML document, with its use in comments.
+    /// Returns the Indexed Job of the shares as a YAML document; comments explain its use.
     pub fn to_yaml(&self) -> String {
         let (name, ranks) = (self.name, self.ranks);
         let namespace = self.namespace_option();
@@ -62,7 +62,8 @@ impl StudyJob<'_> {
         format!("{comment}---\n{}", self.shares().to_document())
     }
 
-    /// The Job that merges the runs of all shares, to be started when they have ended. `options` are those of `merge`.
+    /// Returns the Job that merges the runs of all shares, to be started after the shares have exited. `options` are
+    /// options of `merge`.
     pub fn merge_to_yaml(&self, options: &[&str]) -> String {
         let name = self.merge_name();
         let namespace = self.namespace_option();
@@ -85,7 +86,7 @@ impl StudyJob<'_> {
             .unwrap_or_default()
     }
 
-    /// Whether the names of both Jobs are labels, as Kubernetes requires.
+    /// Whether the names of both Jobs are DNS labels, as Kubernetes requires.
     pub fn has_names(&self) -> bool {
         self.name.fits(self.ranks.get()) && self.merge_name().parse::<Name>().is_ok()
     }
@@ -128,7 +129,7 @@ impl StudyJob<'_> {
             ),
             ("volumeMounts", self.mounts()),
         ]);
-        // Two shares on one machine at the same time would disturb each other.
+        // Two shares on one machine at the same time would disturb each other's measurements.
         let apart = Node::Map(vec![
             ("topologyKey", text("kubernetes.io/hostname")),
             (
@@ -158,7 +159,7 @@ impl StudyJob<'_> {
             (
                 "securityContext",
                 Node::Map(vec![
-                    // The runs are root's.
+                    // The runs are owned by root.
                     ("runAsUser", Node::Number(0)),
                     ("allowPrivilegeEscalation", Node::Bool(false)),
                 ]),
@@ -190,7 +191,8 @@ impl StudyJob<'_> {
         let mut pod = vec![
             ("restartPolicy", text("Never")),
             ("automountServiceAccountToken", Node::Bool(false)),
-            // Variables with the addresses of all services, whose names could be those of ours.
+            // Do not set variables with the addresses of all services: their names could collide with those of
+            // fathometer.
             ("enableServiceLinks", Node::Bool(false)),
         ];
         pod.extend(affinity);

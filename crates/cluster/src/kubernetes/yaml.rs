@@ -1,4 +1,4 @@
-//! The part of YAML that manifests need, written so that every reader of YAML 1.1 and 1.2 agrees on it.
+//! The part of YAML that manifests need, written so that YAML 1.1 and 1.2 parsers read the same values.
 
 use std::fmt::Write as _;
 
@@ -23,14 +23,14 @@ pub fn text(value: &(impl ToString + ?Sized)) -> Node {
 }
 
 impl Node {
-    /// The value in block style, as a whole document.
+    /// Returns the value in block style, as a whole document.
     pub fn to_document(&self) -> String {
         let mut document = String::new();
         self.write(&mut document, 0, false);
         document
     }
 
-    /// Writes the value in lines with this indentation. With `started`, the first line has its indentation already.
+    /// Writes the value in lines with this indentation. With `started`, the first line is already indented.
     fn write(&self, out: &mut String, indent: usize, mut started: bool) {
         let mut begin = |out: &mut String| {
             if !std::mem::take(&mut started) {
@@ -71,7 +71,7 @@ impl Node {
         }
     }
 
-    /// Whether the value takes lines of its own.
+    /// Whether the value needs lines of its own.
     fn is_block(&self) -> bool {
         match self {
             Node::Map(entries) => !entries.is_empty(),
@@ -81,8 +81,8 @@ impl Node {
     }
 }
 
-/// A string as a plain scalar if no reader could take it for anything else, or else in double quotes, in which every
-/// character other than printable ASCII is escaped (YAML 1.2.2 section 5.7).
+/// Returns a string as a plain scalar if every parser reads it as a string. Otherwise returns it in double quotes,
+/// with every character escaped that is not printable ASCII (YAML 1.2.2 section 5.7).
 fn scalar_of(value: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
     // Words that YAML 1.1 reads as truth values or null.

@@ -1,8 +1,8 @@
 //! The batch script of a study over several machines: a job array.
 //!
-//! Each task of the array is a machine's share of the study, and needs no other task. So Slurm starts a task when a node
-//! is free, one after another if need be, and no supervisor is needed: a lost task is a part that is missing from the
-//! merged run.
+//! Each task of the array measures one machine's share of the study, and needs no other task. So Slurm starts a task
+//! whenever a node is free, one after another if necessary. No supervisor is needed: the share of a lost task is
+//! missing from the merged run.
 
 use std::ffi::OsString;
 use std::num::NonZeroU32;
@@ -12,7 +12,7 @@ use super::files::SCRIPT;
 use super::lines::Lines;
 use super::options::{BatchOption, Partition, TimeLimit};
 
-/// What the batch script is made of.
+/// The values of the batch script.
 #[derive(Debug, Clone)]
 pub struct ArrayScript<'a> {
     /// The job's folder: an absolute path, on a file system that all nodes share.
@@ -31,8 +31,9 @@ pub struct ArrayScript<'a> {
     pub command: &'a [OsString],
 }
 
-/// Runs the share of a task. A shell that catches a signal, unlike one that ignores it, passes its default action on to
-/// the command: a cancelled task keeps what it measured, and the shell still writes the exit code.
+/// Runs the share of a task. A shell that traps a signal passes the signal's default action on to the command, unlike
+/// a shell that ignores the signal. So a cancelled task keeps what it measured, and the shell still writes the exit
+/// code.
 const TASK: &str = r#"
 rank=$SLURM_ARRAY_TASK_ID
 exec >"$folder/rank-$rank.out" 2>"$folder/rank-$rank.err" || exit 1
@@ -44,7 +45,7 @@ exit "$code"
 "#;
 
 impl ArrayScript<'_> {
-    /// The script's bytes. Only the folder and the command can contain other than ASCII.
+    /// Returns the script's bytes. Only the folder and the command can contain non-ASCII bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let text = format!(
             "\n# A study over {} machines, by `fathometer cluster slurm`. To submit it by hand:\n\
@@ -61,7 +62,7 @@ impl ArrayScript<'_> {
         script.end(TASK)
     }
 
-    /// The options that `sbatch` reads.
+    /// The `#SBATCH` options.
     fn directives(&self) -> Vec<String> {
         let mut options = vec![
             "--job-name=fathometer".to_owned(),
@@ -78,7 +79,7 @@ impl ArrayScript<'_> {
     }
 }
 
-/// The names of a rank's files in the job's folder: what it prints on stderr, its exit code, and its run.
+/// The names of a rank's files in the job's folder: its stderr, its exit code, and its run.
 pub fn files_of(rank: u32) -> [String; 3] {
     [
         format!("rank-{rank}.err"),

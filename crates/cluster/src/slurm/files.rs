@@ -2,29 +2,29 @@
 
 /// The batch script.
 pub const SCRIPT: &str = "job.sh";
-/// The shared secret of the ranks, unless the user has given a file; mode 0600.
+/// The shared secret of the ranks, unless the user gives a file; mode 0600.
 pub const SECRET: &str = "secret";
-/// What the batch script and `srun` print.
+/// The output of the batch script and of `srun`.
 pub const LOG: &str = "job.log";
-/// What rank 0 prints to stdout: the result.
+/// The stdout of rank 0: the result.
 pub const RANK_0_OUTPUT: &str = "rank-0.out";
-/// What rank 0 prints to stderr.
+/// The stderr of rank 0.
 pub const RANK_0_ERRORS: &str = "rank-0.err";
 /// Rank 0's exit code, written when it exits.
 pub const RANK_0_CODE: &str = "rank-0.code";
-/// The test's exit code, written when all ranks have exited or were stopped.
+/// The test's exit code, written when all ranks have exited or have been stopped.
 pub const EXIT_CODE: &str = "exit-code";
 
-/// The folder in which each rank of a load test keeps its records, unless the command names another.
+/// The folder for the records of each rank of a load test, unless the command names another folder.
 pub const SPOOL: &str = "spool";
 
-/// The files that are made before the job is submitted, empty.
+/// Files that are created empty before the job is submitted.
 ///
-/// A client of NFS remembers for up to a minute that a file does not exist. A file that is there from the start is read
-/// again each time that it is opened.
+/// An NFS client can cache for up to a minute that a file does not exist. A file that exists from the start is read
+/// again each time it is opened.
 pub const FOLLOWED: [&str; 5] = [LOG, RANK_0_OUTPUT, RANK_0_ERRORS, RANK_0_CODE, EXIT_CODE];
 
-/// The exit code in a file of that kind; nothing while the file is empty or its line is incomplete.
+/// Reads the exit code from such a file; `None` while the file is empty or its line is incomplete.
 ///
 /// # Errors
 /// If the line is not a number from 0 to 255.
@@ -39,7 +39,7 @@ pub fn exit_code(content: &[u8]) -> Result<Option<u8>, NotAnExitCode> {
         .ok_or_else(|| NotAnExitCode(String::from_utf8_lossy(line).into_owned()))
 }
 
-/// A file of an exit code with something else in it.
+/// The error for a file that should hold an exit code, but does not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the job's exit code is {0:?}, which is not a number from 0 to 255")]
 pub struct NotAnExitCode(String);

@@ -2,28 +2,28 @@
 
 use std::fmt;
 
-/// A job's number, as `sbatch` printed it.
+/// A job ID, as `sbatch` printed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobId(String);
 
-/// A state of a job, in Slurm's word: `PENDING`, `RUNNING`, `COMPLETED` and so on.
+/// A job state, in Slurm's words: `PENDING`, `RUNNING`, `COMPLETED` and so on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobState(String);
 
-/// What Slurm reports of a job at one moment.
+/// Slurm's report on a job at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobReport {
     /// The state.
     pub state: JobState,
-    /// Why the job is in this state, in Slurm's word, if Slurm gives a reason.
+    /// Slurm's reason for this state, if it gives one.
     pub reason: Option<String>,
-    /// The nodes of the job, in Slurm's short form, once it has any.
+    /// The nodes of the job, in Slurm's short form, if any are assigned.
     pub nodes: Option<String>,
 }
 
-/// The answer to one question about a job.
+/// The answer to one query about a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sighting {
+pub enum QueryResult {
     /// Slurm has a record of the job.
     Job(JobReport),
     /// Slurm has no record of the job: it ended, and its record was removed.
@@ -33,7 +33,7 @@ pub enum Sighting {
 }
 
 impl JobId {
-    /// The number in the output of `sbatch --parsable`: `12`, or `12;cluster`.
+    /// Reads the job ID from the output of `sbatch --parsable`: `12`, or `12;cluster`.
     pub fn from_sbatch(output: &str) -> Option<JobId> {
         let line = output.lines().last()?;
         let number = line.split(';').next()?.trim();
@@ -43,9 +43,9 @@ impl JobId {
 }
 
 impl JobState {
-    /// Whether a job in this state runs no more and never will.
+    /// Whether this state is final: the job never runs again.
     ///
-    /// These are the states of `squeue(1)`, JOB STATE CODES, after which a job without `--requeue` has no other.
+    /// These are the final states of `squeue(1)`, JOB STATE CODES, for a job without `--requeue`.
     pub fn is_final(&self) -> bool {
         matches!(
             self.0.as_str(),
@@ -62,7 +62,7 @@ impl JobState {
         )
     }
 
-    /// Slurm's word.
+    /// The state in Slurm's words.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -74,8 +74,8 @@ impl JobReport {
         JobReport::of_tasks(output.lines().filter_map(JobReport::from_line))
     }
 
-    /// The report that decides about a job array, which has a line for each task: of a task that has not ended, if there
-    /// is one.
+    /// The report that decides about a job array, which has a line for each task: the report of a task that has not
+    /// ended, if there is one.
     fn of_tasks(tasks: impl Iterator<Item = JobReport>) -> Option<JobReport> {
         tasks.reduce(|one, other| match one.state.is_final() {
             true => other,

@@ -1,4 +1,4 @@
-//! What both scripts of Slurm begin with, and how they write the command.
+//! The beginning and the command of both Slurm scripts.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -6,11 +6,11 @@ use std::path::Path;
 
 use crate::shell::{CARRIAGE_RETURN, quote};
 
-/// A script as it is written.
+/// A script in progress.
 pub(super) struct Lines(Vec<u8>);
 
 impl Lines {
-    /// The options that `sbatch` reads, a comment, and the variables of the folder and of carriage returns.
+    /// Begins a script: the `#SBATCH` options, a comment, and the variables for the folder and for a carriage return.
     pub(super) fn begin(directives: &[String], comment: &str, folder: &Path) -> Lines {
         let mut lines = Lines(Vec::new());
         lines.line(&[b"#!/bin/sh"]);
@@ -28,8 +28,7 @@ impl Lines {
         self.0.push(b'\n');
     }
 
-    /// The words of the command, which end a `set --`: the script's own arguments are the one list that a POSIX shell
-    /// has.
+    /// Writes the words of the command, which end a `set --`: its arguments are the only list of a POSIX shell.
     pub(super) fn command(&mut self, command: &[OsString]) {
         for (place, word) in command.iter().enumerate() {
             let more: &[u8] = match place + 1 < command.len() {
@@ -40,7 +39,7 @@ impl Lines {
         }
     }
 
-    /// The script, with this text at its end.
+    /// Ends the script with this text, and returns its bytes.
     pub(super) fn end(mut self, text: &str) -> Vec<u8> {
         self.0.extend_from_slice(text.as_bytes());
         self.0

@@ -1,4 +1,5 @@
-//! A load test as a job of Slurm, or a study as a job array: the batch script, the reports of `sbatch`, `scontrol` and `sacct`, and its end.
+//! A load test as a Slurm job, or a study as a job array: the batch script, the reports of `sbatch`, `scontrol` and
+//! `sacct`, and the end of the job.
 
 pub mod array;
 pub mod files;
@@ -9,7 +10,7 @@ pub mod script;
 pub mod watch;
 
 pub use array::ArrayScript;
-pub use job::{JobReport, JobState, Sighting};
+pub use job::{JobReport, JobState, QueryResult};
 pub use options::{BatchOption, Partition, TimeLimit};
 pub use script::BatchScript;
 pub use watch::{Ending, Watch};

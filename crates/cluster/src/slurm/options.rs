@@ -8,7 +8,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition(String);
 
-/// A time limit in a form of Slurm: `MINUTES`, `MINUTES:SECONDS`, `HOURS:MINUTES:SECONDS`, `DAYS-HOURS` and so on.
+/// A time limit in one of Slurm's forms: `MINUTES`, `MINUTES:SECONDS`, `HOURS:MINUTES:SECONDS`, `DAYS-HOURS` and so
+/// on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimeLimit(String);
 
@@ -16,12 +17,12 @@ pub struct TimeLimit(String);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchOption(String);
 
-/// Text that is no such option.
+/// The error for text that is not a valid option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct OptionError(&'static str);
 
-/// Options that the batch script sets itself, with what to use instead.
+/// Options that the batch script sets itself.
 const SET_BY_THE_SCRIPT: [&str; 12] = [
     "--nodes",
     "--ntasks",
@@ -54,7 +55,7 @@ impl FromStr for Partition {
 impl FromStr for TimeLimit {
     type Err = OptionError;
 
-    /// Slurm's own forms with `:` or `-`. Other lengths of time have a unit ([`TimeLimit::from`]).
+    /// Parses Slurm's forms with `:` or `-`. Times with a unit are converted by [`TimeLimit::from`].
     fn from_str(text: &str) -> Result<TimeLimit, OptionError> {
         let wrong = OptionError(
             "write a length of time as in 90s, 10m or 2h, or as Slurm does: 10:00, 1:30:00, 1-12",
@@ -69,7 +70,7 @@ impl FromStr for TimeLimit {
         });
         let fields_are_right = match days {
             Some(_) => (1..=3).contains(&fields.len()),
-            // A bare number would be minutes to Slurm and seconds to the rest of this program.
+            // Slurm would read a bare number as minutes, the rest of this program as seconds.
             None => (2..=3).contains(&fields.len()),
         };
         match numbers && fields_are_right {
@@ -80,7 +81,7 @@ impl FromStr for TimeLimit {
 }
 
 impl From<Duration> for TimeLimit {
-    /// The shortest whole number of seconds that is not below this time.
+    /// Rounds up to whole seconds.
     fn from(time: Duration) -> TimeLimit {
         let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
         let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -98,7 +99,7 @@ impl FromStr for BatchOption {
                 "write a long option of sbatch as one word, as in --account=physics",
             ));
         }
-        // sbatch removes quotes and backslashes from these lines, and reads a # as the start of a comment.
+        // sbatch removes quotes and backslashes from these lines, and reads # as the start of a comment.
         let plain = |byte: u8| byte.is_ascii_graphic() && !b"'\"\\#".contains(&byte);
         if !text.bytes().all(plain) {
             return Err(OptionError(

@@ -1,12 +1,12 @@
 //! The batch script of a load test.
 //!
-//! Three things are its own, because Slurm does not have them:
+//! The script adds three things to Slurm:
 //!
-//! - **The exit code is that of rank 0**, which merges the results. `srun` returns the highest code of all ranks, and a
-//!   job the code of its script.
-//! - **A lost rank ends nothing.** The others run on (`--no-kill`, `--kill-on-bad-exit=0`, `--wait=0`), so that rank 0
-//!   reports the loss with all that was measured.
-//! - **A lost node does not block.** `srun` waits without a limit for ranks on a node that is gone. So the script stops
+//! - **The exit code is that of rank 0**, which merges the results. `srun` returns the highest code of all ranks, and
+//!   a job the code of its script.
+//! - **A lost rank does not end the test.** The other ranks continue (`--no-kill`, `--kill-on-bad-exit=0`,
+//!   `--wait=0`), so that rank 0 reports the loss with all that was measured.
+//! - **A lost node does not block.** `srun` would wait without limit for ranks on a lost node, so the script stops
 //!   `srun` a stated time after rank 0 has exited.
 
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ use super::lines::Lines;
 use super::options::{BatchOption, Partition, TimeLimit};
 use crate::shell::quote;
 
-/// What the batch script is made of.
+/// The values of the batch script.
 #[derive(Debug, Clone)]
 pub struct BatchScript<'a> {
     /// The job's folder: an absolute path, on a file system that all nodes share.
@@ -36,7 +36,7 @@ pub struct BatchScript<'a> {
     pub time_limit: Option<&'a TimeLimit>,
     /// Other options of `sbatch`.
     pub options: &'a [BatchOption],
-    /// A file with the ranks' shared secret; without one, the script makes a secret in the job's folder.
+    /// A file with the ranks' shared secret; `None`: the script creates a secret in the job's folder.
     pub secret_file: Option<&'a Path>,
     /// How long other ranks may run after rank 0 has exited, in seconds.
     pub grace_s: u32,
@@ -44,11 +44,11 @@ pub struct BatchScript<'a> {
     pub command: &'a [OsString],
 }
 
-/// What each rank runs, as one word of `srun`'s arguments; the folder, the secret's file and the command follow it.
-/// It contains no single quote.
+/// The script of each rank, as one word of `srun`'s arguments; the folder, the secret's file and the command follow
+/// it. It contains no single quote.
 ///
-/// A shell that catches a signal, unlike one that ignores it, passes its default action on to the command. So the ranks
-/// end in order when the job is cancelled, and the shell still writes the exit code.
+/// A shell that traps a signal passes the signal's default action on to the command, unlike a shell that ignores the
+/// signal. So the ranks exit in order when the job is cancelled, and the shell still writes the exit code.
 const RANK: &str = r#"folder=$1 secret=$2
 shift 2
 exec >"$folder/rank-$SLURM_PROCID.out" 2>"$folder/rank-$SLURM_PROCID.err" || exit 1
@@ -61,11 +61,11 @@ code=$?
 exit "$code"
 "#;
 
-/// Redirects what the batch script prints.
+/// Redirects the output of the batch script.
 const LOGGING: &str = r#"exec >>"$folder/job.log" 2>&1 || exit 1
 "#;
 
-/// Makes a secret of 32 random bytes that only its owner can read.
+/// Creates a secret of 32 random bytes that only its owner can read.
 const NEW_SECRET: &str = r#"(umask 077 && od -An -N32 -tx1 -v /dev/urandom | tr -d ' \n' >"$secret" && echo >>"$secret") || exit 1
 "#;
 
@@ -110,7 +110,7 @@ exit "$code"
 "#;
 
 impl BatchScript<'_> {
-    /// The script's bytes. Only the folder, the secret's file and the command can contain other than ASCII.
+    /// Returns the script's bytes. Only the folder, the secret's file and the command can contain non-ASCII bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let text = format!(
             "\n# A load test, by `fathometer cluster slurm`. To submit it by hand:\n\
@@ -139,8 +139,8 @@ impl BatchScript<'_> {
         script.end(&[LOGGING, secret, SUPERVISOR].concat())
     }
 
-    /// The options that `sbatch` reads. The script redirects its own output: a path in these lines would need quotes of
-    /// another kind than the shell's.
+    /// The `#SBATCH` options. The script itself redirects its output, because the quoting of a path in these lines
+    /// differs from that of the shell.
     fn directives(&self) -> Vec<String> {
         let mut options = vec![
             "--job-name=fathometer".to_owned(),
@@ -155,7 +155,7 @@ impl BatchScript<'_> {
         options
     }
 
-    /// The options of `srun`. It does not take `--cpus-per-task` from the job (Slurm 22.05 and later).
+    /// The options of `srun`, which does not inherit `--cpus-per-task` from the job (Slurm 22.05 and later).
     fn step_options(&self) -> Vec<String> {
         let mut options = vec![
             format!("--nodes={}", self.nodes),
@@ -239,7 +239,7 @@ mod tests {
         assert!(text.find("--array").unwrap() > first_command && !text.contains('\r'));
     }
 
-    /// The names of the files in the texts are those that the submitter reads.
+    /// The file names in the script are the names that the submitter reads.
     #[test]
     fn the_files_of_the_script_have_the_names_that_are_followed() {
         for (name, text) in [
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// The one quoted text of the script.
+    /// The script of a rank is in single quotes.
     #[test]
     fn the_text_of_a_rank_has_no_quote_that_would_end_it() {
         assert!(!RANK.contains('\''));

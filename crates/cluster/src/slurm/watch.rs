@@ -1,28 +1,28 @@
-//! When to ask Slurm about a job, and when and how the job has ended.
+//! Decides when to query Slurm about a job, and when and how the job has ended.
 
 use std::fmt;
 use std::time::Duration;
 
 use fathometer_model::Instant;
 
-use super::job::{JobReport, Sighting};
+use super::job::{JobReport, QueryResult};
 
-/// The first interval between two questions. Each further one is a quarter longer, up to [`LONGEST_INTERVAL`].
+/// The first interval between two queries. Each further interval is a quarter longer, up to [`LONGEST_INTERVAL`].
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The longest interval: a controller serves all users of a cluster.
+/// The longest interval between two queries; it is long because a controller serves all users of a cluster.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a controller may not answer, for example while it restarts.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
+/// How long a controller may be silent, for example while it restarts.
+const CONTROLLER_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
-/// How long a file may take to be visible after a job has ended: the time for which clients of NFS cache attributes.
-const SETTLING: Duration = Duration::from_secs(5);
+/// How long a file may take to become visible after a job has ended: NFS clients cache attributes for this time.
+const FILE_DELAY: Duration = Duration::from_secs(5);
 
-/// How long a cancelled job may take to end. Slurm gives its processes `KillWait` (30 s by default) to exit.
-const CANCELLING: Duration = Duration::from_secs(60);
+/// How long a cancelled job may take to end. Slurm gives the processes `KillWait` (30 s by default) to exit.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Follows one job. It is given what Slurm reports and the exit code in the job's folder, and decides.
+/// Follows one job: it receives Slurm's reports and the exit code in the job's folder, and decides.
 #[derive(Debug)]
 pub struct Watch {
     next: Instant,
@@ -40,10 +40,10 @@ pub enum Ending {
     Code(u8),
     /// The job ended without an exit code of rank 0; the last report of Slurm, if it had a record of the job.
     NoCode(Option<JobReport>),
-    /// Slurm did not answer for `PATIENCE`; its last message.
+    /// Slurm did not answer for `CONTROLLER_TIMEOUT`; its last message.
     Unreachable(String),
-    /// The job was cancelled and did not end within `CANCELLING`.
-    StillThere,
+    /// The job was cancelled and did not end within `CANCEL_TIMEOUT`.
+    NotCancelled,
 }
 
 impl Watch {
@@ -59,18 +59,18 @@ impl Watch {
         }
     }
 
-    /// Whether to ask Slurm now.
+    /// Whether a query to Slurm is due.
     pub fn asks(&self, now: Instant) -> bool {
         self.ended.is_none() && now >= self.next
     }
 
-    /// Takes Slurm's answer. Returns true if a reader should see it: the job's state or nodes changed, or Slurm stopped
-    /// answering.
-    pub fn saw(&mut self, now: Instant, sighting: Sighting) -> bool {
+    /// Processes Slurm's answer. Returns true if the user should see it: the job's state or nodes changed, or Slurm
+    /// stopped answering.
+    pub fn saw(&mut self, now: Instant, sighting: QueryResult) -> bool {
         self.next = now + self.interval;
         self.interval = (self.interval * 5 / 4).min(LONGEST_INTERVAL);
         match sighting {
-            Sighting::Job(report) => {
+            QueryResult::Job(report) => {
                 self.unreachable = None;
                 if report.state.is_final() {
                     self.ended = Some(now);
@@ -82,36 +82,36 @@ impl Watch {
                         .as_ref()
                         .is_none_or(|last| last.nodes != report.nodes);
                 if starts {
-                    // A job that has just started may be short.
+                    // The job has just started and may be short.
                     self.interval = SHORTEST_INTERVAL;
                 }
                 self.last = Some(report);
                 is_new
             }
-            Sighting::Unknown => {
+            QueryResult::Unknown => {
                 self.ended = Some(now);
                 false
             }
-            Sighting::Unreachable(message) => {
+            QueryResult::Unreachable(message) => {
                 let since = self.unreachable.as_ref().map_or(now, |(since, _)| *since);
                 self.unreachable.replace((since, message)).is_none()
             }
         }
     }
 
-    /// Notes that the job's cancellation was requested.
+    /// Records that the cancellation of the job was requested.
     pub fn cancel(&mut self, now: Instant) {
         self.cancelled.get_or_insert(now);
         self.next = now;
         self.interval = SHORTEST_INTERVAL;
     }
 
-    /// Whether the job's cancellation was requested.
+    /// Whether the cancellation of the job was requested.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.is_some()
     }
 
-    /// How the job ended, once it has. `code` is the exit code in the job's folder.
+    /// How the job ended; `None` if it has not ended. `code` is the exit code in the job's folder.
     pub fn ending(&self, now: Instant, code: Option<u8>) -> Option<Ending> {
         let after = |since: Option<Instant>, time: Duration| {
             since.is_some_and(|since| now.since(since) >= time)
@@ -119,14 +119,14 @@ impl Watch {
         if let Some(code) = code {
             return Some(Ending::Code(code));
         }
-        if after(self.ended, SETTLING) {
+        if after(self.ended, FILE_DELAY) {
             return Some(Ending::NoCode(self.last.clone()));
         }
-        if after(self.cancelled, CANCELLING) && self.ended.is_none() {
-            return Some(Ending::StillThere);
+        if after(self.cancelled, CANCEL_TIMEOUT) && self.ended.is_none() {
+            return Some(Ending::NotCancelled);
         }
         match &self.unreachable {
-            Some((since, message)) if after(Some(*since), PATIENCE) => {
+            Some((since, message)) if after(Some(*since), CONTROLLER_TIMEOUT) => {
                 Some(Ending::Unreachable(message.clone()))
             }
             _ => None,
@@ -137,8 +137,8 @@ impl Watch {
 impl Ending {
     /// The exit code of the program that submitted the job.
     ///
-    /// Rank 0's own, with these exceptions: 1 if it could not be started (126, 127), was killed by a signal (128 and
-    /// above) or left no code, and 1 if the job was cancelled before rank 0 had succeeded.
+    /// It is the exit code of rank 0, with two exceptions. It is 1 if rank 0 could not be started (126, 127), was
+    /// killed by a signal (128 and above) or left no code, and if the job was cancelled before rank 0 had succeeded.
     pub fn exit_code(&self, cancelled: bool) -> u8 {
         match self {
             Ending::Code(0) if cancelled => 1,
@@ -148,7 +148,7 @@ impl Ending {
     }
 }
 
-/// A sentence without its subject, which is the job.
+/// A predicate whose subject is the job, as in "ended with exit code 3".
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -178,13 +178,13 @@ impl fmt::Display for Ending {
             Ending::Unreachable(message) => write!(
                 f,
                 "may still run: Slurm did not answer for {} min: {}",
-                PATIENCE.as_secs() / 60,
+                CONTROLLER_TIMEOUT.as_secs() / 60,
                 message.trim()
             ),
-            Ending::StillThere => write!(
+            Ending::NotCancelled => write!(
                 f,
                 "was cancelled and did not end within {} s",
-                CANCELLING.as_secs()
+                CANCEL_TIMEOUT.as_secs()
             ),
         }
     }
@@ -198,8 +198,8 @@ mod tests {
         Instant::ZERO + Duration::from_secs(seconds)
     }
 
-    fn sighting(line: &str) -> Sighting {
-        Sighting::Job(JobReport::from_scontrol(line).unwrap())
+    fn sighting(line: &str) -> QueryResult {
+        QueryResult::Job(JobReport::from_scontrol(line).unwrap())
     }
 
     #[test]
@@ -246,13 +246,13 @@ mod tests {
     fn every_wait_has_an_end() {
         // The job's record was removed.
         let mut watch = Watch::new(at(0));
-        watch.saw(at(1), Sighting::Unknown);
+        watch.saw(at(1), QueryResult::Unknown);
         assert_eq!(watch.ending(at(5), None), None);
         assert_eq!(watch.ending(at(6), None), Some(Ending::NoCode(None)));
 
         // The controller does not answer, answers, and does not answer again.
         let mut watch = Watch::new(at(0));
-        let silent = || Sighting::Unreachable("no contact".to_owned());
+        let silent = || QueryResult::Unreachable("no contact".to_owned());
         assert!(watch.saw(at(0), silent()));
         assert!(!watch.saw(at(599), silent()));
         assert_eq!(watch.ending(at(599), None), None);
@@ -271,7 +271,7 @@ mod tests {
         assert!(watch.is_cancelled() && watch.asks(at(120)));
         watch.saw(at(120), sighting("JobState=COMPLETING NodeList=n0"));
         assert_eq!(watch.ending(at(159), None), None);
-        assert_eq!(watch.ending(at(160), None), Some(Ending::StillThere));
+        assert_eq!(watch.ending(at(160), None), Some(Ending::NotCancelled));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Animations as APNG (PNG, third edition, section 10).
+//! Encodes animations as APNG (PNG, third edition, section 10).
 //!
-//! Each frame is the smallest rectangle that changes. Pixels in it that stay are transparent if that makes the
-//! animation smaller. Up to 256 colours are a palette. oxipng then compresses each frame again.
+//! Each frame is the smallest rectangle with all changes. Unchanged pixels in it are transparent if that makes
+//! the animation smaller. Up to 256 colours are stored as a palette. oxipng then compresses each frame again.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use super::encode::failed;
 use super::picture::pixels;
 use super::{ImageError, Picture};
 
-/// The pixel that shows what is below it.
+/// The pixel that leaves the pixel below visible.
 const CLEAR: [u8; 4] = [0; 4];
 
 /// Encodes all frames.
 pub(super) fn apng(picture: &Picture) -> Result<Vec<u8>, ImageError> {
     if picture.icc.is_some() || picture.has_other_colours || picture.exif.is_some() {
         return Err(ImageError::NotApplicable(
-            "it states the meaning of its colours, or EXIF",
+            "it states its colour space or has EXIF metadata",
         ));
     }
     let mut smallest: Option<Vec<u8>> = None;
@@ -87,7 +87,7 @@ fn encode(picture: &Picture, leaves_pixels_out: bool) -> Result<Vec<u8>, ImageEr
     Ok(coded)
 }
 
-/// What a frame draws.
+/// The pixels that a frame draws.
 struct Change {
     at: Rectangle,
     blend: BlendOp,
@@ -144,7 +144,7 @@ impl Change {
     }
 }
 
-/// The smallest rectangle with all changes; one pixel if there is none.
+/// The smallest rectangle with all changes; one pixel if there is no change.
 fn changed(before: &[[u8; 4]], after: &[[u8; 4]], width: u32) -> Rectangle {
     let (mut left, mut right) = (u32::MAX, 0);
     let (mut top, mut bottom) = (u32::MAX, 0);
@@ -176,8 +176,8 @@ fn changed(before: &[[u8; 4]], after: &[[u8; 4]], width: u32) -> Rectangle {
     }
 }
 
-/// The colours of an animation: alpha, red, green and blue, in ascending order, so that the transparent ones are first
-/// and the list of alphas is short.
+/// The colours of an animation: alpha, red, green and blue. They are in ascending order, so that transparent
+/// colours come first and the list of alpha values is short.
 struct Palette {
     colours: Vec<[u8; 4]>,
 }
@@ -192,7 +192,7 @@ impl Palette {
         for frame in &picture.frames {
             let mut last = None;
             for &[r, g, b, alpha] in pixels(&frame.rgba) {
-                // Runs of one colour are long.
+                // There are long runs of one colour.
                 if last == Some([alpha, r, g, b]) {
                     continue;
                 }
@@ -222,7 +222,7 @@ impl Palette {
         let index = |&[r, g, b, alpha]: &[u8; 4]| {
             let colour = [alpha, r, g, b];
             let found = self.colours.binary_search(&colour);
-            // Every colour is in the palette: it was made of these frames.
+            // Every colour is in the palette, which was built from these frames.
             found.unwrap_or_else(|place| place) as u8
         };
         change

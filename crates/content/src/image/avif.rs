@@ -1,4 +1,4 @@
-//! Still images as AVIF.
+//! Encodes still images as AVIF.
 
 #[cfg(feature = "avif")]
 use super::Frame;
@@ -6,10 +6,11 @@ use super::Frame;
 use super::encode::failed;
 use super::{ImageError, Picture, exif};
 
-/// Pixels above which an image is left as it is: the encoder needs three to five seconds of one core for a million.
+/// The most pixels of an image that is encoded: the encoder needs three to five seconds of one core for a
+/// million pixels.
 const MOST_PIXELS: u64 = 4_000_000;
 
-/// A lossy AVIF of the first frame, and what decoders show of it.
+/// Encodes the first frame as a lossy AVIF. Also returns the image that decoders show.
 #[cfg(feature = "avif")]
 pub(super) fn avif(picture: &Picture) -> Result<(Vec<u8>, Picture), ImageError> {
     check(picture)?;
@@ -23,7 +24,7 @@ pub(super) fn avif(picture: &Picture) -> Result<(Vec<u8>, Picture), ImageError> 
     };
     let encoded = still.encode().map_err(|error| match error {
         fathometer_avif::Error::Profile => ImageError::NotApplicable(
-            "its ICC profile is neither one of RGB nor one of grey for a grey picture",
+            "its ICC profile is not for RGB (or, for a grey picture, not for grey)",
         ),
         error => failed(error),
     })?;
@@ -42,12 +43,12 @@ pub(super) fn avif(picture: &Picture) -> Result<(Vec<u8>, Picture), ImageError> 
     Ok((encoded.file, shown))
 }
 
-/// Refuses what the file could not state, and what would take too much memory.
+/// Refuses images with properties that the file cannot state, and images that would take too much time.
 fn check(picture: &Picture) -> Result<(), ImageError> {
     let why = if picture.has_other_colours {
-        "it states the meaning of its colours without a profile"
+        "it states its colour space without an ICC profile"
     } else if picture.exif.as_deref().is_some_and(exif::turns) {
-        "its EXIF turns it, which browsers ignore in AVIF"
+        "its EXIF metadata rotates it, which browsers ignore in AVIF"
     } else if picture.width.max(picture.height) > u32::from(u16::MAX) {
         "AVIF has at most 65535 pixels in a row or column"
     } else if u64::from(picture.width) * u64::from(picture.height) > MOST_PIXELS {

@@ -1,6 +1,6 @@
-//! The canvas that the frames of GIF and APNG are drawn on, in the way of their specifications.
+//! The canvas on which the frames of GIF and APNG are drawn, as their specifications require.
 
-/// Where a frame is drawn: it lies inside the canvas.
+/// The place of a frame, inside the canvas.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rectangle {
     pub left: u32,
@@ -12,24 +12,24 @@ pub(super) struct Rectangle {
 /// How a pixel is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blend {
-    /// It replaces the pixel below.
+    /// The pixel replaces the pixel below.
     Source,
-    /// It is drawn over the pixel below.
+    /// The pixel is drawn over the pixel below.
     Over,
 }
 
-/// What happens to the frame's rectangle before the next frame.
+/// The treatment of the frame's rectangle before the next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dispose {
-    /// It stays.
+    /// The rectangle is kept.
     Keep,
-    /// It becomes transparent, as browsers do: not the background colour of GIF.
+    /// The rectangle becomes transparent, as in browsers, and does not get the background colour of GIF.
     Clear,
-    /// It becomes what it was before the frame.
+    /// The rectangle is restored to its content before the frame.
     Restore,
 }
 
-/// The pixels that are shown.
+/// The visible pixels.
 #[derive(Debug)]
 pub(super) struct Canvas {
     width: usize,
@@ -44,8 +44,8 @@ impl Canvas {
         Canvas { width, rgba }
     }
 
-    /// Draws a frame, returns what is shown, and prepares the canvas for the next one. Transparent pixels have no
-    /// colour in the result if they were drawn over.
+    /// Draws a frame, returns the visible pixels, and prepares the canvas for the next frame. Transparent
+    /// pixels have no colour in the result if they were drawn over.
     pub fn show(&mut self, frame: &[u8], at: Rectangle, blend: Blend, dispose: Dispose) -> Vec<u8> {
         let before = (dispose == Dispose::Restore).then(|| self.rgba.clone());
         let row_bytes = at.width as usize * 4;
@@ -83,7 +83,7 @@ impl Canvas {
     }
 }
 
-/// Draws a pixel over another (PNG, third edition, section 13.16), rounded to the nearest.
+/// Draws a pixel over another one (PNG, third edition, section 13.16), rounded to the nearest value.
 fn over(below: &mut [u8], above: &[u8]) {
     match above[3] {
         0 => {}

@@ -5,18 +5,16 @@ use oxipng::{Options, RawImage, StripChunks};
 
 use super::{ImageError, Limits, Picture};
 
-/// The chunks of PNG that a browser reads; text, times and histograms go.
+/// The PNG chunks that a browser reads. Text, times and histograms are removed.
 const DISPLAYED: [[u8; 4]; 12] = [
     *b"acTL", *b"cHRM", *b"cICP", *b"cLLI", *b"eXIf", *b"fcTL", *b"fdAT", *b"gAMA", *b"iCCP",
     *b"mDCV", *b"pHYs", *b"sRGB",
 ];
 
-/// A PNG of the first frame, by oxipng.
+/// Encodes the first frame as PNG, with oxipng.
 pub(super) fn png(picture: &Picture) -> Result<Vec<u8>, ImageError> {
     if picture.icc.is_some() || picture.has_other_colours {
-        return Err(ImageError::NotApplicable(
-            "it states the meaning of its colours",
-        ));
+        return Err(ImageError::NotApplicable("it states its colour space"));
     }
     RawImage::new(
         picture.width,
@@ -29,7 +27,7 @@ pub(super) fn png(picture: &Picture) -> Result<Vec<u8>, ImageError> {
     .map_err(failed)
 }
 
-/// The PNG with smaller filters, palette and compression, and without chunks that no browser shows.
+/// Optimises a PNG: better filters, palette and compression, and no chunks that browsers ignore.
 pub(super) fn optimised_png(content: &[u8], limits: Limits) -> Result<Vec<u8>, ImageError> {
     let options = Options {
         strip: StripChunks::Keep(DISPLAYED.into_iter().collect()),
@@ -39,11 +37,11 @@ pub(super) fn optimised_png(content: &[u8], limits: Limits) -> Result<Vec<u8>, I
     oxipng::optimize_from_memory(content, &options).map_err(failed)
 }
 
-/// A lossless WebP of the first frame.
+/// Encodes the first frame as lossless WebP.
 pub(super) fn webp(picture: &Picture) -> Result<Vec<u8>, ImageError> {
     if picture.has_other_colours || picture.exif.is_some() {
         return Err(ImageError::NotApplicable(
-            "it states the meaning of its colours, or EXIF",
+            "it states its colour space or has EXIF metadata",
         ));
     }
     let pixels = picture.pixels();
@@ -71,7 +69,8 @@ pub(super) fn webp(picture: &Picture) -> Result<Vec<u8>, ImageError> {
     }
 }
 
-/// A progressive JPEG with Huffman tables of its own; below quality 90, colours are subsampled 4:2:0.
+/// Encodes the first frame as a progressive JPEG with optimised Huffman tables. Below quality 90, colours are
+/// subsampled 4:2:0.
 pub(super) fn jpeg(picture: &Picture, quality: u8) -> Result<Vec<u8>, ImageError> {
     let too_large =
         |_| ImageError::NotApplicable("JPEG has at most 65535 pixels in a row or column");
@@ -102,7 +101,7 @@ pub(super) fn jpeg(picture: &Picture, quality: u8) -> Result<Vec<u8>, ImageError
     Ok(coded)
 }
 
-/// The error of a library.
+/// Converts the error of a library.
 pub(super) fn failed(error: impl std::fmt::Display) -> ImageError {
     ImageError::Encoder(error.to_string())
 }

@@ -1,18 +1,18 @@
-//! The orientation in EXIF metadata (Exif 2.32, section 4.6.4), which is a file of TIFF.
+//! The orientation in EXIF metadata (Exif 2.32, section 4.6.4), which has the format of TIFF.
 
 /// The tag of the orientation.
 const ORIENTATION: u16 = 0x0112;
-/// Upright.
+/// The value for an upright image.
 const UPRIGHT: u16 = 1;
-/// Bytes of an entry: tag, type, count, and the value.
+/// The bytes of an entry: tag, type, count and value.
 const ENTRY: usize = 12;
 
-/// Whether the metadata may turn the image: it states another orientation than upright, or cannot be read.
+/// Whether the metadata may rotate or mirror the image: the orientation is not upright, or cannot be read.
 pub(super) fn turns(tiff: &[u8]) -> bool {
     orientation(tiff) != Some(UPRIGHT)
 }
 
-/// The orientation, which is upright unless stated; `None` if the directory is damaged.
+/// The orientation; upright if it is not stated. `None` if the directory is damaged.
 fn orientation(tiff: &[u8]) -> Option<u16> {
     let is_little = match tiff.get(..4)? {
         b"II\x2a\0" => true,

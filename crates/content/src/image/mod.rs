@@ -1,6 +1,7 @@
-//! Images: what other formats and encoders save, with the same pixels or a stated distortion.
+//! Images: the bytes that other formats and encoders save, with the same pixels or with a stated distortion.
 //!
-//! Files are untrusted: every decoder runs under [`Limits`], and a decoder that panics is an error of that file.
+//! Files are untrusted: every decoder runs under [`Limits`], and the panic of a decoder is an error of that
+//! file.
 
 mod apng;
 #[cfg(any(feature = "avif", test))]
@@ -25,7 +26,7 @@ pub use sprite::{Sprite, by_palette};
 pub use ssim::{SSIM_DEFINITION, ssim};
 pub use treatment::{Encoded, Image, ImageTreatment};
 
-/// A format of images, found by the first bytes of a file.
+/// A format of images, determined by the first bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// GIF 87a and 89a.
@@ -41,7 +42,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format of a file, by its first bytes as browsers read them (MIME Sniffing, section 6.1).
+    /// The format of a file, determined by its first bytes as in browsers (MIME Sniffing, section 6.1).
     pub fn of(content: &[u8]) -> Option<Format> {
         match content {
             [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some(Format::Gif),
@@ -67,7 +68,7 @@ impl Format {
         }
     }
 
-    /// Its media type (IANA).
+    /// The media type of the format (IANA).
     pub fn media_type(self) -> &'static str {
         match self {
             Format::Gif => "image/gif",
@@ -78,7 +79,7 @@ impl Format {
         }
     }
 
-    /// The format that the extension of a file's name promises.
+    /// The format that a file name's extension indicates.
     pub fn of_extension(extension: &str) -> Option<Format> {
         match extension.to_ascii_lowercase().as_str() {
             "gif" => Some(Format::Gif),
@@ -91,20 +92,20 @@ impl Format {
     }
 }
 
-/// Bytes of a box of file types that are read.
-const MOST_BRANDS: u32 = 1024;
+/// The bytes of a file type box that are read at most.
+const LARGEST_FILE_TYPE_BOX: u32 = 1024;
 
-/// Whether a file that begins with a box of file types names a brand of AVIF, as the main one or a compatible one
-/// (ISO/IEC 14496-12, section 4.3; AVIF 1.1, section 6).
+/// Whether a file that begins with a file type box names a brand of AVIF, as its major brand or as a compatible
+/// brand (ISO/IEC 14496-12, section 4.3; AVIF 1.1, section 6).
 fn is_avif(content: &[u8]) -> bool {
     let (words, _) = content.as_chunks::<4>();
     let Some((&length, words)) = words.split_first() else {
         return false;
     };
-    // Words of the box behind its length; a long list of brands is none that a file needs.
-    let length = u32::from_be_bytes(length).min(MOST_BRANDS) as usize / 4;
+    // The words of the box after its length. No file needs a longer list of brands.
+    let length = u32::from_be_bytes(length).min(LARGEST_FILE_TYPE_BOX) as usize / 4;
     let brands = words.iter().take(length.saturating_sub(1)).enumerate();
-    // The first word is the type of the box, the third the version of the main brand.
+    // The first word is the type of the box, the third is the minor version.
     brands
         .filter(|(at, _)| ![0, 2].contains(at))
         .any(|(_, brand)| brand == b"avif" || brand == b"avis")
@@ -122,17 +123,17 @@ impl fmt::Display for Format {
     }
 }
 
-/// The limits of a decoder. Its memory grows in proportion to the pixels.
+/// The limits of a decoder. The memory of a decoder is proportional to the pixels.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Pixels of all frames together.
+    /// The most pixels of all frames together.
     pub pixels: u64,
-    /// Frames of an animation.
+    /// The most frames of an animation.
     pub frames: u32,
 }
 
 impl Limits {
-    /// Refuses a canvas before it is allocated.
+    /// Refuses a canvas that is too large, before it is allocated.
     fn check(self, width: u32, height: u32, frames: u32) -> Result<(), ImageError> {
         if width == 0 || height == 0 {
             return Err(ImageError::Malformed("it has no pixels".to_owned()));
@@ -152,29 +153,29 @@ impl Limits {
         Ok(())
     }
 
-    /// Bytes of all pixels, with room for a decoder's own rows.
+    /// The bytes of all pixels, plus the rows of a decoder.
     fn bytes(self) -> usize {
         let bytes = self.pixels.saturating_mul(4).saturating_add(1 << 20);
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 }
 
-/// Why an image is not treated.
+/// The reason why an image is not treated.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// The decoder refused it.
+    /// The decoder refused the image.
     #[error("the image is malformed: {0}")]
     Malformed(String),
-    /// Its name promises another format than it has. Browsers show it by its bytes or not at all, depending on the
-    /// server's fields.
+    /// The name of the file indicates another format than its content has. Depending on the server's fields, a
+    /// browser shows such an image by its bytes or not at all.
     #[error("its name says {named}, its first bytes {}", .found.map_or("no image".to_owned(), |found| found.to_string()))]
     Mislabelled {
-        /// The format of its name.
+        /// The format that the name indicates.
         named: Format,
-        /// The format that it has, if it is an image.
+        /// The format of the content, if it is an image.
         found: Option<Format>,
     },
-    /// It has more pixels than permitted.
+    /// The image has more pixels than permitted.
     #[error(
         "{frames} frames of {width} x {height} pixels are more than {limit} pixels (--max-pixels)"
     )]
@@ -188,26 +189,27 @@ pub enum ImageError {
         /// Pixels permitted in all frames together.
         limit: u64,
     },
-    /// It has more frames than permitted.
+    /// The animation has more frames than permitted.
     #[error("the animation has more than {0} frames")]
     TooManyFrames(u32),
-    /// The treatment cannot keep what the image has: no error of the image.
+    /// The treatment cannot preserve a property of the image. This is no error of the image.
     #[error("not treated: {0}")]
     NotApplicable(&'static str),
     /// An encoder failed.
     #[error("the encoder failed: {0}")]
     Encoder(String),
     /// A library panicked on the image.
-    #[error("a library failed on the image: {0}")]
+    #[error("the image library panicked: {0}")]
     Panicked(String),
-    /// A lossless treatment changed the image: a defect of this program.
+    /// A lossless treatment changed the image, which is a defect of this program.
     #[error("{0} changes the image: please report it")]
     Changed(String),
 }
 
-/// Calls a library on an untrusted image. A panic in it is an error of the image, so that the other files are treated.
+/// Calls a library with an untrusted image. A panic in the library becomes an error of the image, so that the
+/// other files are still treated.
 fn guarded<T>(work: impl FnOnce() -> Result<T, ImageError>) -> Result<T, ImageError> {
-    // Nothing outlives the call but its result.
+    // Only the result survives the call.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let message = panic
             .downcast_ref::<String>()

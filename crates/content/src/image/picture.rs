@@ -1,21 +1,21 @@
-//! A decoded image: what a browser shows, frame by frame.
+//! A decoded image: the frames that a browser shows.
 
 /// A decoded image.
 #[derive(Clone, Debug)]
 pub struct Picture {
-    /// Pixels in a row.
+    /// The width in pixels.
     pub width: u32,
-    /// Rows.
+    /// The height in pixels.
     pub height: u32,
-    /// The frames, each as the whole canvas that is shown. A still image has one.
+    /// The frames, each with all pixels of the visible canvas. A still image has one frame.
     pub frames: Vec<Frame>,
-    /// How often an animation is played; 0: without end.
+    /// The number of times that an animation is played; 0: endless.
     pub plays: u32,
     /// The ICC profile.
     pub icc: Option<Vec<u8>>,
-    /// The EXIF metadata, without a header of its format: it may turn the image.
+    /// The EXIF metadata, without the header of the image format. It may rotate the image.
     pub exif: Option<Vec<u8>>,
-    /// Whether the meaning of colours is stated in another way than by an ICC profile (gamma, chromaticities, cICP).
+    /// Whether the colour space is given by other means than an ICC profile (gAMA, cHRM, cICP).
     pub has_other_colours: bool,
 }
 
@@ -24,17 +24,17 @@ pub struct Picture {
 pub struct Frame {
     /// Red, green, blue and alpha of each pixel, row by row.
     pub rgba: Vec<u8>,
-    /// How long it is shown: numerator and denominator, in seconds. Not 0 in the denominator.
+    /// The time for which the frame is shown, in seconds: numerator and denominator. The denominator is not 0.
     pub delay: (u16, u16),
 }
 
 impl Picture {
-    /// Whether it is an animation.
+    /// Whether the image is an animation.
     pub fn is_animated(&self) -> bool {
         self.frames.len() > 1
     }
 
-    /// Whether both show the same: all pixels of all frames, and the times of an animation.
+    /// Whether both images look the same: all pixels of all frames, and the times of an animation.
     pub fn shows_the_same(&self, other: &Picture) -> bool {
         let seconds = |a: &Frame, b: &Frame| {
             let product = |x: (u16, u16), y: (u16, u16)| u32::from(x.0) * u32::from(y.1);
@@ -57,7 +57,7 @@ impl Picture {
     }
 }
 
-/// Bytes as pixels; bytes behind the last whole pixel are left out.
+/// The bytes as pixels. Bytes after the last complete pixel are ignored.
 pub(super) fn pixels(rgba: &[u8]) -> &[[u8; 4]] {
     rgba.as_chunks().0
 }

@@ -1,8 +1,8 @@
-//! Images that HTML and CSS can replace: those of one colour or a few bands of colour, exactly, and those that look
-//! like text on a flat background, as a proposal.
+//! Images that HTML and CSS can replace: exactly, if they consist of one or a few bands of colour; as a
+//! proposal, if they look like text on a flat background.
 //!
-//! nielsen97 replaces its banner of 682 bytes by some 150 bytes of HTML and CSS, and a request is saved. What an image
-//! says cannot be read from its pixels: a proposal for text has the text of the page's `alt` attribute.
+//! nielsen97 replaces its banner of 682 bytes by some 150 bytes of HTML and CSS, and also saves a request. The
+//! words in an image cannot be read from its pixels; a proposal for text uses the `alt` attribute of the page.
 
 mod text;
 
@@ -11,25 +11,25 @@ use std::fmt::Write as _;
 use super::Picture;
 pub use text::TextShape;
 
-/// Bands of colour above which CSS is no simpler than the image.
+/// The most bands of colour: with more, CSS is no simpler than the image.
 const MOST_BANDS: usize = 8;
 
-/// What may replace an image.
+/// The replacement of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replacement {
-    /// Bands of one colour each; one band is a flat image. Every pixel stays, in a browser that draws one pixel of CSS
-    /// on one of the screen.
+    /// Bands of one colour each; one band is a flat image. All pixels are the same in a browser that draws one
+    /// CSS pixel as one screen pixel.
     Bands {
-        /// Pixels in a row.
+        /// The width in pixels.
         width: u32,
-        /// Rows.
+        /// The height in pixels.
         height: u32,
-        /// Whether the bands are beside each other, and not one below the other.
+        /// Whether the bands are side by side; otherwise they are one below the other.
         beside: bool,
         /// The bands, from left to right or from top to bottom.
         bands: Vec<Band>,
     },
-    /// Text: the replacement looks different, because the font is another.
+    /// Text. The replacement looks different, because the font differs.
     Text(TextShape),
 }
 
@@ -38,13 +38,14 @@ pub enum Replacement {
 pub struct Band {
     /// Red, green, blue and alpha.
     pub color: [u8; 4],
-    /// Its extent across the bands, in pixels.
+    /// The width or height of the band in pixels, across the bands.
     pub pixels: u32,
 }
 
 impl Replacement {
-    /// Finds what may replace the image. `None` for most: animations, photographs, drawings, and images whose colours
-    /// have another meaning than those of CSS (a profile, a gamma) or that their metadata may turn.
+    /// Finds the replacement of an image. `None` for most images: animations, photographs, drawings, images
+    /// whose colours differ from those of CSS (by a profile or a gamma value), and images that their metadata
+    /// may rotate.
     pub fn of(picture: &Picture) -> Option<Replacement> {
         let has_own_meaning =
             picture.icc.is_some() || picture.has_other_colours || picture.exif.is_some();
@@ -56,16 +57,17 @@ impl Replacement {
             .or_else(|| TextShape::of(picture).map(Replacement::Text))
     }
 
-    /// Whether every pixel stays.
+    /// Whether all pixels are preserved.
     pub fn is_exact(&self) -> bool {
         matches!(self, Replacement::Bands { .. })
     }
 
-    /// An element with its style that takes the place of `<img>`: inline, with the image's size, its lower edge on the
-    /// line. `alt` is the source of the `alt` attribute, with its character references. Markup in it is escaped.
+    /// The element that replaces `<img>`, with its style: inline, with the size of the image, its lower edge on
+    /// the baseline. `alt` is the source of the `alt` attribute, with its character references. Markup in it is
+    /// escaped.
     ///
-    /// `shown` is the size that the tag gives the image. Only a flat image can have another than its own: `None` for
-    /// others.
+    /// `shown` is the size in the tag. Only a flat image may have another size than its own; `None` for other
+    /// images.
     pub fn html(&self, alt: Option<&str>, shown: [Option<u32>; 2]) -> Option<String> {
         let [width, height] = self.size_of(shown)?;
         let alt = alt.map(str::trim).filter(|alt| !alt.is_empty());
@@ -84,8 +86,8 @@ impl Replacement {
         })
     }
 
-    /// The size in which a tag with these attributes shows it. Of one attribute alone, the other follows in proportion
-    /// (HTML, section 15.4.3).
+    /// The size at which a tag with these attributes shows the image. If only one attribute is given, the other
+    /// is in proportion (HTML, section 15.4.3).
     fn size_of(&self, shown: [Option<u32>; 2]) -> Option<[u32; 2]> {
         let own @ [width, height] = match self {
             Replacement::Bands { width, height, .. } => [*width, *height],
@@ -107,7 +109,7 @@ impl Replacement {
     }
 }
 
-/// The pixels as bands, if each row, or with `beside` each column, has one colour.
+/// The pixels as bands, if each row (or each column, with `beside`) has one colour.
 fn bands(picture: &Picture, beside: bool) -> Option<Replacement> {
     let pixels = picture.pixels();
     let (width, height) = (picture.width as usize, picture.height as usize);
@@ -143,7 +145,7 @@ fn bands(picture: &Picture, beside: bool) -> Option<Replacement> {
     })
 }
 
-/// A pixel without the colour that a transparent one has and does not show.
+/// The visible colour of a pixel: a transparent pixel has a colour that it does not show.
 fn visible(pixel: [u8; 4]) -> [u8; 4] {
     match pixel[3] {
         0 => [0; 4],
@@ -151,7 +153,7 @@ fn visible(pixel: [u8; 4]) -> [u8; 4] {
     }
 }
 
-/// The declaration of the background; none for a transparent image.
+/// The declaration of the background; empty for a transparent image.
 fn background(bands: &[Band], beside: bool) -> String {
     match bands {
         [Band { color: [.., 0], .. }] => String::new(),
@@ -173,7 +175,7 @@ fn background(bands: &[Band], beside: bool) -> String {
     }
 }
 
-/// The shortest hexadecimal colour of CSS (CSS Color 4, section 5.2).
+/// The shortest hexadecimal notation of a CSS colour (CSS Color 4, section 5.2).
 fn css_color([red, green, blue, alpha]: [u8; 4]) -> String {
     if alpha == 0 {
         return "#0000".to_owned();
@@ -191,7 +193,8 @@ fn css_color([red, green, blue, alpha]: [u8; 4]) -> String {
         })
 }
 
-/// Text of an attribute, with its character references, for text and for an attribute in double quotes.
+/// Escapes the text of an attribute, which contains character references, for use as text and in an attribute
+/// with double quotes.
 fn escaped(source: &str) -> String {
     source
         .replace('<', "&lt;")

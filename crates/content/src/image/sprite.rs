@@ -1,10 +1,10 @@
-//! Several small images in one: a sprite.
+//! Combines several small images into one: a sprite.
 
 use std::collections::HashSet;
 
 use super::{Frame, ImageError, Picture, encode, guarded};
 
-/// Colours of a palette of PNG.
+/// The colours of a PNG palette.
 const PALETTE: usize = 256;
 
 /// Several still images in one picture.
@@ -15,15 +15,16 @@ pub struct Sprite {
 }
 
 impl Sprite {
-    /// Whether the picture can be a part of one: a still image whose colours mean what those of others mean.
+    /// Whether the picture can be a part of a sprite: a still image whose colours have the standard meaning.
     pub fn can_have(picture: &Picture) -> bool {
         let has_own_meaning =
             picture.icc.is_some() || picture.has_other_colours || picture.exif.is_some();
         !picture.is_animated() && !has_own_meaning
     }
 
-    /// Puts the pictures side by side, the highest first, in rows of about equal width and height of all. Pixels stay as
-    /// they are; the rest is transparent. All must be such that [`Sprite::can_have`] them, and there must be one.
+    /// Puts the pictures side by side in rows, the tallest first, so that the sprite is about as wide as high.
+    /// Pixels are unchanged; the remaining area is transparent. [`Sprite::can_have`] must hold for all
+    /// pictures, and there must be at least one.
     pub fn of(pictures: &[&Picture]) -> Sprite {
         let mut order: Vec<usize> = (0..pictures.len()).collect();
         order.sort_by_key(|&index| {
@@ -75,7 +76,7 @@ impl Sprite {
         Sprite { picture, places }
     }
 
-    /// Where each picture is, in their order: pixels from the left and from the top.
+    /// The position of each picture, in their order: pixels from the left and from the top.
     pub fn places(&self) -> &[[u32; 2]] {
         &self.places
     }
@@ -95,14 +96,15 @@ impl Sprite {
     }
 }
 
-/// Divides the pictures into sprites whose colours fit into one palette: PNG needs a byte for each pixel then, and not
-/// three or four. Pictures with more colours share sprites of their own. Returns the indices of each sprite.
+/// Divides the pictures into sprites whose colours fit into one palette, because PNG then needs one byte for
+/// each pixel instead of three or four. Pictures with more colours go into separate sprites. Returns the
+/// indices of the pictures in each sprite.
 pub fn by_palette(pictures: &[&Picture]) -> Vec<Vec<usize>> {
     let mut sprites: Vec<(HashSet<[u8; 4]>, Vec<usize>)> = Vec::new();
     let mut others = Vec::new();
     for (index, picture) in pictures.iter().enumerate() {
         let mut colours: HashSet<[u8; 4]> = HashSet::new();
-        // Transparent pixels of the rest, with which rows are filled.
+        // The transparent pixels that fill the rows.
         colours.insert([0; 4]);
         for pixel in picture.pixels() {
             colours.insert(*pixel);

@@ -1,23 +1,23 @@
-//! The distortion of lossy treatments: structural similarity.
+//! The distortion by lossy treatments: structural similarity.
 
 use super::Picture;
 
-/// What [`ssim`] computes, for reports.
+/// The definition of [`ssim`], for reports.
 pub const SSIM_DEFINITION: &str = "mean SSIM (Wang et al. 2004) of luma (BT.601), Gaussian window of 11 x 11 pixels, sigma 1.5; \
      of a transparent image the lower one over black and over white";
 
-/// Pixels of the window in a row.
+/// The width of the window in pixels.
 const WINDOW: usize = 11;
-/// Standard deviation of the window in pixels.
+/// The standard deviation of the window in pixels.
 const SIGMA: f64 = 1.5;
 /// (K1 L)² and (K2 L)² with K1 = 0.01, K2 = 0.03 and L = 255 (equations 8 and 12 of the paper).
 const C1: f64 = 0.01 * 255.0 * 0.01 * 255.0;
 const C2: f64 = 0.03 * 255.0 * 0.03 * 255.0;
 
-/// Mean structural similarity of the first frames: [`SSIM_DEFINITION`]. 1 is the same image. Windows lie inside the
-/// image. `None` if the sizes differ, or the image is smaller than one window.
+/// The mean structural similarity of the first frames: [`SSIM_DEFINITION`]. 1 for equal images. Windows lie
+/// inside the image. `None` if the sizes differ, or the image is smaller than one window.
 ///
-/// Memory is that of eleven rows, beside the images.
+/// It needs memory for eleven rows, in addition to the images.
 pub fn ssim(a: &Picture, b: &Picture) -> Option<f64> {
     let is_opaque = |picture: &Picture| picture.pixels().iter().all(|pixel| pixel[3] == 255);
     let over_black = ssim_over(0.0, a, b)?;
@@ -27,14 +27,14 @@ pub fn ssim(a: &Picture, b: &Picture) -> Option<f64> {
     }
 }
 
-/// The same over a background of this luma.
+/// The mean structural similarity over a background of this luma.
 fn ssim_over(background: f64, a: &Picture, b: &Picture) -> Option<f64> {
     let (width, height) = (a.width as usize, a.height as usize);
     if (a.width, a.height) != (b.width, b.height) || width < WINDOW || height < WINDOW {
         return None;
     }
     let weights = weights();
-    // Rows that are weighted along the row: of a, b, a², b² and ab.
+    // The rows after weighting along the row: of a, b, a², b² and ab.
     let mut rows = vec![vec![[0.0; 5]; width + 1 - WINDOW]; WINDOW];
     let mut sum = 0.0;
     for row in 0..height {
@@ -54,7 +54,7 @@ fn ssim_over(background: f64, a: &Picture, b: &Picture) -> Option<f64> {
         if row + 1 < WINDOW {
             continue;
         }
-        // The oldest row is the one behind the newest in the ring.
+        // In the ring, the oldest row follows the newest.
         let by_age: [_; WINDOW] = std::array::from_fn(|age| &rows[(row + 1 + age) % WINDOW]);
         for column in 0..=width - WINDOW {
             let window = by_age.iter().map(|row| &row[column]);

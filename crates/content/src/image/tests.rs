@@ -1,4 +1,4 @@
-//! Lossless means every pixel, malformed files are errors, and limits hold.
+//! Tests that lossless treatments preserve every pixel, that malformed files are errors, and that limits hold.
 
 use super::*;
 
@@ -7,13 +7,13 @@ const LIMITS: Limits = Limits {
     frames: 50,
 };
 
-/// A number that looks random.
+/// A pseudo-random number.
 fn mixed(number: u64) -> u64 {
     let number = (number ^ (number >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     number ^ (number >> 29)
 }
 
-/// A GIF of 40 x 30 with frames of all disposal methods, at places of their own, in 8 colours of which one is
+/// A GIF of 40 x 30 with frames of all disposal methods at different places, in 8 colours of which one is
 /// transparent.
 fn gif(frames: u64) -> Vec<u8> {
     let palette: Vec<u8> = (0..24).map(|byte| mixed(byte) as u8).collect();
@@ -53,12 +53,12 @@ fn gif(frames: u64) -> Vec<u8> {
     coded
 }
 
-/// A PNG of so many samples of 8 bits a pixel, with a chunk of text.
+/// A PNG of 8-bit samples, with a text chunk.
 fn png(color: png::ColorType, change: impl Fn(&mut png::Encoder<'_, &mut Vec<u8>>)) -> Vec<u8> {
     png_with(color, 1, change)
 }
 
-/// As [`png`], of samples of one or two bytes.
+/// A PNG like [`png`], with samples of one or two bytes.
 fn png_with(
     color: png::ColorType,
     bytes_a_sample: u64,
@@ -100,7 +100,7 @@ const TREATMENTS: [ImageTreatment; 5] = [
     ImageTreatment::Jpeg(75),
 ];
 
-/// Applies every treatment that applies, and returns their names, sizes and distortions.
+/// Applies every applicable treatment. Returns their names, sizes and distortions.
 fn treat(content: &[u8]) -> Vec<(ImageTreatment, usize, Option<f64>)> {
     let format = Format::of(content).unwrap();
     let image = Image::decode(format, content, LIMITS).unwrap();
@@ -135,7 +135,7 @@ fn lossless_treatments_keep_every_pixel_and_save_bytes() {
         assert_eq!(image.picture().plays, 4);
         ImageTreatment::GifToApng.encode(&image).unwrap().file
     };
-    // An APNG is an image of its own, which is optimised with its frames.
+    // An APNG is an image itself, and is optimised with its frames.
     assert_eq!(treat(&apng)[0].0, ImageTreatment::OptimisePng);
 
     for color in [png::ColorType::Rgb, png::ColorType::Rgba] {
@@ -220,7 +220,7 @@ fn a_jpeg_states_its_distortion_and_keeps_its_profile() {
 
 #[test]
 fn sizes_are_refused_before_they_are_allocated() {
-    // The headers alone promise 65535 x 65535 pixels.
+    // The headers alone announce 65535 x 65535 pixels.
     let mut gif = gif(1);
     gif[6..10].fill(0xff);
     let mut png = png(png::ColorType::Rgb, |_| {});
@@ -268,7 +268,7 @@ fn sizes_are_refused_before_they_are_allocated() {
     );
 }
 
-/// The check of a chunk (PNG, annex D), bit by bit.
+/// The CRC of a chunk (PNG, annex D), bit by bit.
 fn crc32(content: &[u8]) -> u32 {
     !content.iter().fold(u32::MAX, |sum, &byte| {
         (0..8).fold(sum ^ u32::from(byte), |sum, _| {
@@ -295,7 +295,7 @@ fn cut_off_and_damaged_images_never_end_the_program() {
             let at = mixed(step as u64) as usize % file.len();
             damaged[at] ^= 1 << (step % 8);
             if let Ok(image) = Image::decode(format, &damaged, LIMITS) {
-                // What was decoded is treated as any image.
+                // Every decoded image is treated.
                 for treatment in TREATMENTS.into_iter().filter(|one| one.applies_to(&image)) {
                     drop(treatment.encode(&image));
                 }
@@ -315,7 +315,7 @@ fn an_avif_is_found_by_any_of_its_brands_and_not_decoded() {
         (file(16, b"avif\0\0\0\0"), Some(Format::Avif)),
         (file(16, b"avis\0\0\0\0rest"), Some(Format::Avif)),
         (file(24, b"mif1\0\0\0\0miafavif"), Some(Format::Avif)),
-        // Behind the box, in the version, of another format, and cut off.
+        // After the box, in the version, of another format, and cut off.
         (file(20, b"mif1\0\0\0\0miafavif"), None),
         (file(16, b"mif1avif"), None),
         (file(20, b"isom\0\0\0\0mp41"), None),
@@ -347,7 +347,8 @@ fn a_transparent_image_is_compared_over_black_and_over_white() {
         exif: None,
         has_other_colours: false,
     };
-    // Colours that are not shown do not count. Less alpha of white is seen over black alone, of black over white.
+    // Colours that are not shown do not count. A lower alpha of white is visible only over black, of black only
+    // over white.
     let same = ssim(&picture([255, 0, 9, 0]), &picture([0, 0, 200, 0])).unwrap();
     assert!((same - 1.0).abs() < 1e-12, "{same}");
     for colour in [0, 255] {

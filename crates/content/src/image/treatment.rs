@@ -17,11 +17,11 @@ pub struct Image<'a> {
 }
 
 impl<'a> Image<'a> {
-    /// Decodes the file, in the format that its first bytes show.
+    /// Decodes the file, in the format that its first bytes indicate.
     ///
     /// # Errors
     ///
-    /// If it is malformed, beyond the limits, or has something that no treatment keeps.
+    /// If the file is malformed, exceeds the limits, or has a property that no treatment preserves.
     pub fn decode(
         format: Format,
         content: &'a [u8],
@@ -47,12 +47,13 @@ impl<'a> Image<'a> {
 pub struct Encoded {
     /// The file.
     pub file: Vec<u8>,
-    /// What decoders show, by the encoder, if no decoder of the format is in use here.
+    /// The image that decoders show, as reported by the encoder; set if this program has no decoder for the
+    /// format.
     shown: Option<Picture>,
 }
 
 impl Encoded {
-    /// A file that a decoder in use here reads.
+    /// A file that this program can decode.
     fn decodable(file: Vec<u8>) -> Encoded {
         Encoded { file, shown: None }
     }
@@ -65,7 +66,7 @@ pub enum ImageTreatment {
     GifToPng,
     /// An animated GIF as APNG.
     GifToApng,
-    /// PNG and APNG by oxipng, without chunks that no browser shows, and not interlaced.
+    /// PNG and APNG optimised by oxipng: without chunks that browsers ignore, and not interlaced.
     OptimisePng,
     /// A still GIF or PNG as lossless WebP.
     ToWebp,
@@ -77,7 +78,7 @@ pub enum ImageTreatment {
 }
 
 impl ImageTreatment {
-    /// Whether it applies to images such as this.
+    /// Whether the treatment applies to images of this kind.
     pub fn applies_to(self, image: &Image<'_>) -> bool {
         let is_animated = image.picture.is_animated();
         match self {
@@ -95,7 +96,7 @@ impl ImageTreatment {
         }
     }
 
-    /// Whether every pixel stays.
+    /// Whether all pixels are preserved.
     pub fn is_lossless(self) -> bool {
         match self {
             ImageTreatment::GifToPng
@@ -108,13 +109,13 @@ impl ImageTreatment {
         }
     }
 
-    /// Whether a decoder of the format is in use here. Otherwise the encoder states what decoders show, and there is no
-    /// time to decode.
+    /// Whether this program has a decoder for the format. Otherwise the encoder reports the image that decoders
+    /// show, and there is no decoding time.
     pub fn has_decoder(self) -> bool {
         self.format() != Format::Avif
     }
 
-    /// The format that it makes.
+    /// The format of the result.
     pub fn format(self) -> Format {
         match self {
             ImageTreatment::GifToPng | ImageTreatment::GifToApng | ImageTreatment::OptimisePng => {
@@ -127,11 +128,12 @@ impl ImageTreatment {
         }
     }
 
-    /// The treated file. It may be larger than the file.
+    /// The treated file, which may be larger than the original.
     ///
     /// # Errors
     ///
-    /// [`ImageError::NotApplicable`] if the treatment cannot keep what this image has; others if an encoder fails.
+    /// [`ImageError::NotApplicable`] if the treatment cannot preserve a property of the image; other errors if
+    /// an encoder fails.
     pub fn encode(self, image: &Image<'_>) -> Result<Encoded, ImageError> {
         let picture = &image.picture;
         let file = |file: Result<Vec<u8>, ImageError>| file.map(Encoded::decodable);
@@ -149,11 +151,11 @@ impl ImageTreatment {
         })
     }
 
-    /// Decodes a treated image, or returns what its encoder states.
+    /// Decodes a treated image, or returns the image that its encoder reported.
     ///
     /// # Errors
     ///
-    /// If the decoder refuses it.
+    /// If the decoder refuses the file.
     pub fn decode<'e>(
         self,
         image: &Image<'_>,
@@ -165,7 +167,8 @@ impl ImageTreatment {
         decode::decode(self.format(), &treated.file, image.limits).map(Cow::Owned)
     }
 
-    /// Compares the decoded result with the image: for a lossy treatment its [`ssim`], if the image has a window.
+    /// Compares the decoded result with the image. For a lossy treatment, returns its [`ssim`], if the image is
+    /// at least as large as the window.
     ///
     /// # Errors
     ///

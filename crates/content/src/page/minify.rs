@@ -1,11 +1,12 @@
-//! HTML without comments and repeated white space.
+//! Minifies HTML: removes comments and repeated white space.
 
 use std::ops::Range;
 
 use crate::markup::{Markup, Unchanged, scan};
 use crate::style_sheet::KeptWhiteSpace;
 
-/// Elements at whose border the end tag of an element outside is ignored (HTML, section 13.2.4.2, "in scope").
+/// Elements that limit the scope of end tags: inside of them, the end tag of an outer element is ignored (HTML,
+/// section 13.2.4.2, "in scope").
 const SCOPES: [&[u8]; 9] = [
     b"applet",
     b"caption",
@@ -18,18 +19,18 @@ const SCOPES: [&[u8]; 9] = [
     b"th",
 ];
 
-/// The document without comments, and with one space or line break for each run of white space in text and between
-/// attributes, which a browser shows in the same way. White space stays where it is shown: in the elements of `kept`, those
-/// that style sheets in the document add, and everywhere if an attribute `style`, a style sheet of another host or
-/// `xml:space` may show it.
+/// Removes comments, and reduces each run of white space in text and between attributes to one space or line
+/// break, where a browser shows no difference. White space is kept where it is shown: in the elements of
+/// `kept`, and in those that style sheets in the document add. It is kept everywhere if an attribute `style`, a
+/// style sheet of another host or `xml:space` may show it.
 ///
-/// Comments stay that a program may read: `<!--[if …]`, `<!--#…` (server-side includes), `<!-- ko …` (Knockout) and `<!--!`.
-/// Scripts stay as they are. `style` is called for each style sheet in the document, and returns it minified, or `None` to
-/// leave it.
+/// Comments that a program may read are kept: `<!--[if …]`, `<!--#…` (server-side includes), `<!-- ko …`
+/// (Knockout) and `<!--!`. Scripts are kept unchanged. `style` is called for each style sheet in the document;
+/// it returns the minified style sheet, or `None` to leave it unchanged.
 ///
 /// # Errors
 ///
-/// If the document has a construct whose extent depends on the tree. It should then be left as it is.
+/// If the document has a construct whose extent depends on the element tree. The document should then be left as it is.
 pub fn minify_html(
     html: &[u8],
     kept: &KeptWhiteSpace,
@@ -55,7 +56,7 @@ pub fn minify_html(
                 true => style(&html[content.clone()]),
                 false => None,
             };
-            // Less-than signs could end the element, or be markup inside of SVG.
+            // A less-than sign could end the element, or be markup inside SVG.
             let minified = minified.filter(|css| !css.contains(&b'<'));
             let text = minified.as_deref().unwrap_or(&html[content.clone()]);
             writer.verbatim(text, content.end);
@@ -72,7 +73,7 @@ pub fn minify_html(
             writer.verbatim(&html[declaration.clone()], declaration.end);
         }
     })?;
-    // A tag that is cut off is text here; a browser drops it.
+    // A tag that is cut off is treated as text here; a browser drops it.
     let end = html.len();
     match writer.gaps.is_empty() {
         true => writer.text_to(end),
@@ -81,7 +82,7 @@ pub fn minify_html(
     Ok(writer.out)
 }
 
-/// The elements whose white space this document shows.
+/// The elements whose white space is shown in this document.
 fn kept_in(html: &[u8], kept: &KeptWhiteSpace) -> Result<KeptWhiteSpace, Unchanged> {
     let mut kept = kept.clone();
     let others = style_sheets(html, |css| kept.add_style_sheet(css))?;
@@ -90,7 +91,7 @@ fn kept_in(html: &[u8], kept: &KeptWhiteSpace) -> Result<KeptWhiteSpace, Unchang
         if let Markup::Attribute { name, value, .. } = markup {
             let value = &html[value];
             match html[name].to_ascii_lowercase().as_slice() {
-                // A character reference may hide the property.
+                // A character reference may hide the property name.
                 b"style" if value.contains(&b'&') => everywhere = true,
                 b"style" => kept.add_declarations(value),
                 b"xml:space" => everywhere = true,
@@ -108,7 +109,7 @@ fn kept_in(html: &[u8], kept: &KeptWhiteSpace) -> Result<KeptWhiteSpace, Unchang
 ///
 /// # Errors
 ///
-/// If the document has a construct whose extent depends on the tree.
+/// If the document has a construct whose extent depends on the element tree.
 pub fn style_sheets(html: &[u8], mut found: impl FnMut(&[u8])) -> Result<bool, Unchanged> {
     let (mut is_style_sheet, mut is_elsewhere, mut others) = (false, false, false);
     scan(html, |markup| match markup {
@@ -157,13 +158,14 @@ struct Writer<'a> {
     html: &'a [u8],
     kept: &'a KeptWhiteSpace,
     out: Vec<u8>,
-    /// The bytes up to here were written.
+    /// The position up to which bytes were written.
     at: usize,
-    /// Where the names of attributes of the current tag begin.
+    /// The positions at which the attribute names of the current tag begin.
     gaps: Vec<usize>,
-    /// Whether the last byte is white space that further white space of the same text joins.
+    /// Whether the last byte is white space, so that further white space of the same text is dropped.
     ends_in_space: bool,
-    /// Open elements whose white space is kept, with the elements open inside that hide their end tags.
+    /// The open elements whose white space is kept. The number counts the elements open inside that hide their
+    /// end tags.
     open: Vec<(&'a [u8], usize)>,
 }
 
@@ -189,7 +191,7 @@ impl<'a> Writer<'a> {
         (self.at, self.ends_in_space) = (end, false);
     }
 
-    /// Writes the text up to here.
+    /// Writes the text up to `end`.
     fn text_to(&mut self, end: usize) {
         let text = &self.html[self.at..end];
         if self.is_kept() {
@@ -205,7 +207,7 @@ impl<'a> Writer<'a> {
                     if !self.ends_in_space {
                         self.out.push(if is_break { b'\n' } else { b' ' });
                     } else if is_break && let Some(last) = self.out.last_mut() {
-                        // A line break among spaces is a line break (CSS Text, section 4.1.1).
+                        // A line break among spaces counts as a line break (CSS Text, section 4.1.1).
                         *last = b'\n';
                     }
                     self.ends_in_space = true;
@@ -235,7 +237,7 @@ impl<'a> Writer<'a> {
         self.out.push(b'>');
     }
 
-    /// Notes which elements are open.
+    /// Updates the open elements.
     fn note(&mut self, element: &'a [u8], is_end: bool) {
         let is_scope = SCOPES.iter().any(|name| element.eq_ignore_ascii_case(name));
         if is_scope && let Some((_, scopes)) = self.open.last_mut() {
@@ -264,7 +266,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The white space that ends at `end` and does not begin before `start`.
+/// The white space that ends at `end` and starts at `start` or later.
 fn spaces_before(html: &[u8], start: usize, end: usize) -> usize {
     let text = &html[start..end];
     let is_space = |byte: &&u8| b" \t\n\r\x0c".contains(byte);

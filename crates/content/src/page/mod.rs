@@ -1,4 +1,4 @@
-//! Documents: minified, and with their files joined.
+//! Documents: minifies them, and joins their files.
 
 mod minify;
 mod runs;

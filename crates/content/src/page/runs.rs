@@ -1,10 +1,10 @@
-//! Style sheets and scripts that follow each other in a document, and the document with one file in their place.
+//! Runs of consecutive style sheets or scripts in a document, and their replacement by one file.
 
 use std::ops::Range;
 
 use crate::markup::{Markup, Unchanged, scan};
 
-/// What the files of a run are.
+/// The kind of the files in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RunKind {
     /// `<link rel=stylesheet>`.
@@ -13,15 +13,15 @@ pub enum RunKind {
     Scripts,
 }
 
-/// At least two files that a document loads one after the other, with nothing but white space and comments between
-/// their tags, and in the same way.
+/// At least two files that a document loads one after the other and in the same way. Between their tags there
+/// are only white space and comments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run<'a> {
-    /// What they are.
+    /// The kind of the files.
     pub kind: RunKind,
-    /// Their URLs as they are written, without spaces around them.
+    /// The URLs as they are written, without surrounding spaces.
     pub urls: Vec<&'a str>,
-    /// The tags of each.
+    /// The tags of each file.
     tags: Vec<Range<usize>>,
     /// The value of the first URL.
     first: Range<usize>,
@@ -33,16 +33,17 @@ struct Part<'a> {
     url: &'a str,
     value: Range<usize>,
     tags: Range<usize>,
-    /// How it is loaded: its attributes without the URL, sorted.
+    /// The attributes with which the file is loaded: all except the URL, sorted.
     attributes: Vec<(Vec<u8>, &'a [u8])>,
 }
 
-/// The runs of a document, in its order. Files with attributes beyond those that load them in order are in none: `async`,
-/// `integrity`, `title`, `id` and the like.
+/// Finds the runs of a document, in order. Files with attributes that affect more than loading in order are in
+/// no run: `async`, `integrity`, `title`, `id` and the like.
 ///
 /// # Errors
 ///
-/// If a tag cannot be distinguished from text, or the document has a `base`: it should be left as it is.
+/// If a tag cannot be distinguished from text, or the document has a `base`. The document should then be left
+/// as it is.
 pub fn runs(html: &[u8]) -> Result<Vec<Run<'_>>, Unchanged> {
     let mut reader = Reader {
         html,
@@ -56,13 +57,15 @@ pub fn runs(html: &[u8]) -> Result<Vec<Run<'_>>, Unchanged> {
     }
 }
 
-/// The document with a URL in place of each of these runs, which are those of [`runs`] in their order. `None` leaves a run.
+/// Replaces each of these runs in the document by one URL. `joined` must be the result of [`runs`] in its
+/// order; `None` leaves a run unchanged.
 pub fn join_runs(html: &[u8], joined: &[(Run<'_>, Option<String>)]) -> Vec<u8> {
     let mut out = Vec::with_capacity(html.len());
     let mut at = 0;
     for (run, url) in joined {
         let Some(url) = url else { continue };
-        // An attribute without quotes needs some: the URL may end in a slash, or be what the old one was not.
+        // An attribute without quotes needs them now, because the new URL may end in a slash or contain other
+        // special characters.
         let is_quoted = run.first.start > 0 && matches!(html[run.first.start - 1], b'"' | b'\'');
         let quote = if is_quoted { "" } else { "\"" };
         out.extend_from_slice(&html[at..run.first.start]);
@@ -74,14 +77,14 @@ pub fn join_runs(html: &[u8], joined: &[(Run<'_>, Option<String>)]) -> Vec<u8> {
     out
 }
 
-/// The attributes of one tag, with the places of their values.
+/// The attributes of one tag, with the ranges of their values.
 type Attributes<'a> = Vec<(Vec<u8>, Range<usize>)>;
 
 #[derive(Default)]
 struct Reader<'a> {
     html: &'a [u8],
     attributes: Attributes<'a>,
-    /// The start tag of a script, whose text and end tag follow.
+    /// The start tag of a script; its text and its end tag follow.
     script: Option<Part<'a>>,
     parts: Vec<Part<'a>>,
     runs: Vec<Run<'a>>,
@@ -107,7 +110,7 @@ impl<'a> Reader<'a> {
                 whole,
             } => self.tag(element, is_end, whole),
             Markup::Text { content, .. } => {
-                // A script with text is none that only loads a file.
+                // A script with text does not only load a file.
                 let is_empty = self.html[content].trim_ascii().is_empty();
                 self.script = self.script.take().filter(|_| is_empty);
             }
@@ -219,7 +222,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether this is white space and comments alone.
+/// Whether the text consists of white space and comments only.
 fn is_blank(html: &[u8]) -> bool {
     let mut rest = html.trim_ascii_start();
     while rest.starts_with(b"<!--") {

@@ -1,4 +1,4 @@
-//! Several style sheets as one.
+//! Joins several style sheets into one.
 
 use super::tokens::{Token, is_space, scan};
 use super::{MARK, StyleSheetError, charset};
@@ -8,16 +8,17 @@ use super::{MARK, StyleSheetError, charset};
 pub struct StyleSheet<'a> {
     /// Its content.
     pub content: &'a [u8],
-    /// Whether it lies in the folder of the joined one, so that its relative URLs keep their meaning.
+    /// Whether the style sheet is in the folder of the joined one, so that its relative URLs keep their
+    /// meaning.
     pub is_beside: bool,
 }
 
-/// The style sheets one after the other. Their meaning stays: what must be at the beginning of a style sheet is in the
-/// first alone, and all blocks are closed.
+/// Joins the style sheets in order. Their meaning does not change: rules that must be at the start of a style
+/// sheet are only in the first one, and all blocks are closed.
 ///
 /// # Errors
 ///
-/// With the index of the style sheet that cannot be joined, and why.
+/// The index of the style sheet that cannot be joined, and the reason.
 pub fn join_style_sheets(sheets: &[StyleSheet<'_>]) -> Result<Vec<u8>, (usize, StyleSheetError)> {
     let mut joined = Vec::new();
     let mut is_stated = false;
@@ -49,7 +50,7 @@ pub fn join_style_sheets(sheets: &[StyleSheet<'_>]) -> Result<Vec<u8>, (usize, S
     Ok(joined)
 }
 
-/// Checks that the sheet means the same behind and before others.
+/// Checks that the style sheet has the same meaning before and after others.
 fn check(css: &[u8], is_first: bool, is_beside: bool) -> Result<(), StyleSheetError> {
     let mut fault = None;
     let mut last = b';';
@@ -61,12 +62,12 @@ fn check(css: &[u8], is_first: bool, is_beside: bool) -> Result<(), StyleSheetEr
                 let word = css[word.clone()].to_ascii_lowercase();
                 let is_rule = matches!(word.as_slice(), b"@import" | b"@namespace" | b"@charset");
                 if is_rule && !(is_first && word != b"@charset") {
-                    refuse("a rule that must be at the beginning");
+                    refuse("a rule that must be at the start");
                 }
                 if word == b"@namespace" {
                     refuse("a namespace, which would apply to the others");
                 }
-                // Their strings are URLs.
+                // Strings in these rules are URLs.
                 if !is_beside
                     && matches!(
                         word.as_slice(),
@@ -76,7 +77,7 @@ fn check(css: &[u8], is_first: bool, is_beside: bool) -> Result<(), StyleSheetEr
                     refuse("URLs in strings, and lies in another folder");
                 }
                 if word.contains(&b'\\') && word.starts_with(b"@") {
-                    refuse("an escaped name of a rule");
+                    refuse("an escaped rule name");
                 }
             }
             Token::Url { url } if !is_beside && is_relative(&css[url.clone()]) => {
@@ -92,12 +93,12 @@ fn check(css: &[u8], is_first: bool, is_beside: bool) -> Result<(), StyleSheetEr
     })?;
     match fault {
         Some(what) => Err(StyleSheetError::NotJoinable(what)),
-        // Text behind the last rule would become a part of the next selector.
+        // Text after the last rule would become a part of the next selector.
         None if b"};".contains(&last) => Ok(()),
         None => Err(StyleSheetError::malformed(
             css,
             css.len(),
-            "the last rule is open",
+            "the last rule is not closed",
         )),
     }
 }

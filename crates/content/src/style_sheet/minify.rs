@@ -1,4 +1,4 @@
-//! Style sheets without what browsers do not need, by lightningcss.
+//! Minifies style sheets with lightningcss.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,25 +8,26 @@ use lightningcss::targets::{Features, Targets};
 
 use super::{MARK, StyleSheetError, charset, tokens};
 
-/// The style sheet without comments (but those that begin with `!`), white space and repetitions, in the shortest
-/// notation that browsers of today understand. Ranges of media queries are written as `min-` and `max-`, which all
-/// browsers understand. Declarations that a later one overrides go, also if it is there for old browsers.
+/// Removes comments (except those that begin with `!`), white space and repetitions, and uses the shortest
+/// notation that current browsers understand. Ranges of media queries are written with `min-` and `max-`, which
+/// all browsers understand. Overridden declarations are removed, even those meant for old browsers.
 ///
 /// # Errors
 ///
-/// If it is not in UTF-8, or has a fault: which rules a browser then drops is not certain. It should be left as it is.
+/// If the style sheet is not UTF-8, or has an error, because it is not certain which rules a browser then
+/// drops. The style sheet should then be left as it is.
 pub fn minify_css(css: &[u8]) -> Result<Vec<u8>, StyleSheetError> {
     let text = css.strip_prefix(MARK).unwrap_or(css);
-    // The parser calls itself for each block: a file must not exhaust the stack.
+    // The parser is recursive over blocks, and a file must not exhaust the stack.
     tokens::scan(text, |_| {})?;
     let text = str::from_utf8(text).map_err(|_| StyleSheetError::Encoding)?;
-    // Nothing outlives the call but its result.
+    // Only the result survives the call.
     let minified = catch_unwind(AssertUnwindSafe(|| minified(text)));
     let minified = minified.unwrap_or_else(|panic| {
         let message = panic.downcast_ref::<String>().cloned();
         Err(StyleSheetError::Panicked(message.unwrap_or_default()))
     })?;
-    // The rule states the encoding of this file, which the library drops.
+    // The rule states the encoding of the file. The library drops it.
     let mut out = Vec::with_capacity(minified.len());
     if !minified.is_ascii() {
         if css.starts_with(MARK) {
@@ -60,7 +61,7 @@ fn minified(text: &str) -> Result<String, StyleSheetError> {
 
 fn fault<T: std::fmt::Display>(error: lightningcss::error::Error<T>) -> StyleSheetError {
     StyleSheetError::Malformed {
-        // Lines of a location count from 0.
+        // The library counts lines from 0.
         line: error.loc.map_or(1, |place| place.line as usize + 1),
         fault: error.kind.to_string(),
     }
@@ -118,7 +119,7 @@ mod tests {
         ] {
             for depth in [30, 100_000] {
                 let css = format!("{}{}", open.repeat(depth), close.repeat(depth));
-                // Either way, without a crash.
+                // The result does not matter; it must not crash.
                 drop(minify_css(css.as_bytes()));
             }
         }

@@ -1,4 +1,4 @@
-//! Style sheets: minified, and joined to one.
+//! Style sheets: minifies them, and joins them into one.
 
 mod join;
 #[cfg(feature = "css")]
@@ -11,31 +11,33 @@ pub use join::{StyleSheet, join_style_sheets};
 pub use minify::minify_css;
 pub use white_space::KeptWhiteSpace;
 
-/// Blocks within blocks above which a style sheet is left as it is: parsers call themselves for each.
+/// The deepest nesting of blocks. More deeply nested style sheets are left as they are, because parsers are
+/// recursive.
 const DEEPEST: usize = 64;
 
-/// Why a style sheet is left as it is.
+/// The reason why a style sheet is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StyleSheetError {
-    /// It has a fault.
+    /// The style sheet has an error.
     #[error("line {line}: {fault}")]
     Malformed {
         /// The line of the fault, from 1.
         line: usize,
-        /// What is wrong.
+        /// The description of the error.
         fault: String,
     },
-    /// Its blocks are nested too deeply.
+    /// The blocks are nested too deeply.
     #[error("its blocks are nested more than {DEEPEST} deep")]
     TooDeep,
-    /// It is not in UTF-8.
+    /// The style sheet is not in UTF-8.
     #[error("it is not in UTF-8")]
     Encoding,
-    /// It cannot be joined with others: what it has must be at the beginning of a style sheet, or depends on its place.
+    /// The style sheet cannot be joined with others: it has a part that must be at the start of a style sheet,
+    /// or that depends on its place.
     #[error("it has {0}")]
     NotJoinable(&'static str),
-    /// A library panicked on it.
-    #[error("a library failed on it: {0}")]
+    /// The library panicked.
+    #[error("the CSS library panicked: {0}")]
     Panicked(String),
 }
 
@@ -49,8 +51,8 @@ impl StyleSheetError {
     }
 }
 
-/// Whether the style sheet may have a rule for elements of this name, in lower case: the name stands in it as a word, or
-/// it cannot be read with certainty.
+/// Whether the style sheet may have a rule for elements with this name (in lower case): the name is a word in
+/// the style sheet, or the style sheet cannot be read with certainty.
 pub fn names_element(css: &[u8], name: &str) -> bool {
     let mut is_named = false;
     let read = tokens::scan(css, |token| {
@@ -64,8 +66,8 @@ pub fn names_element(css: &[u8], name: &str) -> bool {
     is_named || read.is_err()
 }
 
-/// The rule at the beginning that states an encoding (CSS Syntax, section 3.2), if the sheet has one: its bytes, and
-/// whether it states UTF-8.
+/// The rule at the start that states an encoding (CSS Syntax, section 3.2), if there is one: its length in
+/// bytes, and whether it states UTF-8.
 fn charset(css: &[u8]) -> Option<(usize, bool)> {
     const BEGIN: &[u8] = b"@charset \"";
     let rest = css.strip_prefix(BEGIN)?;

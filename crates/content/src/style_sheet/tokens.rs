@@ -1,7 +1,7 @@
-//! The tokens of a style sheet that its blocks, strings, comments and URLs depend on (CSS Syntax, section 4).
+//! The tokens of a style sheet that determine its blocks, strings, comments and URLs (CSS Syntax, section 4).
 //!
-//! Anything that a browser reads by its rules for errors is refused: a broken string, a bad URL, brackets that do not
-//! match. What is left is read in the same way by every parser.
+//! Input that a browser reads by its rules for errors is refused: a broken string, a bad URL, unbalanced
+//! brackets. All parsers read the remaining style sheets in the same way.
 
 use std::ops::Range;
 
@@ -21,17 +21,17 @@ pub(super) enum Token {
         /// The URL.
         url: Range<usize>,
     },
-    /// A name, a number, or what begins with `@`, `#`, `.`.
+    /// A name, a number, or a word that begins with `@`, `#` or `.`.
     Word(Range<usize>),
-    /// A bracket that opens, and where it is.
+    /// An opening bracket and its position.
     Open(u8, usize),
-    /// A bracket that closes, and where it is.
+    /// A closing bracket and its position.
     Close(u8, usize),
-    /// Any other byte, and where it is.
+    /// Any other byte and its position.
     Other(u8, usize),
 }
 
-/// Calls the function for each token. The brackets match when this returns without an error.
+/// Calls the function for each token. If there is no error, the brackets are balanced.
 pub(super) fn scan(css: &[u8], mut found: impl FnMut(&Token)) -> Result<(), StyleSheetError> {
     let mut open = Vec::new();
     let mut at = 0;
@@ -46,7 +46,7 @@ pub(super) fn scan(css: &[u8], mut found: impl FnMut(&Token)) -> Result<(), Styl
                     _ => b'(',
                 };
                 if open.pop() != Some(opening) {
-                    return Err(StyleSheetError::malformed(css, at, "no bracket to close"));
+                    return Err(StyleSheetError::malformed(css, at, "an unmatched bracket"));
                 }
             }
             _ => {}
@@ -59,19 +59,18 @@ pub(super) fn scan(css: &[u8], mut found: impl FnMut(&Token)) -> Result<(), Styl
     }
     match open.is_empty() {
         true => Ok(()),
-        false => Err(StyleSheetError::malformed(css, at, "a bracket is open")),
+        false => Err(StyleSheetError::malformed(css, at, "an unclosed bracket")),
     }
 }
 
-/// The token that begins at `at`, and where it ends.
+/// The token that begins at `at`, and the position of its end.
 fn token_at(css: &[u8], at: usize) -> Result<(Token, usize), StyleSheetError> {
     let rest = &css[at..];
     let span = |is: &dyn Fn(u8) -> bool| at + rest.iter().take_while(|&&byte| is(byte)).count();
     Ok(match rest[0] {
         b'/' if rest.starts_with(b"/*") => {
             let end = memchr::memmem::find(&rest[2..], b"*/");
-            let end =
-                end.ok_or_else(|| StyleSheetError::malformed(css, at, "a comment is open"))?;
+            let end = end.ok_or_else(|| StyleSheetError::malformed(css, at, "unclosed comment"))?;
             let end = at + end + 4;
             (Token::Comment(at..end), end)
         }
@@ -102,7 +101,7 @@ fn end_of_word(css: &[u8], from: usize) -> Result<usize, StyleSheetError> {
     while let Some(&byte) = css.get(at) {
         match byte {
             b'\\' if matches!(css.get(at + 1), None | Some(b'\n' | b'\r' | b'\x0c')) => {
-                return Err(StyleSheetError::malformed(css, at, "nothing is escaped"));
+                return Err(StyleSheetError::malformed(css, at, "an incomplete escape"));
             }
             b'\\' => at += 2,
             byte if is_name(byte) || (at == from && b"@#.".contains(&byte)) => at += 1,
@@ -112,13 +111,13 @@ fn end_of_word(css: &[u8], from: usize) -> Result<usize, StyleSheetError> {
     Ok(at)
 }
 
-/// Where the string ends that begins with this quote, behind its other quote.
+/// The position after the closing quote of the string that begins with this quote.
 fn end_of_string(css: &[u8], from: usize, quote: u8) -> Result<usize, StyleSheetError> {
     let mut at = from + 1;
     loop {
         match css.get(at) {
             None | Some(b'\n' | b'\r' | b'\x0c') => {
-                return Err(StyleSheetError::malformed(css, from, "a string is open"));
+                return Err(StyleSheetError::malformed(css, from, "an unclosed string"));
             }
             Some(b'\\') => {
                 let is_line = css.get(at + 1) == Some(&b'\r') && css.get(at + 2) == Some(&b'\n');
@@ -130,7 +129,7 @@ fn end_of_string(css: &[u8], from: usize, quote: u8) -> Result<usize, StyleSheet
     }
 }
 
-/// The URL behind `url(`, and where the token ends.
+/// The URL after `url(`, and the position of the token's end.
 fn url(css: &[u8], from: usize) -> Result<(Token, usize), StyleSheetError> {
     let bad = || StyleSheetError::malformed(css, from, "a URL is malformed");
     let skip = |from: usize| {

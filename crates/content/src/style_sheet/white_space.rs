@@ -1,22 +1,22 @@
-//! The elements whose white space a style sheet shows.
+//! The elements whose white space is shown because of a style sheet.
 
 use std::collections::BTreeSet;
 
 use super::tokens::{Token, is_space, scan};
 
-/// The elements whose white space a browser shows, so that a minified document keeps it.
+/// The elements whose white space a browser shows. A minified document keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptWhiteSpace {
-    /// Any element may be one.
+    /// Whether white space may be shown in any element.
     all: bool,
-    /// Names of elements, in lower case.
+    /// The names of the elements, in lower case.
     elements: BTreeSet<Vec<u8>>,
-    /// Whether style sheets of other hosts were read, too.
+    /// Whether the style sheets of other hosts were read too.
     knows_other_hosts: bool,
 }
 
 impl Default for KeptWhiteSpace {
-    /// Those of every document: `pre` and the like, and what is not HTML.
+    /// The elements of every document: `pre` and the like, and elements that are not HTML.
     fn default() -> KeptWhiteSpace {
         let names = [
             "listing",
@@ -36,7 +36,7 @@ impl Default for KeptWhiteSpace {
 }
 
 impl KeptWhiteSpace {
-    /// All white space.
+    /// White space is kept in all elements.
     pub fn everywhere() -> KeptWhiteSpace {
         KeptWhiteSpace {
             all: true,
@@ -44,7 +44,8 @@ impl KeptWhiteSpace {
         }
     }
 
-    /// States that the style sheets of other hosts were added, too. Otherwise, documents that have such keep all.
+    /// States that the style sheets of other hosts were added too. Otherwise, documents with such style sheets
+    /// keep all white space.
     pub fn with_other_hosts(mut self) -> KeptWhiteSpace {
         self.knows_other_hosts = true;
         self
@@ -65,8 +66,9 @@ impl KeptWhiteSpace {
         self.elements.contains(&element.to_ascii_lowercase())
     }
 
-    /// Adds the elements whose white space the style sheet shows: those whose names its selectors end in; without a name,
-    /// all. A style sheet that cannot be read with certainty counts as one that names all if it sets the property at all.
+    /// Adds the elements for which the style sheet sets `white-space`: the element names that end its selectors,
+    /// or all elements if a selector ends without a name. If the style sheet may set `white-space` but cannot be
+    /// parsed, all elements are added.
     pub fn add_style_sheet(&mut self, css: &[u8]) {
         if !sets_white_space(css) {
             return;
@@ -79,8 +81,8 @@ impl KeptWhiteSpace {
         }
     }
 
-    /// Adds the declarations of an element's attribute `style`: it has no selector, so white space is kept everywhere if
-    /// they show it.
+    /// Adds the declarations of an element's `style` attribute. They have no selector, so white space is kept
+    /// everywhere if they set `white-space`.
     pub(crate) fn add_declarations(&mut self, css: &[u8]) {
         if sets_white_space(css) {
             let mut reader = Reader::new(css);
@@ -90,20 +92,20 @@ impl KeptWhiteSpace {
     }
 }
 
-/// Whether the property may occur. An escape may hide any name.
+/// Whether the property `white-space` may occur. An escape may hide any name.
 fn sets_white_space(css: &[u8]) -> bool {
     let lower = css.to_ascii_lowercase();
     memchr::memmem::find(&lower, b"white-space").is_some() || lower.contains(&b'\\')
 }
 
-/// Reads declarations of the property, with the selectors of their blocks.
+/// Reads the declarations of the property, with the selectors of their blocks.
 struct Reader<'a> {
     css: &'a [u8],
-    /// Where the current prelude or declaration begins.
+    /// The position at which the current prelude or declaration begins.
     start: usize,
     /// The preludes of the open blocks; `None` for other brackets.
     blocks: Vec<Option<std::ops::Range<usize>>>,
-    /// Inside of the property: whether its colon was read.
+    /// Set within a declaration of the property: whether its colon was read.
     property: Option<bool>,
     all: bool,
     elements: BTreeSet<Vec<u8>>,
@@ -164,7 +166,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The property has a value that shows white space: reads the names in the selectors.
+    /// Handles a value of the property that shows white space: reads the names in the selectors.
     fn shown(&mut self) {
         let prelude = self.blocks.iter().rev().find_map(Clone::clone);
         let Some(prelude) = prelude else {
@@ -172,7 +174,8 @@ impl<'a> Reader<'a> {
             return;
         };
         let prelude = without_comments(&self.css[prelude]);
-        // Functions have selectors inside, `&` means those of the block outside, a rule such as `@media` has none.
+        // Functions contain selectors, `&` stands for the selectors of the outer block, and a rule such as
+        // `@media` has none.
         if prelude.iter().any(|byte| b"()@&\\/\"'".contains(byte)) {
             self.all = true;
             return;

@@ -14,7 +14,7 @@ pub fn some_time(text: &str) -> Result<Duration, String> {
     quantity::some_time(text).map_err(|error| error.to_string())
 }
 
-/// A whole number of seconds, at most the longest accepted time.
+/// Parses a whole number of seconds, up to the longest accepted time.
 pub fn whole_seconds(text: &str) -> Result<Duration, String> {
     let seconds: u32 = text
         .parse()
@@ -23,7 +23,7 @@ pub fn whole_seconds(text: &str) -> Result<Duration, String> {
     Ok(seconds.into())
 }
 
-/// A number of bytes, with or without a unit: `500`, `64M`, `8kB`.
+/// Parses a number of bytes, with or without a unit: `500`, `64M`, `8kB`.
 pub fn size(text: &str) -> Result<u64, String> {
     let bytes = quantity::bytes(text).map_err(|error| error.to_string())?;
     Ok(bytes.0)
@@ -37,7 +37,7 @@ pub fn some_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A multiplication factor.
+/// Parses a factor above 0.
 pub fn factor(text: &str) -> Result<f64, String> {
     let number = text
         .parse::<f64>()

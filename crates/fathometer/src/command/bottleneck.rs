@@ -1,4 +1,4 @@
-//! `fathometer bottleneck`: finds the resource that limits a server by varying each.
+//! `fathometer bottleneck`: finds the resource that limits a server, by varying each resource.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -33,8 +33,8 @@ use fathometer_sys::stderr::say;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct BottleneckArguments {
-    /// The server: a name (see `fathometer list`), or the path of its server.toml; or give your own command
-    /// line after --
+    /// The server: a name (see `fathometer list`), or the path of its server.toml; for your own server, give its
+    /// command line after --
     #[arg(default_value = "embedded", conflicts_with = "command")]
     server: String,
     /// The site to serve and to request: a folder, or a workload (see `fathometer list`)
@@ -43,18 +43,18 @@ pub struct BottleneckArguments {
     /// Connection policy: h1.0, h1.1, h1.1-pipeline, h1.1-early-close, h1.1xN …
     #[arg(long, default_value = "h1.1")]
     policy: Policy,
-    /// Closed-loop users without pauses [default: 32]
+    /// Number of closed-loop users without pauses [default: 32]
     #[arg(short = 'c', long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(conflicts_with_all = ["ue", "rate"])]
     connections: Option<u32>,
-    /// Users with the pauses and sessions of the workload (SURGE's user equivalents)
+    /// Number of users with the pauses and sessions of the workload (SURGE's user equivalents), instead of -c
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(conflicts_with = "rate")]
     ue: Option<u32>,
     /// Open loop: send R requests (pages, sessions) per second, whether or not the server keeps up
     #[arg(long, value_name = "R", value_parser = positive)]
     rate: Option<f64>,
-    /// Path to the server: a name (see `fathometer list`) or a TOML file
+    /// Network path to the server: a name (see `fathometer list`) or a TOML file
     #[arg(long, value_name = "PROFILE", default_value = "campus")]
     path: String,
     /// TCP profile of both hosts: 1997 or today
@@ -63,10 +63,10 @@ pub struct BottleneckArguments {
     /// The clients' receive window, as in 8K [default: the kernel's choice]
     #[arg(long, value_name = "BYTES", value_parser = window)]
     window: Option<u32>,
-    /// CPU limit of the server's host, in cores; none: all of the machine
+    /// CPU limit of the server's host, in cores, or none for all of the machine
     #[arg(long, value_name = "Q", default_value = "0.25", value_parser = cpu)]
     cpu: Limit<f64>,
-    /// Processors of the server's host [default: all of the machine]
+    /// Number of processors of the server's host [default: all of the machine]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
     cores: Option<u16>,
     /// Memory limit of the server's host, including its page cache, as in 64M [default: no limit]
@@ -79,10 +79,10 @@ pub struct BottleneckArguments {
     /// Listen backlog: connections that may wait to be accepted [default: the server's own choice]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     backlog: Option<u32>,
-    /// Connections that the server handles at a time [default: the server's own choice]
+    /// Number of connections that the server handles at a time [default: the server's own choice]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     workers: Option<u32>,
-    /// Start each trial with a cold cache [default: the cache is warm, as far as the site fits]
+    /// Start each trial with a cold cache [default: warm, as far as the site fits into memory]
     #[arg(long)]
     cold: bool,
     /// Length of the measured window of each trial
@@ -94,13 +94,13 @@ pub struct BottleneckArguments {
     /// Timeout of an exchange
     #[arg(long, value_name = "T", default_value = "10s", value_parser = some_time)]
     timeout: Duration,
-    /// Replicates of each trial [default: 5]; intervals need at least two. With --self-test this is the maximum
-    /// [default: 10]: trials end at the first planned look (after 3, 5, 7, 10 … replicates) at which the verdict is
-    /// settled
+    /// Replicates of each trial [default: 5]; intervals need at least two. With --self-test, the maximum number of
+    /// replicates [default: 10]: trials stop at the first planned look (after 3, 5, 7, 10 … replicates) at which the
+    /// verdict is settled
     #[arg(long, value_name = "N")]
     #[arg(value_parser = value_parser!(u32).range(2..=1000))]
     replicates: Option<u32>,
-    /// Factor by which limits are varied
+    /// Factor by which each limit is varied
     #[arg(long, value_name = "FACTOR", default_value = "1.25", value_parser = step)]
     step: f64,
     /// Vary only this resource; may be given several times: cpu, one-core, memory, disk-operations, disk-bytes,
@@ -116,10 +116,10 @@ pub struct BottleneckArguments {
     /// Write all observations to this folder, which must not exist yet
     #[arg(short = 'o', long, value_name = "FOLDER")]
     output: Option<PathBuf>,
-    /// Evaluate the observations of such a folder again, without measuring
+    /// Evaluate the observations in a folder of --output again, without measuring
     #[arg(long, value_name = "FOLDER")]
     judge: Option<PathBuf>,
-    /// Test the method on set-ups whose limit is known, and print which resource it names
+    /// Test the method on set-ups with a known limit, and print which resource the method names
     #[arg(long, conflicts_with_all = ["judge", "command"])]
     self_test: bool,
     /// Run only this set-up of the self-test; may be given several times
@@ -134,16 +134,16 @@ pub struct BottleneckArguments {
     /// Address to listen on, for --serve-slowly
     #[arg(long, value_name = "ADDRESS", hide = true)]
     at: Option<SocketAddr>,
-    /// Your own server: a command line that stays in the foreground. These are filled in: {address}, {port},
-    /// {root}, {runtime} (a folder for its own use) and {connections} (--workers)
+    /// Your own server: a command line that stays in the foreground. Placeholders: {address}, {port}, {root},
+    /// {runtime} (a folder for the server's own use) and {connections} (the value of --workers)
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
-/// Replicates of each trial of a search, unless another number is given.
+/// Default number of replicates of each trial of a search.
 const REPLICATES: u32 = 5;
 
-/// The most replicates of each trial of the self-test, unless another number is given.
+/// Default maximum number of replicates of each trial of the self-test.
 const MOST_REPLICATES: u32 = 10;
 
 const EXAMPLES: &str = "Examples:
@@ -151,7 +151,7 @@ const EXAMPLES: &str = "Examples:
   fathometer bottleneck nginx --site surge --ue 300 --policy h1.1 --memory 32M
   fathometer bottleneck httpd-prefork --workers 8 --cpu 0.5 --path wan
   fathometer bottleneck --site ./htdocs -c 16 -- python3 -m http.server -b {address} -d {root} {port}
-  fathometer bottleneck --self-test                        does it name what was built in?
+  fathometer bottleneck --self-test                        does it find the planted limits?
 Exit codes: 0 a resource was named, 1 failed or interrupted, 2 usage, 3 measured but INVALID,
 4 undecided, or (--self-test) a wrong name.";
 
@@ -191,7 +191,7 @@ pub fn run(arguments: &BottleneckArguments) -> Result<ExitCode, Failure> {
     privilege::acquire()?;
     let interrupt = Interrupt::install()?;
     machine::raise_open_files();
-    // Left by runs that were killed.
+    // Removes what killed runs left behind.
     leftovers::remove();
     let interrupted = || interrupt.is_raised();
     if arguments.self_test {
@@ -255,7 +255,7 @@ fn publish(found: &Found, json: bool) -> Result<ExitCode, Failure> {
     })
 }
 
-/// 4 if a verdict was wrong, 3 if a set-up could not be measured.
+/// The exit code of a self-test: 4 if a verdict was wrong, else 3 if a set-up could not be measured, else 0.
 fn code_of_self_test(tried: &[Tried]) -> ExitCode {
     let any = |became| tried.iter().any(|one| one.outcome == became);
     match (any(Became::Wrong), any(Became::Invalid)) {

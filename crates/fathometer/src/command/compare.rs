@@ -23,10 +23,10 @@ use super::{Failure, usage};
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CompareArguments {
-    /// The result before: a file of load --save FILE.json, a folder of several such files, or a run's folder
+    /// The baseline: a result of load --save FILE.json, a folder with several such results, or the folder of a run
     #[arg(required_unless_present = "self_test")]
     before: Option<PathBuf>,
-    /// The result after, of the same kind
+    /// The new result, of the same kind
     #[arg(required_unless_present = "self_test")]
     after: Option<PathBuf>,
     #[command(flatten)]
@@ -41,11 +41,11 @@ pub struct CompareArguments {
     /// runs
     #[arg(long, conflicts_with_all = ["before", "after", "gate", "allow_different"])]
     self_test: bool,
-    /// Measure instead: load --against on two servers of this program whose CPU time per exchange differs by 0, 1, 2
-    /// and 5 %
+    /// With --self-test: measure instead of simulating, with load --against on two servers of this program whose CPU
+    /// time per exchange differs by 0, 1, 2 and 5 %
     #[arg(long, requires = "self_test")]
     real: bool,
-    /// Folder of runs whose cells with at least 8 replicates are the noise of --self-test
+    /// Folder of runs; cells with at least 8 replicates provide the noise for --self-test
     #[arg(
         long,
         default_value = "runs/published",
@@ -53,7 +53,7 @@ pub struct CompareArguments {
         requires = "self_test"
     )]
     runs: PathBuf,
-    /// Comparisons for each figure of --self-test
+    /// Number of comparisons for each figure of --self-test
     #[arg(
         long,
         value_name = "N",
@@ -64,7 +64,7 @@ pub struct CompareArguments {
     /// Seed of --self-test
     #[arg(long, default_value_t = 1908, requires = "self_test")]
     seed: u64,
-    /// Tests of each planted change with --real; twice as many without a change
+    /// Number of tests of each planted change with --real; twice as many without a change
     #[arg(long, value_name = "N", default_value_t = 5, requires = "self_test")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     tests: u32,
@@ -79,10 +79,10 @@ pub struct CompareArguments {
 /// What counts as a change.
 #[derive(Debug, Args)]
 pub struct Limits {
-    /// Limits on changes, as in 'p99<+5%,errors<=+0'; exit code 4 if one is broken, 3 if one is undecided
+    /// Limits on changes, as in 'p99<+5%,errors<=+0'; exit code 4 if a limit is violated, 3 if one is undecided
     #[arg(long, value_name = "LIMITS")]
     pub gate: Option<Gate>,
-    /// Values are equal if the whole interval of their change is within this many percent
+    /// Equivalence margin, in percent: two values are equal if the whole interval of their change lies within it
     #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = margin)]
     pub equal: f64,
 }
@@ -136,7 +136,7 @@ pub fn run(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
     Ok(exit_code(&comparison))
 }
 
-/// Simulates comparisons and prints how often they find a change; 1 without recorded noise.
+/// Simulates comparisons and prints how often they find a change; exit code 1 if the runs provide no noise.
 fn simulate(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
     let noise = power::noise_of(&arguments.runs)?;
     let table = PowerTable::simulate(Seed(arguments.seed), arguments.trials, &noise);
@@ -154,7 +154,7 @@ fn simulate(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the table of the self-test; 3 when the machine was too noisy.
+/// Prints the table of the self-test; exit code 3 if the machine was too noisy.
 fn test_itself(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
     if !arguments.real {
         return simulate(arguments);
@@ -175,7 +175,7 @@ fn test_itself(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
     })
 }
 
-/// 4 when a limit is broken, 3 when a result is INVALID or a limit is undecided.
+/// The exit code: 4 if a limit is violated, else 3 if a result is INVALID or a limit is undecided, else 0.
 pub fn exit_code(comparison: &Comparison) -> ExitCode {
     let has = |outcome: Outcome| comparison.gate.iter().any(|it| it.outcome == outcome);
     ExitCode::from(match () {
@@ -197,7 +197,7 @@ fn side(path: &Path) -> Result<Side, Failure> {
     let results = summaries(path)?;
     if results.is_empty() {
         return Err(usage(format!(
-            "{name} is no run and has no .json of load --save: name a result"
+            "{name} is neither a run nor a folder with .json results of load --save: name a result"
         )));
     }
     let results: Vec<Summary> = results.into_iter().map(|(_, summary)| summary).collect();
@@ -208,6 +208,6 @@ fn side(path: &Path) -> Result<Side, Failure> {
 fn margin(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent < 100.0 => Ok(percent),
-        _ => Err("expected a number of percent above 0, below 100".to_owned()),
+        _ => Err("expected a percentage above 0 and below 100".to_owned()),
     }
 }

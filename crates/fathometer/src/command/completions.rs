@@ -11,7 +11,7 @@ use fathometer_files::whole_file;
 
 use super::{Arguments, Failure};
 
-/// What to make.
+/// Arguments of `completions`.
 #[derive(Debug, Args)]
 #[command(after_help = "Install completions for bash with:\n  \
                         fathometer completions bash > /usr/share/bash-completion/completions/fathometer\n\
@@ -41,7 +41,7 @@ pub fn run(arguments: &CompletionsArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The program without its hidden commands: the completions of bash would offer them.
+/// The program without its hidden commands, which bash completions would otherwise offer.
 fn visible() -> Command {
     let all = Arguments::command();
     let commands = all
@@ -57,7 +57,7 @@ fn visible() -> Command {
 fn write(path: &Path, page: &[u8]) -> Result<(), Failure> {
     whole_file::write(path, page).map_err(|error| {
         format!(
-            "failed to write {}: {error}: make the folder, or name another with --man",
+            "failed to write {}: {error}: create the folder, or choose another one with --man",
             path.display()
         )
         .into()

@@ -1,4 +1,4 @@
-//! `fathometer content`: what content codings, a shared dictionary, tags in lower case and other formats of images would
+//! `fathometer content`: what content codings, a shared dictionary, lower-case tags and other image formats would
 //! save on a site.
 
 use std::fmt::Display;
@@ -21,33 +21,33 @@ use super::load::security::SecurityArguments;
 /// Arguments of `content`.
 #[derive(Debug, Args)]
 pub struct ContentArguments {
-    /// Folder of the site (symbolic links in it are not followed), HTTP archive of a browser (HAR, with contents), or list
-    /// of URLs to fetch, one on each line
+    /// The site: a folder (symbolic links in it are not followed), a browser's HTTP archive (HAR with contents), or a
+    /// list of URLs to fetch, one per line
     site: PathBuf,
-    /// How many files to list, those with the largest saving first
+    /// Number of files to list, largest saving first
     #[arg(long, default_value_t = 10)]
     files: usize,
-    /// How many times to encode and decode each file, for the spread of the CPU time
+    /// Number of times that each file is encoded and decoded, to show the spread of the CPU time
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=100))]
     repeat: u8,
-    /// Size in bytes above which a file is reported as an error and not treated
+    /// Largest file to treat, in bytes; a larger file is reported as an error
     #[arg(long, default_value_t = 64 << 20)]
     max_file: u64,
-    /// Bytes to fetch of a list of URLs, in total
+    /// Total limit of the bytes that are fetched for a list of URLs
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
     max_fetch: u64,
     /// Time limit of each URL of a list, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = whole_seconds)]
     timeout: Duration,
-    /// Pixels, in all frames together, above which an image is reported as an error and not treated
+    /// Largest image to treat, in pixels of all its frames; a larger image is reported as an error
     #[cfg(feature = "images")]
     #[arg(long, default_value_t = 40_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     max_pixels: u64,
-    /// Quality of the JPEG images that are encoded again, 1 to 100
+    /// JPEG quality of images that are encoded again, 1 to 100
     #[cfg(feature = "images")]
     #[arg(long, default_value_t = 75, value_parser = clap::value_parser!(u8).range(1..=100))]
     jpeg_quality: u8,
-    /// Also encode still images as AVIF (lossy), which takes seconds of CPU time for each megapixel and repetition
+    /// Also encode still images as AVIF (lossy), which takes seconds of CPU time per megapixel and repetition
     #[cfg(feature = "avif")]
     #[arg(long, conflicts_with = "write")]
     avif: bool,
@@ -55,21 +55,21 @@ pub struct ContentArguments {
     #[cfg(feature = "images")]
     #[arg(long, value_name = "FOLDER", conflicts_with = "report")]
     write: Option<PathBuf>,
-    /// Treatments of the copy; of several for an image, the smallest result is taken
+    /// Treatments of the copy; if several apply to an image, the smallest result is written
     #[cfg(feature = "images")]
     #[arg(long, value_enum, value_delimiter = ',', requires = "write", default_values_t = [Treat::Gif, Treat::Png, Treat::Webp])]
     treat: Vec<Treat>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
-    /// Also write a page with the images before and after: one HTML file, without scripts
+    /// Also write an HTML page with the images before and after: a single file without scripts
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    /// Path over which to predict the packets and seconds of each page, as it is, by gzip 6, and with joined files: a name
-    /// (see `fathometer list`) or a TOML file; repeatable. Needs a folder
+    /// Network path for which the packets and time of each page are predicted: as it is, with gzip 6, and with joined
+    /// files. A name (see `fathometer list`) or a TOML file; may be given several times. The site must be a folder
     #[arg(long, value_name = "PATH")]
     path: Vec<String>,
-    /// Connection policies of the predictions, in cleartext over TCP
+    /// Connection policies for the predictions, in cleartext over TCP
     #[arg(
         long,
         value_name = "POLICY",
@@ -78,7 +78,7 @@ pub struct ContentArguments {
         requires = "path"
     )]
     policy: Vec<Policy>,
-    /// How many pages to predict, in the order of their paths
+    /// Number of pages to predict, in the order of their URL paths
     #[arg(long, default_value_t = 10, requires = "path")]
     pages: usize,
     #[command(flatten)]
@@ -102,11 +102,11 @@ pub enum Treat {
     Avif,
     /// HTML and style sheets without comments, repeated white space and long notations
     Minify,
-    /// Style sheets, and scripts, that follow each other in a document as one file
+    /// Consecutive style sheets, or scripts, of a document joined into one file
     Concat,
-    /// Small images that the same documents show in one PNG (lossless)
+    /// Small images that the same documents use, combined into one PNG, a sprite (lossless)
     Sprite,
-    /// Small images that one tag shows as `data:` URLs in it (lossless)
+    /// Small images that a single tag uses, inlined there as `data:` URLs (lossless)
     Inline,
 }
 

@@ -60,7 +60,7 @@ pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
                 Some((version, top)) => {
                     println!("  {name:<14} version {version}, in {}", top.display());
                 }
-                None => println!("  {name:<14} no mounted hierarchy has it"),
+                None => println!("  {name:<14} in no mounted hierarchy"),
             }
         }
         for group in &groups {

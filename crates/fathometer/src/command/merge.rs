@@ -1,4 +1,4 @@
-//! `fathometer merge`: one result from the spools of a load test, or from the runs of a study, on several machines.
+//! `fathometer merge`: one result from several machines: from the spools of a load test, or from the runs of a study.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ const EXAMPLES: &str = "Examples:
   fathometer merge node1/ node2/ --json
   fathometer merge rank-0/ rank-1/ --output runs/whole     the runs of a study
 
-The result of spools is that of rank 0, bit for bit, if every rank ended in order. Exit codes: as of
+The result of spools is that of rank 0, bit for bit, if every rank finished normally. Exit codes: as of
 `fathometer load`. Runs of a study are merged to the same run in any order; exit code 3: a rank's run is
 missing or not finished, or a cell has no valid replicate.";
 
@@ -26,13 +26,13 @@ missing or not finished, or a cell has no valid replicate.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct MergeArguments {
-    /// Folders with spools (`load --spool DIR`), or spools; or the folders of the runs of all ranks of a study
+    /// Spools of a load test, or folders with them (`load --spool DIR`); or the run folders of all ranks of a study
     #[arg(required = true, value_name = "DIR|FILE")]
     places: Vec<PathBuf>,
-    /// Folder of the new run, which must not exist yet: required for the runs of a study
+    /// Folder of the merged run of a study, which must not exist yet; required for a study
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["slo", "format", "details"])]
     output: Option<PathBuf>,
-    /// SLOs to check, as in 'p98<100ms,errors<0.1%'; exit code 4 if one is violated
+    /// SLOs to check, as in 'p98<100ms,errors<0.1%'; exit code 4 if an SLO is violated
     #[arg(long, value_name = "LIST")]
     slo: Option<Slo>,
     /// Output format
@@ -41,10 +41,10 @@ pub struct MergeArguments {
     /// Show all figures, and a row for each rank
     #[arg(long)]
     details: bool,
-    /// Of a study: exit with 4 if a tested claim is reversed, or a figure misses its threshold
+    /// For a study: exit with 4 if a tested claim is reversed, or a figure misses its threshold
     #[arg(long, requires = "output")]
     strict: bool,
-    /// The same as --format json; of a study: print the summary as JSON
+    /// The same as --format json; for a study: print the summary as JSON
     #[arg(long, conflicts_with = "format")]
     json: bool,
 }
@@ -105,7 +105,7 @@ fn spools(arguments: &MergeArguments) -> Result<ExitCode, Failure> {
     }
     let whole = whole(spools).map_err(|(name, error)| format!("{name}: {error}"))?;
     let result = whole.finish()?;
-    let promises = arguments
+    let slos = arguments
         .slo
         .as_ref()
         .map(|slo| slo.judge(&result))
@@ -114,8 +114,8 @@ fn spools(arguments: &MergeArguments) -> Result<ExitCode, Failure> {
         true => Format::Json,
         false => arguments.format,
     };
-    print!("{}", format.render(&result, &promises, arguments.details)?);
-    Ok(exit_code(&result, &promises))
+    print!("{}", format.render(&result, &slos, arguments.details)?);
+    Ok(exit_code(&result, &slos))
 }
 
 /// The spools in these places; at least one.

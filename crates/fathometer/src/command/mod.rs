@@ -51,7 +51,7 @@ pub mod unpack;
 /// The error of any command: a message that says what to do.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// An invalid command line, regardless of the machine and the server.
+/// An error in the command line that does not depend on the machine or the server.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);
@@ -63,8 +63,8 @@ pub fn usage(message: impl Into<String>) -> Failure {
 
 /// The exit code of a failure: 2 for a usage error, else 1.
 ///
-/// A usage error can be seen from the command line and what this program has built in: a wrong option, or a name of
-/// no study, path, era, server or workload. A file that is missing or wrong is none.
+/// A usage error depends only on the command line and on what is built into this program: a wrong option, or an
+/// unknown study, path, era, server or workload. A missing or malformed file is not a usage error.
 pub fn code_of(failure: &Failure) -> ExitCode {
     let is_usage = failure.is::<UsageError>()
         || failure.is::<fathometer_site_content::UsageError>()
@@ -88,7 +88,8 @@ fn is<E: std::error::Error + 'static>(failure: &Failure, is_usage: fn(&E) -> boo
     failure.downcast_ref().is_some_and(is_usage)
 }
 
-/// An HTTP performance laboratory: how fast, what did it cost, and why.
+/// Measures HTTP servers, protocols and pages: latency, throughput, packets, CPU time and memory, and what limits
+/// them
 #[derive(Debug, Parser)]
 #[command(version = crate::build_facts::VERSION, about, max_term_width = 100)]
 #[command(
@@ -104,7 +105,7 @@ pub struct Arguments {
 enum Command {
     /// Rerun a paper's experiments, or your own study, and compare with the published figures
     Study(study::StudyArguments),
-    /// Run any command behind an emulated path
+    /// Run any command over an emulated network path
     Path(path::PathArguments),
     /// Account for the packets of any capture (pcap or pcapng)
     Trace(trace::TraceArguments),
@@ -112,33 +113,33 @@ enum Command {
     Fetch(Box<fetch::FetchArguments>),
     /// Load-test any HTTP server: throughput, latency, errors and the validity of the result
     Load(Box<load::LoadArguments>),
-    /// Make one result from the spools of a load test on several machines
+    /// Merge the results of several machines: the spools of a load test, or the runs of a study
     Merge(merge::MergeArguments),
-    /// Find the highest rate or number of users at which a server keeps its promises
+    /// Find the highest rate or number of users at which a server meets its SLOs
     Capacity(Box<capacity::CapacityArguments>),
-    /// Find the resource that limits a server, by varying each
+    /// Find the resource that limits a server, by varying each resource
     Bottleneck(Box<bottleneck::BottleneckArguments>),
-    /// Run a load test on the machines of a cluster
+    /// Run a load test or a study on the machines of a cluster (Slurm or Kubernetes)
     Cluster(Box<cluster::ClusterArguments>),
-    /// Predict loads that were not measured, from a model fitted to a few that were
+    /// Predict loads that were not measured, from a model fitted to a few measured loads
     Predict(predict::PredictArguments),
     /// Serve a folder or a synthetic site
     Serve(Box<serve::ServeArguments>),
     /// Write a workload's site to a folder
     Site(site::SiteArguments),
-    /// Show what content codings, a shared dictionary, tags in lower case and other formats of images save on a site
+    /// Show what content codings, a shared dictionary, lower-case tags and other image formats would save on a site
     Content(content::ContentArguments),
     /// Build an object package: one file with all files of a folder, a page or an HTTP archive
     Pack(pack::PackArguments),
     /// Extract an object package, or list its files
     Unpack(unpack::UnpackArguments),
-    /// Compare two results: what is better, worse, equal or undecided, as a gate for a CI job too
+    /// Compare two results: what is better, worse, equal or undecided; also as a gate for CI
     Compare(compare::CompareArguments),
     /// Show the results of a run again: tables, claims, and report.html
     Report(report::ReportArguments),
     /// Show which claims of the papers hold, over several runs
     Ledger(ledger::LedgerArguments),
-    /// Show what the intervals of this program cover
+    /// Show how often this program's intervals contain the true value, by simulation
     Statistics(statistics::StatisticsArguments),
     /// List studies, paths, eras, servers and workloads
     List(list::ListArguments),
@@ -184,7 +185,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Receives until the peer closes the socket that is the standard input.
+/// Receives packets until the peer closes the socket that is the standard input.
 fn receive_packets() -> Result<ExitCode, Failure> {
     let control = std::io::stdin().as_fd().try_clone_to_owned()?;
     fathometer_lab::wire::receiver::serve(&UnixStream::from(control))?;

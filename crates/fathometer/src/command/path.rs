@@ -1,7 +1,7 @@
 //! `fathometer path`: runs any program behind an emulated path.
 //!
-//! The program runs inside the client's host and can reach only the server's host. There, the kernel answers
-//! (for example to a ping), or the program given with `--server`.
+//! The program runs inside the client's host and can reach only the server's host. In the server's host, the kernel
+//! answers (for example to a ping), or the program given with `--server`.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -21,7 +21,7 @@ use fathometer_lab::hosts::{Host, Lab, Side};
 use fathometer_lab::path_report::{self, PathReport};
 use fathometer_lab::wire::WireOptions;
 
-/// Longest wait for the server to listen. After it the command starts anyway.
+/// Longest wait for the server to listen. After this time the command starts anyway.
 const READY: Duration = Duration::from_secs(5);
 
 /// How long an interrupted command may take to exit before it is stopped.
@@ -55,7 +55,7 @@ pub struct PathArguments {
     /// Write all packets at both ends to this pcapng file
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
-    /// Print the path's report as JSON (on stderr: stdout is the command's)
+    /// Print the path's report as JSON (on stderr, because stdout belongs to the command)
     #[arg(long)]
     json: bool,
     /// The program to run, with its arguments
@@ -92,7 +92,7 @@ pub fn run(arguments: &PathArguments) -> Result<ExitCode, Failure> {
         }
     };
     let [program, rest @ ..] = &arguments.command[..] else {
-        unreachable!("clap asks for at least one word");
+        unreachable!("clap requires at least one word");
     };
     let mut command = Command::new(program);
     command.args(rest);

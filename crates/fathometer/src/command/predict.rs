@@ -1,4 +1,4 @@
-//! `fathometer predict`: loads that were not measured, from a model fitted to those that were.
+//! `fathometer predict`: predicts loads that were not measured, with a model fitted to measured loads.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,8 +30,8 @@ pub struct PredictArguments {
     /// Select cells of a run by a level, as in server=nginx or block=main; repeatable
     #[arg(long = "where", value_name = "FACTOR=LEVEL", value_parser = level)]
     levels: Vec<(String, String)>,
-    /// Predict with another number of users, processor, link, or of workers and places to wait for one (workers, backlog);
-    /// a comma combines changes, a repeated option compares scenarios
+    /// Change of the system to predict: users, cpu, memory, link, workers or backlog, as a factor (2x) or a value
+    /// (64). A comma combines changes; a repeated option compares scenarios
     #[arg(long, value_name = "cpu=2x,users=3x,link=100Mbit/s,workers=64")]
     what_if: Vec<Scenario>,
     /// Numbers of users to predict [default: the measured ones, and twice the largest]
@@ -40,37 +40,38 @@ pub struct PredictArguments {
     /// Fit only loads with at most this share of the highest measured throughput, to test the model on the others
     #[arg(long, default_value = "100%", value_name = "PERCENT", value_parser = percent)]
     fit_up_to: f64,
-    /// Of these, fit only loads with these numbers of users [default: all]
+    /// Fit only loads with these numbers of users, among those that --fit-up-to includes [default: all]
     #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     fit: Vec<u32>,
-    /// Numbers of users that were measured in short bursts. Of these loads only the processor time of an exchange is used: what
-    /// it is among many exchanges, light loads hardly show
+    /// Numbers of users that were measured in short bursts. Only the processor time per exchange of these loads is
+    /// fitted: light loads hardly show how it changes with many exchanges at a time
     #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     bursts: Vec<u32>,
-    /// Sizes of the batches of a sweep to fit. They, too, show what an exchange costs among many [default: all that --fit-up-to
-    /// includes, and none with --fit]
+    /// Batch sizes of a sweep to fit; batches, too, show the processor time per exchange with many exchanges at a
+    /// time [default: all that --fit-up-to includes; none with --fit]
     #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     batches: Vec<u32>,
-    /// Cores that the server of load --save may use: 1 for one thread, or what taskset or a container allows [default: all
-    /// of the machine]
+    /// Number of cores that the server of load --save could use: 1 for a single thread, or the limit of taskset or a
+    /// container [default: all of the machine]
     #[arg(long, value_name = "N", value_parser = cores)]
     cores: Option<f64>,
-    /// Exchanges that the server processes at a time: the threads or processes of its pool, or its limit on connections when
-    /// each exchange has one [default: the run's factor workers, or the server's definition; else no limit]
+    /// Number of exchanges that the server processes at a time: the threads or processes of its pool, or its limit on
+    /// connections if each exchange has its own connection [default: the run's factor workers, or the server's
+    /// definition; else no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     workers: Option<u32>,
     /// Listen backlog: connections that may wait for a worker [default: the run's factor backlog, or the server's definition;
     /// else 4096]
     #[arg(long, value_name = "N")]
     backlog: Option<u32>,
-    /// Time after which a client gives up an exchange whose connection finds the backlog full [default: that of the results
-    /// of load --save; a study's run records none, and clients wait]
+    /// Time-out of a client whose connection is refused because the backlog is full [default: the time-out recorded
+    /// by load --save; runs of studies record none, so clients do not time out]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     timeout: Option<Duration>,
-    /// Draws of the bootstrap for the prediction intervals
+    /// Number of bootstrap draws for the prediction intervals
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(20..))]
     draws: u32,
-    /// Exchanges of each simulation for the percentiles
+    /// Number of exchanges in each simulation of the percentiles
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1_000..))]
     exchanges: u32,
     /// Seed of the bootstrap and the simulations
@@ -88,7 +89,7 @@ const HELP: &str = "Examples:
   fathometer predict RUN --where server=nginx                 loads beyond the measured ones
   fathometer predict RUN --what-if cpu=2x --what-if cpu=2x,users=3x
   fathometer predict light --workers 32 --backlog 128 --what-if workers=2x
-  fathometer predict RUN --fit-up-to 60%                      how well does the model predict what was measured?
+  fathometer predict RUN --fit-up-to 60%                      test the model on the measured heavier loads
   fathometer predict RUN --fit 1,2,4 --bursts 32,64           light loads, and the processor time of short bursts
   fathometer predict RUN --fit 1,2,4 --batches 64,256         the same with batches at a light load
   fathometer load URL -c 1 --probe PID --save light/1.json    then -c 2, -c 4, and: fathometer predict light
@@ -136,12 +137,12 @@ pub fn run(arguments: &PredictArguments) -> Result<ExitCode, Failure> {
     })
 }
 
-/// Completes what is known of the server's workers: the command line comes first, then the levels of a run's cells, then the
-/// definition of the server.
+/// Adds the limits of the server's workers and backlog. The command line takes precedence, then the levels of a run's
+/// cells, then the server's definition.
 fn admit(series: &mut Series, arguments: &PredictArguments) {
     let definition = series.server.as_deref().map(Definition::load);
     let admission = &mut series.admission;
-    // A definition that is not here, as of a run made elsewhere, states no limit.
+    // A definition that is missing here, as for a run made elsewhere, sets no limit.
     if let Some(Ok(definition)) = definition
         && let Some(program) = &definition.program
     {
@@ -154,7 +155,7 @@ fn admit(series: &mut Series, arguments: &PredictArguments) {
         admission.backlog = admission.backlog.or(default(&capabilities.backlog));
     }
     if arguments.workers.is_some() {
-        // What the user states are exchanges, whatever becomes of their connections.
+        // `--workers` counts exchanges, whether or not their connections stay open.
         admission.workers = arguments.workers;
         admission.keeps_connections = false;
     }
@@ -178,13 +179,14 @@ fn series(arguments: &PredictArguments) -> Result<Vec<Series>, Failure> {
     }
     if !arguments.levels.is_empty() {
         return Err(usage(
-            "--where selects cells of a study's run, and this is none",
+            "--where selects cells of a study's run, but this folder is not a run",
         ));
     }
     let results = summaries(folder)?;
     if results.is_empty() {
         return Err(usage(format!(
-            "{name} is no run and has no .json of load --save: measure a few light loads with load -c N --probe PID --save FILE.json"
+            "{name} is neither a run nor a folder with .json results of load --save: measure a few light loads with \
+             load -c N --probe PID --save FILE.json"
         )));
     }
     Ok(vec![of_loads::series(&name, &results, arguments.cores)?])
@@ -205,10 +207,10 @@ fn cores(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A share above 0, given in percent.
+/// Parses a share above 0, given in percent.
 fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
-        _ => Err("expected a number of percent above 0, at most 100".to_owned()),
+        _ => Err("expected a percentage above 0, at most 100".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! Results of `load --save FILE.json`, read again.
+//! Reads the results of `load --save FILE.json`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ pub fn summary(path: &Path) -> Result<Summary, Failure> {
     let name = path.display();
     let text = fs::read_to_string(path).map_err(|error| format!("cannot read {name}: {error}"))?;
     serde_json::from_str(&text).map_err(|error| {
-        format!("{name} is no result of a load test: {error}; write one with load --save FILE.json")
+        format!("{name} is not a result of a load test: {error}; load --save FILE.json writes one")
             .into()
     })
 }
 
-/// The results in a folder, each with the name of its file, in the order of the names; empty if there are none.
+/// The results in a folder, each with its file name, in the order of the names; empty if there are none.
 pub fn summaries(folder: &Path) -> Result<Vec<(String, Summary)>, Failure> {
     let name = folder.display();
     let mut files: Vec<PathBuf> = fs::read_dir(folder)

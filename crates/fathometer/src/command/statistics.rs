@@ -1,4 +1,4 @@
-//! `fathometer statistics`: what the intervals of this program cover, and what its designs find.
+//! `fathometer statistics`: the coverage of this program's intervals, and the error rates of its designs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,20 +20,20 @@ pub struct StatisticsArguments {
     /// Print how often 95 % intervals contain the true value, by simulation
     #[arg(long, group = "table")]
     coverage: bool,
-    /// Print how often planned looks and fixed numbers of replicates find planted effects, how often they are wrong,
-    /// and how many wrong verdicts stand in a ledger without a true claim, by simulation
+    /// Simulate stopping rules (planned looks, fixed numbers of replicates): print their power, their error rates, and
+    /// the number of false verdicts in a ledger in which every claim is false
     #[arg(long, group = "table")]
     stopping: bool,
     /// Print how often 95 % intervals of ratios that several machines measured contain the true ratio, by simulation
     #[arg(long, group = "table")]
     machines: bool,
-    /// Samples for each figure, or trials of each design
+    /// Number of samples for each figure, or of trials of each design
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..))]
     trials: u32,
     /// Seed of the simulation
     #[arg(long, default_value_t = 1908)]
     seed: u64,
-    /// Folder of runs whose cells with at least 8 replicates are resampled; left out if it does not exist
+    /// Folder of runs; their cells with at least 8 replicates are resampled. Omitted if the folder does not exist
     #[arg(long, default_value = "runs/published", value_name = "FOLDER")]
     runs: PathBuf,
     /// Print as JSON

@@ -24,8 +24,8 @@ use fathometer_sys::stderr::say;
 /// Arguments of `study`.
 #[derive(Debug, Args)]
 pub struct StudyArguments {
-    /// A study's name, as in nielsen97 (see `fathometer list`), or the path of its TOML file or of the folder with
-    /// its study.toml; tables.toml, claims.toml, figures.csv, paths/, eras/ and servers/ beside that file are used
+    /// The study: a name, as in nielsen97 (see `fathometer list`), a TOML file, or a folder with study.toml;
+    /// tables.toml, claims.toml, figures.csv, paths/, eras/ and servers/ beside that file are used
     #[arg(required_unless_present = "new")]
     study: Option<String>,
     /// Write a new study to this folder, which must not exist: a commented study that runs as it is
@@ -37,32 +37,32 @@ pub struct StudyArguments {
     /// Run as many replicates as the paper
     #[arg(long)]
     full: bool,
-    /// Repeat the run that is published: the cells and replicates that the study's [published] states
+    /// Repeat the published run: the cells and replicates that the study's [published] table states
     #[arg(long, conflicts_with_all = ["quick", "full", "replicates", "precision", "budget"])]
     published: bool,
     /// TCP profile: 1997, today or both
     #[arg(long, value_name = "ERA", default_value = "both")]
     era: String,
-    /// Run only cells with this level; may be given several times, as in --only path=wan
+    /// Run only cells with this level, as in --only path=wan; may be given several times
     #[arg(long, value_name = "FACTOR=LEVEL", value_parser = level)]
     only: Vec<(String, String)>,
-    /// Add replicates where a verdict is undecided, or where the interval of a figure in a table is wider than this
-    /// share of the figure to each side, as in 5%. The error of all looks together is that of one 95 % interval
+    /// Add replicates where a verdict is undecided, or where an interval in a table extends to either side by more
+    /// than this share of the figure, as in 5%. All looks together have the error rate of one 95 % interval
     #[arg(long, value_name = "SHARE", value_parser = share)]
     precision: Option<f64>,
-    /// Add replicates where a verdict is undecided, as long as a round of them ends within this time
+    /// Add replicates where a verdict is undecided, as long as another round of them fits into this time
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     budget: Option<Duration>,
-    /// Number of replicates of each cell, instead of the study's own; intervals need at least two. With --precision or
-    /// --budget: the most [default: 30]
+    /// Number of replicates of each cell, instead of the study's own; intervals need at least two. With --precision
+    /// or --budget: the maximum number [default: 30]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     replicates: Option<u32>,
-    /// Rank of this machine, from 0, if several share the study [default: of a Slurm array or an Indexed Job, if --ranks
-    /// or the engine sets the number]
+    /// Rank of this machine, from 0, if several machines share the study [default: from a Slurm array or a Kubernetes
+    /// Indexed Job, if --ranks or the scheduler sets the number of ranks]
     #[arg(long, value_name = "I")]
     rank: Option<u32>,
-    /// Number of machines that share the study: each measures every N-th replicate of all cells. Merge their runs with
-    /// fathometer merge. 1 measures all here, also in a Slurm array
+    /// Number of machines that share the study: each measures every N-th replicate of all cells. Merge their runs
+    /// with fathometer merge. 1: measure the whole study here, even in a Slurm array
     #[arg(long, value_name = "N")]
     ranks: Option<u32>,
     /// Seed of all random choices
@@ -75,7 +75,7 @@ pub struct StudyArguments {
     /// files must be the same
     #[arg(long, requires = "output")]
     resume: bool,
-    /// Print the blocks, their cells and replicates, and the time of their windows, and measure nothing
+    /// Print the plan without measuring: the blocks, their cells and replicates, and the time of their windows
     #[arg(long, conflicts_with_all = ["precision", "budget", "resume", "output", "strict"])]
     plan: bool,
     /// Print the summary, or the plan, as JSON
@@ -89,10 +89,10 @@ pub struct StudyArguments {
     strict: bool,
 }
 
-/// The most replicates of a cell, unless another number is given.
+/// Default of the maximum number of replicates of a cell.
 const MOST_REPLICATES: u32 = 30;
 
-/// Reads a share: `5%` or `0.05`.
+/// Parses a share: `5%` or `0.05`.
 fn share(text: &str) -> Result<f64, String> {
     let number = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
@@ -229,7 +229,7 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
     say(format_args!("report: {}", page.display()));
     if request.study.sweep.is_some() {
         say(format_args!(
-            "a prediction of other loads: fathometer predict {}",
+            "to predict other loads: fathometer predict {}",
             folder.display()
         ));
     }
@@ -251,7 +251,7 @@ fn has_a_record(folder: &Path) -> bool {
     std::fs::read(folder.join("replicates.ndjson")).is_ok_and(|text| text.contains(&b'\n'))
 }
 
-/// `runs/20261121-194500-nielsen97-quick`: the start time in UTC; a share ends in its rank.
+/// `runs/20261121-194500-nielsen97-quick`: the start time in UTC; the folder of a share ends in its rank.
 fn default_folder(study: &str, mode: Mode, rank: &str) -> PathBuf {
     let now = Clock::start().realtime_of(Instant::ZERO).as_secs();
     let (year, month, day) = calendar::date(now / 86_400);

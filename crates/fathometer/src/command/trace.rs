@@ -22,7 +22,7 @@ use super::Failure;
 use fathometer_lab::tap_file::TapFile;
 use fathometer_study::evaluation::time_sequence_graph;
 
-/// Maximum number of connections in one graph: the first ones of the capture.
+/// Maximum number of connections in one graph; the first connections of the capture are drawn.
 const DRAWN: usize = 256;
 /// Largest number of points in the graph of a page, about 10 MB.
 const PAGE_POINTS: usize = 500_000;
@@ -52,7 +52,7 @@ pub struct TraceArguments {
     /// Also draw a time-sequence graph of the first connections to this SVG file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Also write a page with the accounting and a time-sequence graph that zooms, with the path's drops, to this file
+    /// Also write an HTML page with the accounting and a zoomable time-sequence graph that shows the path's drops
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Also write the packets of the counted tap to this pcapng file. Wireshark counts a packet that passes two
@@ -144,7 +144,7 @@ impl TraceArguments {
         let interfaces = accounting.interfaces.iter();
         let known: Vec<&str> = interfaces.filter_map(|i| i.name.as_deref()).collect();
         if known.is_empty() {
-            return format!("{name} names no interface {tap:?}: try --tap all").into();
+            return format!("{name} has no interface names to match {tap:?}: use --tap all").into();
         }
         let known = known.join(", ");
         format!("{name} has no interface {tap:?}; it has {known}").into()

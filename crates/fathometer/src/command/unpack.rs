@@ -22,11 +22,11 @@ use fathometer_pack::{Flow, PackageError};
 #[command(after_help = "\
 Examples:
   fathometer unpack site.objp www          its files into the folder www
-  fathometer unpack --list site.objp       what is in it; all checksums are compared
+  fathometer unpack --list site.objp       list its files and verify all checksums
   curl -s -H 'Accept: application/vnd.fathometer.object-package' URL | fathometer unpack - www
 
-A file appears when it is whole and was checked. When the package turns out to be broken, what came
-before that place is kept. Nothing is ever written outside the folder, and symbolic links in it are not
+A file appears when it is complete and was checked. If the package is damaged, the files before the
+damage are kept. Nothing is ever written outside the folder, and symbolic links in it are not
 followed.")]
 pub struct UnpackArguments {
     /// The package; - reads it from stdin
@@ -34,7 +34,7 @@ pub struct UnpackArguments {
     /// Folder to extract to, created if needed
     #[arg(default_value = ".", conflicts_with = "list")]
     folder: PathBuf,
-    /// List the files of the package instead
+    /// List the files of the package instead of extracting them
     #[arg(short, long)]
     list: bool,
     /// Decode content codings: write index.html instead of index.html.gz for a file stored with gzip
@@ -106,14 +106,14 @@ fn extract(arguments: &UnpackArguments, package: &mut Flow) -> Result<ExitCode, 
     }
     if held.kept > 0 {
         eprintln!(
-            "{} of the package have no content: the client that requested it has them",
+            "{} of the package have no content: the client that requested the package has them",
             files(held.kept)
         );
     }
     match error {
         None => Ok(ExitCode::SUCCESS),
         Some(error) => Err(format!(
-            "{error}\nwhole before that: {written}, in {}",
+            "{error}\ncomplete before the error: {written}, in {}",
             folder.display()
         )
         .into()),
@@ -123,7 +123,7 @@ fn extract(arguments: &UnpackArguments, package: &mut Flow) -> Result<ExitCode, 
 fn list(arguments: &UnpackArguments, package: &mut Flow) -> Result<ExitCode, Failure> {
     match listing::list(package, arguments.json, BufWriter::new(io::stdout())) {
         // The reader of the list has closed the pipe.
-        Ok(()) | Err(PackageError::ReaderGone(_)) => Ok(ExitCode::SUCCESS),
+        Ok(()) | Err(PackageError::ReaderClosed(_)) => Ok(ExitCode::SUCCESS),
         Err(error) => Err(error.into()),
     }
 }

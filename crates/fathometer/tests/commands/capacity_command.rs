@@ -58,7 +58,7 @@ fn the_number_of_users_is_that_which_the_server_admits() {
         let message = String::from_utf8_lossy(&output.stderr);
         let result: serde_json::Value =
             serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {message}"));
-        let found = &result["outcome"]["promises"][0];
+        let found = &result["outcome"]["slos"][0];
         if found["answer"] == "interval" {
             assert_eq!(
                 (&found["works"], &found["fails"]),
@@ -136,7 +136,7 @@ fn the_limit_of_the_generator_is_that_of_the_same_protocol() {
     let message = String::from_utf8_lossy(&output.stderr);
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&message);
     assert_eq!(output.status.code(), Some(3), "{message}");
-    let answer = &result["outcome"]["promises"][0];
+    let answer = &result["outcome"]["slos"][0];
     assert_eq!(answer["reason"], "the budget of 0.001 s is spent");
     // On a busy machine the generator may be late at every rate.
     let generator = &result["generator"];

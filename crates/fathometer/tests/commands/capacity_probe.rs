@@ -1,4 +1,4 @@
-//! `fathometer capacity --probe`: what gave out first.
+//! `fathometer capacity --probe`: the first exhausted resource.
 
 use std::io::BufReader;
 use std::net::TcpStream;
@@ -12,10 +12,10 @@ use crate::support::waiting::wait_until;
 use crate::support::{ports, serving};
 
 /// How many searches may end without the answer that is expected. Other tests use the processors too: a trial may be
-/// INVALID, or fail its promise before the server's limit is reached. A wrong program is wrong every time.
+/// INVALID, or fail its slo before the server's limit is reached. A wrong program is wrong every time.
 const ATTEMPTS: u32 = 4;
 
-/// What gave out, by a wide search with probes, which takes some seconds for its trials; or why it found nothing.
+/// The first exhausted resource, by a wide search with probes, which takes some seconds for its trials; or why it found nothing.
 fn probed(url: &str, slo: &str, start: &str, pid: u32) -> Value {
     let pid = pid.to_string();
     let mut command = Command::new(FATHOMETER);
@@ -47,14 +47,14 @@ fn probed(url: &str, slo: &str, start: &str, pid: u32) -> Value {
     match &result["gave_out"][0] {
         // A server whose queue overflows for long looks as if it were gone.
         Value::Null => json!({
-            "promises": result["promises"],
+            "slos": result["slos"],
             "stderr": String::from_utf8_lossy(&output.stderr),
         }),
         gave_out => gave_out.clone(),
     }
 }
 
-/// Searches until what gave out is as expected. Fails with what every search found otherwise.
+/// Searches until the first exhausted resource is as expected. Fails with what every search found otherwise.
 fn until_expected(search: impl Fn() -> Value, is_expected: impl Fn(&Value) -> bool) {
     let mut others = Vec::new();
     for _ in 0..ATTEMPTS {
@@ -73,7 +73,7 @@ fn says(gave_out: &Value, words: &str) -> bool {
     text.is_some_and(|text| text.contains(words))
 }
 
-/// A figure of what gave out, at the load that fails.
+/// A figure of the first exhausted resource, at the load that fails.
 fn at_fails(gave_out: &Value, name: &str) -> Option<f64> {
     let mut figures = gave_out["figures"].as_array()?.iter();
     let found = figures.find(|figure| {

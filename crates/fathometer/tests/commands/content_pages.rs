@@ -218,7 +218,7 @@ fn whole_pages_have_rows_and_a_faulty_style_sheet_stops_nothing() {
     let report = fs::read_to_string(report).unwrap();
     for text in [
         "concatenated, gzip 6",
-        "3 requests fewer",
+        "3 fewer requests",
         "style sheets could not be minified",
     ] {
         assert!(report.contains(text), "{text}");

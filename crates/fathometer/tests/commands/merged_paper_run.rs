@@ -89,7 +89,10 @@ fn the_ledger_and_the_report_read_a_merged_run_of_a_paper() {
     fathometer(&output, &[&path("rank-0"), &path("rank-1")]);
 
     let report = fathometer(&["report"], &[&merged]);
-    for expected in ["Machines: each over the mean of all", "rank 1"] {
+    for expected in [
+        "Machines: each machine divided by the mean of all machines",
+        "rank 1",
+    ] {
         assert!(report.contains(expected), "{expected}: {report}");
     }
     let page = fs::read_to_string(merged.join("report.html")).unwrap();

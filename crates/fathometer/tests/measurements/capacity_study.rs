@@ -104,13 +104,13 @@ fn a_search_in_a_cell_leaves_its_ends_its_trials_and_nothing_that_was_not_tested
     let report = String::from_utf8_lossy(&report.stdout).into_owned();
     let has_capacity = records.iter().any(|record| record.validity.is_valid());
     assert_eq!(
-        report.contains("gave out first: "),
+        report.contains("exhausted first: "),
         has_capacity,
         "{report}"
     );
     if has_capacity {
         let page = fs::read_to_string(run.join("report.html")).unwrap();
-        assert!(page.contains("Gave out first"));
+        assert!(page.contains("Exhausted first"));
         let summary = document(&run.join("summary.json"));
         assert_eq!(summary["gave_out"][0]["of"], 1, "{}", summary["gave_out"]);
     }
@@ -141,7 +141,7 @@ fn a_search_in_a_cell_leaves_its_ends_its_trials_and_nothing_that_was_not_tested
     }
 }
 
-/// A replicate with an interval says what gave out first, once as metrics and once with its evidence.
+/// A replicate with an interval states which resource was exhausted first, once as metrics and once with its evidence.
 fn gave_out_agrees(metrics: &BTreeMap<String, f64>, gave_out: &Value) {
     let ours = metrics.iter().filter_map(|(name, value)| {
         let resource = name.strip_prefix("capacity_gave_out_")?;

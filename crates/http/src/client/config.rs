@@ -1,4 +1,4 @@
-//! Settings of a client connection, whichever its protocol.
+//! Settings of a client connection, for all protocols.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use crate::h1;
 use crate::h2;
 use crate::h2::settings::Settings;
 
-/// How one connection behaves. A protocol without a setting's mechanism ignores that setting.
+/// The settings of one connection. A setting has no effect if the protocol lacks its mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// The most requests without a complete response; at least 1. The server may allow fewer.
+    /// The most requests in flight; at least 1. The server may allow fewer.
     pub depth: u32,
-    /// Whether the transport is encrypted, which the scheme of requests states.
+    /// Whether the transport uses TLS, which determines the scheme of requests.
     pub tls: bool,
     /// Whether the server may push.
     pub push: bool,
@@ -22,7 +22,7 @@ pub struct Config {
     pub connection_window: u32,
     /// Whether to record when the server waits for one of these windows.
     pub record_window_waits: bool,
-    /// The largest size of the table that compresses response fields, in bytes.
+    /// The largest dynamic table for the compression of response fields, in bytes.
     pub header_table: u32,
     /// How long the server may take to acknowledge settings.
     pub settings_timeout: Option<Duration>,
@@ -32,7 +32,7 @@ pub struct Config {
     pub timeouts: Timeouts,
 }
 
-/// One request at a time over TLS; otherwise the defaults of HTTP/2's machine.
+/// One request at a time over TLS; otherwise the HTTP/2 defaults.
 impl Default for Config {
     fn default() -> Config {
         let http2 = h2::client::Config::default();

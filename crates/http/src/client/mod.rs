@@ -1,5 +1,4 @@
-//! The client side of one connection, HTTP/1.x or HTTP/2, without I/O: one interface for callers that use
-//! either.
+//! The client side of one HTTP/1.x or HTTP/2 connection, without I/O, behind one interface.
 //!
 //! [`Connection`] forwards every call to [`h1::client::Connection`] or [`h2::client::Connection`]; their
 //! documentation describes how to drive them. Their events are the same, except for these differences:
@@ -9,9 +8,10 @@
 //!   [`poll`](Connection::poll), not only after a flush. Requests are sent by a flush in both.
 //! - In HTTP/2 responses are interleaved and end in any order. [`Pending`] stores a caller's state for its
 //!   requests.
-//! - A failure or a time limit of HTTP/2 may end only one request and not the connection: see `persists`.
+//! - In HTTP/2 a failure or an expired time limit may end one request and leave the connection usable: see
+//!   `persists`.
 //!
-//! HTTP/3 is not included: its machine uses many QUIC streams and not one transport.
+//! HTTP/3 is not included: its state machine uses many QUIC streams instead of one byte stream.
 
 mod config;
 mod request;
@@ -29,7 +29,8 @@ use crate::h1;
 use crate::h2;
 use crate::protocol::Protocol;
 
-/// The client side of one connection. See the [module](self) for the differences that it does not hide.
+/// The client side of one connection. The [module](self) lists the differences between the two protocols that
+/// remain.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -65,7 +66,7 @@ macro_rules! either {
 }
 
 impl Connection {
-    /// A connection of this protocol; `None` when its machine needs more than one byte stream.
+    /// A connection of this protocol; `None` for HTTP/3, which needs more than one byte stream.
     pub fn new(protocol: Protocol, config: &Config) -> Option<Connection> {
         match protocol {
             Protocol::Http1(_) => Some(h1::client::Connection::new(config.http1()).into()),
@@ -74,12 +75,12 @@ impl Connection {
         }
     }
 
-    /// Whether it uses HTTP/2.
+    /// Whether the connection uses HTTP/2.
     pub const fn is_http2(&self) -> bool {
         matches!(self, Connection::Http2(_))
     }
 
-    /// The connection, if it uses HTTP/2.
+    /// The HTTP/2 connection; `None` for HTTP/1.x.
     pub fn http2(&self) -> Option<&h2::client::Connection> {
         match self {
             Connection::Http1(_) => None,
@@ -97,7 +98,7 @@ impl Connection {
         either!(self, connection => connection.shrink());
     }
 
-    /// Whether the connection would accept a request if it had room.
+    /// Whether the connection still accepts requests, even if it has no room for one now.
     pub fn accepts_requests(&self) -> bool {
         either!(self, connection => connection.accepts_requests())
     }
@@ -113,8 +114,8 @@ impl Connection {
         either!(self, connection => connection.outstanding())
     }
 
-    /// The first request of which no byte has been handed to the transport; the next one to be queued when
-    /// there is none. Requests are sent in the order in which they were queued.
+    /// The first request of which no byte has been passed to the transport. If there is none, the next request
+    /// that will be queued. Requests are sent in the order in which they were queued.
     #[inline]
     pub fn first_unsent(&self) -> RequestId {
         either!(self, connection => connection.first_unsent())
@@ -128,7 +129,7 @@ impl Connection {
         }
     }
 
-    /// Queues a prepared request for `target`. Announced content must follow by
+    /// Queues a prepared request for `target`. Content that the request announces must follow with
     /// [`send_content`](Self::send_content).
     #[inline]
     pub fn request_prepared(
@@ -147,8 +148,8 @@ impl Connection {
         }
     }
 
-    /// Adds content to a request that announced it; HTTP/1.x accepts it only for the last request. Like heads,
-    /// it is held until it is released, and in HTTP/2 until the windows allow it.
+    /// Adds content to a request that announced it; HTTP/1.x accepts content only for the last request. Like
+    /// heads, content is held until it is released; in HTTP/2, flow control may hold it longer.
     pub fn send_content(&mut self, request: RequestId, content: &[u8]) -> Result<(), SendError> {
         match self {
             Connection::Http1(connection) => connection.send_content(content),
@@ -172,13 +173,13 @@ impl Connection {
         }
     }
 
-    /// Bytes written and held: neither released nor handed to the transport.
+    /// Bytes written and held: neither released nor passed to the transport.
     pub fn held(&self) -> Bytes {
         either!(self, connection => connection.held())
     }
 
-    /// Releases the oldest `bytes` bytes that are held, or all when there are fewer. In HTTP/2 the frame in
-    /// which they end is released completely. Returns how many bytes were released.
+    /// Releases the oldest `bytes` bytes that are held, or all when there are fewer. In HTTP/2 the frame that
+    /// contains the last of these bytes is released whole. Returns the number of bytes released.
     pub fn release(&mut self, bytes: Bytes) -> Bytes {
         match self {
             Connection::Http1(connection) => {
@@ -196,7 +197,7 @@ impl Connection {
         either!(self, connection => connection.flush());
     }
 
-    /// The bytes that may be handed to the transport now.
+    /// The bytes that may be written to the transport now.
     #[inline]
     pub fn transmit(&self) -> &[u8] {
         either!(self, connection => connection.transmit())
@@ -205,7 +206,7 @@ impl Connection {
     /// Notes that the transport took the first `bytes` bytes of what [`transmit`](Self::transmit) returned.
     ///
     /// # Panics
-    /// When `bytes` is larger than that.
+    /// If `bytes` exceeds the length of what `transmit` returned.
     #[inline]
     pub fn transmitted(&mut self, bytes: usize, now: Instant) {
         either!(self, connection => connection.transmitted(bytes, now));
@@ -249,7 +250,7 @@ impl Connection {
     }
 
     /// Notes that the client has no more requests and is closing. Requests without a response are aborted with
-    /// [`Failure::LocalAbort`], and the reason is [`CloseReason::Finished`].
+    /// [`Failure::LocalAbort`], and the close reason is [`CloseReason::Finished`].
     pub fn finish(&mut self) {
         either!(self, connection => connection.finish());
     }
@@ -274,7 +275,7 @@ impl Connection {
         }
     }
 
-    /// Why the machine is done; `None` while it is active.
+    /// The reason why the connection closed; `None` while it is active.
     pub fn close_reason(&self) -> Option<CloseReason> {
         either!(self, connection => connection.close_reason())
     }

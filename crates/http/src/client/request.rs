@@ -1,4 +1,4 @@
-//! Writing requests, for all versions of HTTP.
+//! Writing requests for all versions of HTTP.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use crate::{h1, h2, h3};
 #[derive(Debug)]
 #[must_use = "a request leaves when it is sent"]
 pub enum RequestWriter<'c> {
-    /// Into a connection of HTTP/1.x.
+    /// For a connection of HTTP/1.x.
     Http1(h1::client::RequestWriter<'c>),
-    /// Into a connection of HTTP/2.
+    /// For a connection of HTTP/2.
     Http2(h2::client::RequestWriter<'c>),
 }
 
@@ -68,9 +68,9 @@ pub enum PreparedRequest {
 }
 
 impl PreparedRequest {
-    /// A request with these fields, and with `content` bytes of content unless that is `None`. The rules are
-    /// those of [`Connection::request`](super::Connection::request). A caller whose protocol is chosen by ALPN
-    /// prepares one for each.
+    /// A request with these fields, and with `content` bytes of content unless `content` is `None`. The rules
+    /// for fields are those of [`Connection::request`](super::Connection::request). A caller whose protocol is
+    /// chosen by ALPN prepares a request for each protocol.
     pub fn new(
         protocol: Protocol,
         method: &str,
@@ -78,8 +78,8 @@ impl PreparedRequest {
         fields: &[(String, String)],
         content: Option<u64>,
     ) -> Result<PreparedRequest, SendError> {
-        // RFC 9110 section 8.6: where the method defines a meaning for content, a length of 0 is sent when
-        // there is none.
+        // RFC 9110 section 8.6: a request without content states a length of 0 if its method defines a meaning
+        // for content.
         let content = content.or(matches!(method, "POST" | "PUT" | "PATCH").then_some(0));
         match protocol {
             Protocol::Http1(version) => {

@@ -1,6 +1,6 @@
 //! The connections of a retrieval, and what the caller of the driver must do with them.
 
-/// A connection of one retrieval. Connections are numbered from 0 in the order of their requests, and the
+/// A connection of one retrieval. Connections are numbered from 0 in the order in which they are requested. The
 /// number is [`ConnectionRecord::connection`](fathometer_model::ConnectionRecord::connection).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u32);
@@ -8,17 +8,17 @@ pub struct ConnectionId(pub u32);
 /// What the caller of the driver must do with a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Open it for [`protocol_of`](super::PageDriver::protocol_of), and to the port of
-    /// [`port_of`](super::PageDriver::port_of) if that returns one. Then report
+    /// Open the connection for the protocol [`protocol_of`](super::PageDriver::protocol_of), to the port
+    /// [`port_of`](super::PageDriver::port_of) if there is one. Then report
     /// [`handle_connected`](super::PageDriver::handle_connected) or
-    /// [`handle_failure`](super::PageDriver::handle_failure). With TLS it counts as connected when it can carry
+    /// [`handle_failure`](super::PageDriver::handle_failure). A TLS connection is connected when it can carry
     /// requests; the server name is [`host_of`](super::PageDriver::host_of).
     Connect(ConnectionId),
     /// Close the client's side (send FIN, with TLS after its closure alert) and continue to read.
     ShutdownWrite(ConnectionId),
-    /// Close it and drop it. Every requested connection ends in exactly one `Close` or `Abort`, including
-    /// failed ones.
+    /// Close and drop the connection. Every requested connection ends in exactly one `Close` or `Abort`,
+    /// including those that failed.
     Close(ConnectionId),
-    /// Reset it and drop it: the server violated the protocol or a time limit.
+    /// Reset and drop the connection: the server violated the protocol or a time limit.
     Abort(ConnectionId),
 }

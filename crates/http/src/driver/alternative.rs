@@ -57,7 +57,8 @@ impl PageDriver {
         }
     }
 
-    /// The protocol of a new connection to a host, and the port if it goes to a service.
+    /// The protocol of a new connection to a host, and the port if the connection goes to an alternative
+    /// service.
     pub(super) fn way_to(&self, host: u16, now: Instant) -> (Protocol, Option<u16>) {
         if !self.policy.alt_svc {
             return (self.policy.protocol, None);
@@ -69,8 +70,8 @@ impl PageDriver {
         }
     }
 
-    /// The connection to a host for the next request: the one to its service once it is established, until then
-    /// the one over HTTP/2. `None` when that one accepts no request now.
+    /// The connection to a host for the next request: over HTTP/2 until the connection to the alternative
+    /// service is established, then that connection. `None` if it accepts no request now.
     pub(super) fn choose_by_service(&mut self, host: u16, now: Instant) -> Option<usize> {
         let known = self.cache.service(&self.host_names[usize::from(host)]);
         let holds = known.is_some_and(|service| !service.is_broken(now));
@@ -96,7 +97,7 @@ impl PageDriver {
             .map(|(place, _)| place)
     }
 
-    /// Records the services announced by a final head.
+    /// Records the services announced by the head of a final response.
     pub(super) fn note_services(&mut self, place: usize, now: Instant) {
         if !self.policy.alt_svc {
             return;
@@ -116,8 +117,8 @@ impl PageDriver {
         self.take_services(host, &announced, age, now);
     }
 
-    /// Records the services announced in a frame: for the origin of a request, or for the origin that the frame
-    /// names (RFC 7838 section 4). A server may announce services only for the origin of its connection.
+    /// Records the services announced in an ALTSVC frame: for the origin of a request, or for the origin named
+    /// in the frame (RFC 7838 section 4). A server may announce services only for the origin of its connection.
     pub(super) fn note_service_frame(&mut self, place: usize, is_of_request: bool, now: Instant) {
         let link = &self.links[place];
         let host = link.host;
@@ -133,7 +134,7 @@ impl PageDriver {
         }
     }
 
-    /// Applies an announcement of a host's services; `age` is the age of the announcement.
+    /// Applies an announcement of a host's services. `age` is the time since the announcement was generated.
     fn take_services(&mut self, host: u16, announced: &AltSvc, age: Duration, now: Instant) {
         let name = self.host_names[usize::from(host)].clone();
         let ours = without_port(&name);
@@ -171,8 +172,8 @@ impl PageDriver {
         }
     }
 
-    /// A connection ended with a failure. If it led to a service and has had no response, the service is not
-    /// used from now on. Returns whether this is the case.
+    /// Handles a failed connection. If it led to a service and has had no response, the service is not used
+    /// from now on. Returns whether this is the case.
     pub(super) fn give_up_service(&mut self, place: usize, failure: Failure, now: Instant) -> bool {
         let link = &self.links[place];
         let is_given_up = link.service.is_some() && link.record.exchanges == 0;
@@ -217,7 +218,7 @@ impl PageDriver {
     }
 }
 
-/// Whether a serialized origin (RFC 6454 section 6.2) is that of a host over TLS.
+/// Whether a serialized origin (RFC 6454 section 6.2) is the `https` origin of a host.
 fn is_origin_of(origin: &str, host: &str) -> bool {
     let Some((scheme, authority)) = origin.split_once("://") else {
         return false;

@@ -24,12 +24,12 @@ impl PageDriver {
         self.note_window_waits(place, waits);
     }
 
-    /// Records waits of the server for a window of this client.
+    /// Records how long the server waited for flow-control windows of this client.
     pub(super) fn note_window_waits(&mut self, place: usize, waits: Vec<client::WindowWait>) {
         let link = &mut self.links[place];
         for wait in waits {
             let exchange = wait.request.and_then(|request| link.exchange(request));
-            // A stream that the driver has given up concerns no exchange.
+            // A stream that the driver has given up belongs to no exchange.
             if wait.request.is_none() || exchange.is_some() {
                 link.record.window_waits.push(WindowWait {
                     exchange: exchange.map(|exchange| exchange as u32),
@@ -95,7 +95,7 @@ impl PageDriver {
             } => {
                 if let Some(exchange) = exchange(request) {
                     let useful = self.links[place].record.exchanges > 0;
-                    // If a service failed, the origin itself is another way.
+                    // If the alternative service failed, the origin itself can still be used.
                     let elsewhere = self.give_up_service(place, failure, now);
                     self.unanswered(exchange, failure, sent, useful, elsewhere, now);
                 }
@@ -144,7 +144,7 @@ impl PageDriver {
         }
     }
 
-    /// A head is complete: decides what the response means.
+    /// Decides what a response means when its head is complete.
     fn head(&mut self, place: usize, exchange: usize, now: Instant) {
         let item = self.exchanges[exchange].job.item;
         self.follow_preloads(place, item, now);
@@ -262,7 +262,7 @@ impl PageDriver {
         }
     }
 
-    /// A response is complete.
+    /// Handles the end of a response.
     fn end(&mut self, exchange: usize, now: Instant) {
         let job = self.exchanges[exchange].job;
         let meaning = self.exchanges[exchange].meaning;
@@ -288,7 +288,7 @@ impl PageDriver {
                         self.keep(job.item, by, now);
                     }
                     (None, Ask::Rest) => self.keep(job.item, by, now),
-                    // A server may send less than was requested, but not without end.
+                    // A server may send less than was requested, but only as often as retries are allowed.
                     (Some(_), Ask::Rest) => {
                         self.ask_again(rest, true, Failure::BadResponse, now);
                     }
@@ -314,7 +314,7 @@ impl PageDriver {
             }
             Meaning::Unusable | Meaning::Unknown => {
                 let ask = match job.ask {
-                    // The request was misdirected: the origin itself is asked for the bundle.
+                    // The request was misdirected: request the bundle from the origin itself.
                     Ask::Bundle { .. } => job.ask,
                     _ => Ask::Whole { conditional: false },
                 };
@@ -334,7 +334,7 @@ impl PageDriver {
         }
     }
 
-    /// A response arrived completely but its content is useless.
+    /// Handles a complete response whose content is unusable.
     fn broken(&mut self, exchange: usize, failure: Failure, now: Instant) {
         let exchange = &mut self.exchanges[exchange];
         exchange.record.outcome = Outcome::Failed(failure);
@@ -342,7 +342,7 @@ impl PageDriver {
         self.fail_item(item, failure, now);
     }
 
-    /// A response was cut off: the file is requested again if the connection was the cause.
+    /// Handles a response that was cut off. The file is requested again if the connection caused this.
     fn broke_off(&mut self, exchange: usize, failure: Failure, now: Instant) {
         let Exchange { job, meaning, .. } = self.exchanges[exchange];
         let connections_fault = [
@@ -356,7 +356,7 @@ impl PageDriver {
         match meaning {
             Meaning::Bundle => return self.break_bundle(failure, String::new(), now),
             Meaning::BundleCurrent => return self.bundle_is_current(now),
-            // No file waits for it any more.
+            // No file depends on this response any more.
             Meaning::BrokenBundle(_) | Meaning::Passed => return,
             _ => {}
         }
@@ -367,7 +367,7 @@ impl PageDriver {
         }
     }
 
-    /// No response came and none will. (Every request here is idempotent.)
+    /// Handles a request that will get no response. (Every request here is idempotent.)
     fn unanswered(
         &mut self,
         exchange: usize,
@@ -382,7 +382,7 @@ impl PageDriver {
             _ if elsewhere => false,
             Failure::Refused | Failure::LocalLimit | Failure::LocalAbort => true,
             Failure::TimedOut => sent,
-            // A server that this client does not trust will not be trusted on a retry either.
+            // A server whose certificate is rejected will be rejected on a retry too.
             Failure::TlsFailed => !sent,
             _ => false,
         };
@@ -400,8 +400,8 @@ impl PageDriver {
         self.account(exchange, Received::default(), outcome);
     }
 
-    /// Queues a request again, before new requests. It fails instead when the retries are used up; only
-    /// attempts with `counts` are counted.
+    /// Queues a request again, before new requests. If the retries are used up, the request fails instead; only
+    /// attempts with `counts` use up retries.
     fn ask_again(&mut self, job: Job, counts: bool, failure: Failure, now: Instant) -> bool {
         if !self.items[job.item].wanted {
             self.forget_push(job.item, now);
@@ -418,7 +418,7 @@ impl PageDriver {
         true
     }
 
-    /// A copy of the base file is complete: stores it in the cache.
+    /// Stores a complete copy of the base file in the cache.
     pub(super) fn keep_base(&mut self, html: Vec<u8>, by: Delivery, now: Instant) {
         let item = &mut self.items[0];
         let mut entry = std::mem::take(&mut item.fresh);
@@ -427,14 +427,14 @@ impl PageDriver {
         self.resolve(0, by, now);
     }
 
-    /// A copy of an embedded file is complete: stores it in the cache.
+    /// Stores a complete copy of an embedded file in the cache.
     pub(super) fn keep(&mut self, item: usize, by: Delivery, now: Instant) {
         let kept = &mut self.items[item];
         self.cache.insert(kept.target.clone(), kept.fresh.clone());
         self.resolve(item, by, now);
     }
 
-    /// A file can be used.
+    /// Handles a file that can now be used.
     pub(super) fn resolve(&mut self, item: usize, by: Delivery, now: Instant) {
         let resolved = &mut self.items[item];
         resolved.by = Some(by);
@@ -444,7 +444,8 @@ impl PageDriver {
             self.milestones.base_complete = Some(now);
             self.bytes.base_complete = Some(self.bytes.received);
         }
-        // Before the item is settled: the files that it names are needed too, and the page is not complete.
+        // Must precede `settle_item`: the files that this file names are needed too, so the page is not
+        // complete yet.
         if self.items[item].wanted {
             self.discover(item, now);
         }
@@ -471,7 +472,7 @@ impl PageDriver {
         }
     }
 
-    /// Records the time when all dimensions are known.
+    /// Records the time at which the dimensions of all images are known.
     pub(super) fn check_sizes(&mut self, now: Instant) {
         if self.milestones.sizes_known.is_some() || self.milestones.base_complete.is_none() {
             return;
@@ -506,7 +507,7 @@ fn refresh(entry: &mut CacheEntry, head: Head<'_>) {
     }
 }
 
-/// Resets the received part of a file: its first byte follows.
+/// Resets the received part of a file: the first byte of a copy follows.
 fn begin_copy(item: &mut Item, head: Head<'_>) {
     item.begin_copy(CacheEntry {
         etag: head.etag().map(str::to_owned),
@@ -548,7 +549,7 @@ fn coding(head: Head<'_>) -> Result<Option<ContentCoding>, Failure> {
     }
 }
 
-/// Whether this is HTML: by its media type, or without one.
+/// Whether the content is HTML: its media type says so, or is missing.
 pub(super) fn is_html(content_type: Option<&str>) -> bool {
     let Some(content_type) = content_type else {
         return true;

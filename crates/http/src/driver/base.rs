@@ -1,13 +1,13 @@
-//! The base file as it arrives: decodes its content coding, finds references, keeps the HTML for the next
-//! visit.
+//! The reader of the base file: decodes its content coding, finds references as the content arrives, and keeps
+//! the HTML for the next visit.
 
 use fathometer_model::{ContentCoding, Failure};
 use flate2::{Decompress, FlushDecompress, Status};
 
 use crate::html::{ReferenceKind, Resolution, Resolver, Scanner};
 
-/// The largest HTML of one page, in bytes after content decoding. A small compressed response can expand to any
-/// size.
+/// The largest HTML of one page, in bytes after content decoding, because a small compressed response can
+/// expand to any size.
 const LONGEST_HTML: usize = 64 << 20;
 
 /// Reads one base file.
@@ -35,8 +35,8 @@ pub(super) enum Found {
 }
 
 impl BaseFile {
-    /// A reader for a page on `host` at `target`, in that content coding. If it is not HTML (not `scanned`), it
-    /// has no references.
+    /// A reader for a page on `host` at `target`, in that content coding. If the page is not HTML (not
+    /// `scanned`), it has no references.
     pub(super) fn new(
         host: &str,
         target: &str,
@@ -91,7 +91,7 @@ impl BaseFile {
         Ok(())
     }
 
-    /// The HTML, if the content ended where its coding does.
+    /// Returns the HTML, if the content is complete in its content coding.
     pub(super) fn finish(self) -> Result<Vec<u8>, Failure> {
         match self.decoder {
             Decoder::Inflate { ended: false, .. } if self.scanned => Err(Failure::BadResponse),
@@ -100,7 +100,7 @@ impl BaseFile {
     }
 }
 
-/// Appends the decoded `input`; returns whether the coding has ended.
+/// Appends the decoded `input`; returns whether the end of the coded data was reached.
 fn inflate_into(
     inflate: &mut Decompress,
     input: &[u8],

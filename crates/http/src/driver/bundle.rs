@@ -23,7 +23,7 @@ pub enum Bundle {
 }
 
 impl Bundle {
-    /// All of them; a name that begins with another name comes first.
+    /// All formats. A name that begins with another name comes first.
     const NAMES: [(&'static str, Bundle); 6] = [
         ("package-delta", Bundle::PackageDelta),
         ("package-v1", Bundle::Package(package::Version::One)),
@@ -39,7 +39,7 @@ impl Bundle {
         names.find_map(|(name, bundle)| Some((bundle, text.strip_prefix(name)?)))
     }
 
-    /// Whether it is an object package, which may contain files in a content coding.
+    /// Whether the bundle is an object package, which may contain files in a content coding.
     pub const fn is_package(self) -> bool {
         matches!(self, Bundle::Package(_) | Bundle::PackageDelta)
     }
@@ -54,7 +54,8 @@ impl Bundle {
         }
     }
 
-    /// The value of `Accept`: prefers the bundle to what would be accepted without it.
+    /// The value of `Accept`, which prefers the bundle to what the client would accept without it
+    /// (`otherwise`).
     pub(super) fn accept(self, otherwise: Option<&str>) -> String {
         let mut accept = self.media_type().to_owned();
         for range in otherwise.unwrap_or("*/*").split(',') {
@@ -69,7 +70,7 @@ impl Bundle {
     }
 
     /// Whether a response of this type is the bundle. A package contains its own version number.
-    pub(super) fn is_brought_by(self, content_type: Option<&str>) -> bool {
+    pub(super) fn matches_content_type(self, content_type: Option<&str>) -> bool {
         let essence = |text: &'_ str| -> String {
             let essence = text.split(';').next().unwrap_or_default();
             essence.trim().to_ascii_lowercase()
@@ -87,7 +88,7 @@ impl fmt::Display for Bundle {
     }
 }
 
-/// The kind of a file by its name's extension: bundles do not always give a media type.
+/// The kind of a file by the extension of its name, because bundles do not always give a media type.
 pub(super) fn kind_by_name(name: &str) -> FileKind {
     let path = name.split('?').next().unwrap_or(name);
     let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
@@ -101,13 +102,13 @@ pub(super) fn kind_by_name(name: &str) -> FileKind {
     }
 }
 
-/// Files that are retrieved together but are not a page: only this list names them.
+/// Files that are retrieved together but are not a page; no HTML names them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageList {
-    /// The target of the request for a bundle of them: the folder that contains them.
+    /// The target of the request for a bundle of these files: the folder that contains them.
     pub folder: String,
-    /// Their targets, in the order of the requests. Those beyond [`MOST_FILES`](super::MOST_FILES) are left out
-    /// and counted.
+    /// The targets of the files, in the order of the requests. Targets beyond [`MOST_FILES`](super::MOST_FILES)
+    /// are left out and counted.
     pub files: Vec<String>,
 }
 
@@ -130,15 +131,17 @@ mod tests {
     fn a_bundle_is_recognised_by_its_media_type() {
         let package = Bundle::Package(package::Version::One);
         let given = Some("Application/Vnd.Fathometer.Object-Package ; version=2");
-        assert!(package.is_brought_by(given) && Bundle::PackageDelta.is_brought_by(given));
-        assert!(Bundle::TarWhole.is_brought_by(Some("application/x-tar")));
+        assert!(
+            package.matches_content_type(given) && Bundle::PackageDelta.matches_content_type(given)
+        );
+        assert!(Bundle::TarWhole.matches_content_type(Some("application/x-tar")));
         for other in [
             None,
             Some(""),
             Some("text/html"),
             Some("application/x-tarfoo"),
         ] {
-            assert!(!Bundle::Tar.is_brought_by(other), "{other:?}");
+            assert!(!Bundle::Tar.matches_content_type(other), "{other:?}");
         }
     }
 }

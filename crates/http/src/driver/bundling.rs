@@ -9,16 +9,16 @@ use crate::client::Head;
 /// The progress of the request for all files at once.
 #[derive(Debug)]
 pub(super) enum Bundling {
-    /// There is no such request, or it is finished.
+    /// There is no such request, or its response is finished.
     Over,
-    /// No response so far.
+    /// No response has arrived so far.
     Awaited,
-    /// It is arriving.
+    /// The response is arriving.
     Arriving(Box<Arriving>),
 }
 
 impl Bundling {
-    /// Whether it may still deliver files.
+    /// Whether the bundle may still deliver files.
     pub(super) fn is_open(&self) -> bool {
         !matches!(self, Bundling::Over)
     }
@@ -31,15 +31,15 @@ pub(super) struct Arriving {
     pub(super) bundle: Bundle,
     pub(super) etag: Option<String>,
     pub(super) last_modified: Option<String>,
-    /// The target of the base file within it, if the page was requested by another target.
+    /// The target of the base file within the bundle, if the page was requested by another target.
     pub(super) page: Option<String>,
     pub(super) begun: Instant,
-    /// The item whose content is arriving; `None` when that content is not needed.
+    /// The item whose content is arriving; `None` if that content is not needed.
     pub(super) current: Option<usize>,
     pub(super) members: Vec<String>,
-    /// Files with content, so far.
+    /// The number of files with content, so far.
     pub(super) files: u64,
-    /// Its length in bytes, if the response gives it.
+    /// The length of the bundle in bytes, if the response gives it.
     pub(super) length: Option<u64>,
     /// Bytes received.
     pub(super) received: u64,

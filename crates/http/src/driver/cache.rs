@@ -15,9 +15,9 @@ pub struct CacheEntry {
     pub etag: Option<String>,
     /// The date of last modification, as the server sent it.
     pub last_modified: Option<String>,
-    /// The status with which it was fetched; 200 also when it came in parts.
+    /// The status of the response that delivered the file; 200 also if the file was fetched in parts.
     pub status: u16,
-    /// The content coding in which it came.
+    /// The content coding in which the file was received.
     pub coding: Option<ContentCoding>,
     /// The HTML of a page, after content decoding; empty for every other file.
     pub html: Vec<u8>,
@@ -36,15 +36,15 @@ impl CacheEntry {
 /// The cached data of a package or an archive: enough to validate all its files at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundleEntry {
-    /// Its format.
+    /// The format of the bundle.
     pub bundle: Bundle,
-    /// Its entity tag, as the server sent it.
+    /// The entity tag of the bundle, as the server sent it.
     pub etag: Option<String>,
-    /// Its date of last modification, as the server sent it.
+    /// The date of last modification of the bundle, as the server sent it.
     pub last_modified: Option<String>,
-    /// The target of the page's base file within it, if the page was requested by another target.
+    /// The target of the page's base file within the bundle, if the page was requested by another target.
     pub page: Option<String>,
-    /// The targets of its files, in order.
+    /// The targets of the files in the bundle, in order.
     pub members: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl ValidatorCache {
         self.entries.get(target)
     }
 
-    /// The same, mutable.
+    /// The entry of the file with this target, mutable.
     pub fn get_mut(&mut self, target: &str) -> Option<&mut CacheEntry> {
         self.entries.get_mut(target)
     }
@@ -93,12 +93,12 @@ impl ValidatorCache {
         self.bundles.insert(target, entry);
     }
 
-    /// The alternative service of a host, by the name used in requests.
+    /// The alternative service of a host. `host` is the name used in requests.
     pub fn service(&self, host: &str) -> Option<&Service> {
         self.services.get(host)
     }
 
-    /// The same, mutable.
+    /// The alternative service of a host, mutable.
     pub fn service_mut(&mut self, host: &str) -> Option<&mut Service> {
         self.services.get_mut(host)
     }
@@ -113,7 +113,7 @@ impl ValidatorCache {
         self.services.remove(host)
     }
 
-    /// All files, by target in alphabetical order.
+    /// All files, in the alphabetical order of their targets.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &CacheEntry)> {
         self.entries
             .iter()

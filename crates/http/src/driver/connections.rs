@@ -15,7 +15,7 @@ impl PageDriver {
         let place = self.links.len();
         let (protocol, service) = self.way_to(host, now);
         let limit = match service {
-            // If this fails, the origin itself can be used.
+            // If the alternative service fails, the origin itself can be used.
             Some(_) => Some(self.options.service_timeout),
             None => self.options.connect_timeout,
         };
@@ -33,7 +33,7 @@ impl PageDriver {
             flush_by: None,
             holds_primary: false,
             holds_base: false,
-            cautious: self.distrust,
+            cautious: self.avoid_pipelining,
             gives_up: false,
             parting: None,
             record: ConnectionRecord {
@@ -56,7 +56,7 @@ impl PageDriver {
         place
     }
 
-    /// Closes the transport when the machine is done with it.
+    /// Closes the transport after the machine has closed the connection.
     pub(super) fn after_pump(&mut self, place: usize, ended: bool, now: Instant) {
         let link = &mut self.links[place];
         let Some(reason) = link.machine.close_reason() else {
@@ -70,10 +70,10 @@ impl PageDriver {
             self.give_up_service(place, failure, now);
         }
         let link = &mut self.links[place];
-        self.distrust = match reason {
+        self.avoid_pipelining = match reason {
             CloseReason::ServerEarly => ended,
             CloseReason::Failed(_) if !link.gives_up => true,
-            _ => self.distrust,
+            _ => self.avoid_pipelining,
         };
         if ended {
             return self.close(place, Action::Close(conn), now);
@@ -87,7 +87,7 @@ impl PageDriver {
             _ if half => None,
             _ => Some(Action::Close(conn)),
         };
-        // A machine may have a last frame (GOAWAY) for the server.
+        // A machine may still have to send a last frame (GOAWAY).
         let link = &mut self.links[place];
         let has_last_word = was_open && !link.machine.transmit().is_empty();
         if half || has_last_word {
@@ -102,7 +102,7 @@ impl PageDriver {
         }
     }
 
-    /// Takes the action that waited for the last bytes to be sent.
+    /// Takes the action that was delayed until the last bytes were sent.
     pub(super) fn part(&mut self, place: usize, now: Instant) {
         match self.links[place].parting.take() {
             Some(action @ Action::ShutdownWrite(_)) => self.actions.push_back(action),

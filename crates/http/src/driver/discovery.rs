@@ -1,5 +1,5 @@
-//! Discovery of the files of a page: in the HTML as it arrives, in the page's graph when the naming file has
-//! arrived, and in preloads.
+//! Discovery of the files of a page: in the HTML as it arrives, in the page's graph when the file that names
+//! them has arrived, and in preloads.
 
 use fathometer_model::{Bytes, Delivery, Instant};
 
@@ -24,7 +24,7 @@ impl PageDriver {
         now: Instant,
     ) {
         if let Some(&item) = self.known.get(&target) {
-            return self.want_unasked(item, kind, named_by, now);
+            return self.use_unrequested(item, kind, named_by, now);
         }
         if self.items.len() > super::MOST_FILES {
             self.counters.references_left_out += 1;
@@ -54,7 +54,7 @@ impl PageDriver {
         self.queue.push_back(Job { item, ask });
     }
 
-    /// Adds the files of a list, and the request for all at once if the policy has one.
+    /// Adds the files of a list. If the policy uses bundles, also adds the request for a bundle of all files.
     pub(super) fn want_list(&mut self, list: &PageList, now: Instant) {
         self.base_done = true;
         if self.policy.bundle.is_some() {
@@ -70,12 +70,12 @@ impl PageDriver {
         }
     }
 
-    /// Whether this is the page's base file.
+    /// Whether this item is the page's base file.
     pub(super) fn is_base(&self, item: usize) -> bool {
         item == 0 && self.options.list.is_none()
     }
 
-    /// Adds an item, which is still to be requested.
+    /// Adds an item that is still to be requested.
     pub(super) fn add(
         &mut self,
         target: String,
@@ -95,8 +95,9 @@ impl PageDriver {
         place
     }
 
-    /// A known file is named (again). If it was pushed or bundled before, that was useful.
-    fn want_unasked(
+    /// Handles a reference to a known file. If the file was pushed or bundled before it was named, that was
+    /// useful.
+    fn use_unrequested(
         &mut self,
         place: usize,
         kind: FileKind,
@@ -115,7 +116,7 @@ impl PageDriver {
         match item.resolved {
             None => {
                 self.unresolved += 1;
-                // A bundle may have been cut off within this file, or may still be.
+                // The bundle may have been cut off within this file, or may still be cut off.
                 if !is_push {
                     self.plan(place);
                 }
@@ -149,7 +150,7 @@ impl PageDriver {
         }
     }
 
-    /// Adds the preloads of a head, interim or final, of `item`.
+    /// Adds the preloads in a head of the response for `item`; the head may be interim or final.
     pub(super) fn follow_preloads(&mut self, place: usize, item: usize, now: Instant) {
         if !self.options.preloads || self.options.list.is_some() {
             return;
@@ -164,7 +165,7 @@ impl PageDriver {
         }
     }
 
-    /// A file has arrived: the files that it names become known; for a script, after its execution.
+    /// Handles an arrived file: the files that it names become known, or after its execution if it is a script.
     pub(super) fn discover(&mut self, item: usize, now: Instant) {
         let executes = self.items[item].kind.is_script() && !self.options.script_time.is_zero();
         if executes {
@@ -176,7 +177,7 @@ impl PageDriver {
         }
     }
 
-    /// Handles the scripts whose execution has ended by now.
+    /// Handles the scripts whose execution has ended by `now`.
     pub(super) fn end_executions(&mut self, now: Instant) {
         while let Some(&(end, item)) = self.executions.front()
             && end <= now
@@ -206,7 +207,7 @@ impl PageDriver {
     }
 }
 
-/// The targets on the page's own origin in the preloads of a head's `Link` fields.
+/// The preloads in a head's `Link` fields whose targets are on the page's own origin.
 fn preloads_of(head: Head<'_>, resolver: &Resolver) -> Vec<(String, FileKind)> {
     let mut named = Vec::new();
     for (name, value) in head.fields() {
@@ -225,8 +226,8 @@ fn preloads_of(head: Head<'_>, resolver: &Resolver) -> Vec<(String, FileKind)> {
     named
 }
 
-/// The host for a file, out of `hosts`: the same for the same target in every retrieval, so that a cache filled
-/// by one serves the next. (FNV-1a; Fowler, Noll and Vo.)
+/// Chooses the host for a file out of `hosts`. The same target gives the same host in every retrieval, so that
+/// later retrievals can use the cache. (FNV-1a; Fowler, Noll and Vo.)
 fn shard(target: &str, hosts: u16) -> u16 {
     let hash = target
         .bytes()

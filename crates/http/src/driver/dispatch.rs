@@ -15,7 +15,7 @@ use crate::exchange::Version;
 use fathometer_package as package;
 use fathometer_package::have;
 
-/// The most files listed in `Package-Have`: 5.5 KB, while servers accept heads of 8 KB and more.
+/// The most files listed in `Package-Have`: 512 keys take 5.5 KB, and servers accept heads of 8 KB or more.
 const MOST_KEYS: usize = 512;
 
 /// The cause of a flush.
@@ -47,7 +47,7 @@ impl PageDriver {
             (_, None) => false,
             (Revalidation::Head, Some(_)) if is_base => false,
             (Revalidation::Head, Some(_)) => return Ask::Head,
-            // If the page is current, its HTML is needed from the cache.
+            // If the page is current, its references are read from the HTML in the cache.
             (_, Some(entry)) if is_base && entry.html.is_empty() => false,
             (revalidation, Some(entry)) => {
                 condition(revalidation, &entry.etag, &entry.last_modified).is_some()
@@ -59,7 +59,7 @@ impl PageDriver {
         }
     }
 
-    /// Gives waiting requests to connections that accept them: the most urgent first, those of the same urgency
+    /// Passes waiting requests to connections that accept them: the most urgent first, those of equal urgency
     /// in order.
     pub(super) fn dispatch(&mut self, now: Instant) {
         while let Some(job) = self.again.pop_back() {
@@ -90,8 +90,8 @@ impl PageDriver {
         first.map(|(place, _)| place)
     }
 
-    /// The connection to a host for the next request: an idle one, else a new one, else (pipelining,
-    /// multiplexing) the one with the fewest requests. `None` when all are busy.
+    /// The connection to a host for the next request: an idle connection, else a new one, else (pipelining,
+    /// multiplexing) the connection with the fewest requests. `None` if no connection can take a request.
     fn choose_link(&mut self, host: u16, now: Instant) -> Option<usize> {
         if self.policy.alt_svc {
             return self.choose_by_service(host, now);
@@ -141,7 +141,7 @@ impl PageDriver {
             _ => fields_of(item, job.ask, &self.options, entry),
         };
         let Ok(queued) = link.machine.ask(line, fields) else {
-            // No request can be made with these options.
+            // A request with these options is invalid.
             self.fail_item(job.item, Failure::LocalAbort, now);
             return;
         };
@@ -165,7 +165,7 @@ impl PageDriver {
         }
     }
 
-    /// Releases the requests to be sent now, by [`super::Flush`].
+    /// Releases the requests that are due according to [`super::Flush`].
     pub(super) fn flush(&mut self, now: Instant) {
         for place in 0..self.links.len() {
             if self.links[place].is_live() {
@@ -180,7 +180,7 @@ impl PageDriver {
         if link.machine.held() == Bytes(0) {
             return;
         }
-        // Without pipelining no request waits for others.
+        // Without pipelining, requests are not held back for a joint write.
         if self.policy.pipeline.is_none() {
             return self.release_all(place, Cause::Explicit, now);
         }
@@ -211,7 +211,7 @@ impl PageDriver {
         }
     }
 
-    /// Releases the bytes that have been held for the time of the timer.
+    /// Releases the bytes whose flush timer has expired.
     pub(super) fn flush_by_timer(&mut self, place: usize, now: Instant) {
         let link = &self.links[place];
         if link.is_live() && link.flush_by.is_some_and(|by| by <= now) {
@@ -250,7 +250,7 @@ impl PageDriver {
 
 /// Requests for a bundle.
 impl PageDriver {
-    /// The condition under which no new bundle is needed: field and value. A server without bundles answers for
+    /// The conditional field (name and value) of a request for a bundle. A server without bundles answers with
     /// the page, so the page's tag is included.
     fn bundle_condition(&self, bundle: Bundle) -> Option<(&'static str, String)> {
         let revalidation = self.options.revalidation;
@@ -261,7 +261,7 @@ impl PageDriver {
         let page = self.cache.get(target).filter(|_| self.is_base(0));
         let page = page.filter(|page| !page.html.is_empty());
         let known = self.cache.bundle(target).filter(|entry| {
-            // If the page is current, its HTML is needed from the cache.
+            // If the page is current, its references are read from the HTML in the cache.
             let of_use = page.is_some() || !self.is_base(0);
             entry.bundle == bundle && of_use
         });
@@ -286,7 +286,7 @@ impl PageDriver {
         let mut fields = vec![("Accept".to_owned(), accept)];
         fields.extend(others.filter(|(name, _)| !is_accept(name)).cloned());
         let mut field = |name: &str, value: String| fields.push((name.to_owned(), value));
-        // For the files in a package; files in an archive have no coding.
+        // The codings apply to the files in a package. Files in an archive have no coding.
         if !options.accept_encoding.is_empty() && bundle.is_package() {
             field("Accept-Encoding", codings(options));
         }
@@ -306,7 +306,7 @@ impl PageDriver {
         fields
     }
 
-    /// The keys of the cached files: for a list, of the files in it; for a page, of any file.
+    /// The keys of the cached files: for a list, of its files; for a page, of all files in the cache.
     fn cached_keys(&self) -> have::Keys {
         let page = &self.items[0].target;
         let last = self.cache.bundle(page);
@@ -316,7 +316,7 @@ impl PageDriver {
             let name = target.strip_prefix('/')?;
             Some(have::key(name, entry.etag.as_deref()?))
         };
-        // The files of a page are known from its last package: they go first.
+        // The files of a page are known from its last package and are listed first.
         let listed = self.options.list.as_ref().map(|list| &list.files);
         let first = listed
             .or(last.map(|last| &last.members))
@@ -339,7 +339,7 @@ fn codings(options: &Options) -> String {
     codings.join(", ")
 }
 
-/// The condition by which a copy with these validators is validated: field and value.
+/// The conditional field (name and value) that validates a copy with these validators.
 fn condition<'e>(
     revalidation: Revalidation,
     etag: &'e Option<String>,

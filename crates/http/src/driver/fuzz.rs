@@ -13,11 +13,11 @@ use super::{
 };
 use fathometer_package as package;
 
-/// An entry point for fuzzing: the first three bytes choose policy and options, the rest controls the network
-/// and the servers. Panics in these cases:
+/// An entry point for fuzzing: the first three bytes select the policy and the options, and the rest controls
+/// the network and the servers. Panics in these cases:
 /// - actions contradict each other;
-/// - bytes are sent that must not be;
-/// - the driver does not end after all servers have closed;
+/// - bytes are sent that must not be sent;
+/// - the driver does not finish after all servers have closed;
 /// - its records are inconsistent.
 pub fn fuzz(data: &[u8]) {
     let Some((&[policy, visit, manner], script)) = data.split_first_chunk::<3>() else {

@@ -1,4 +1,4 @@
-//! The references between the files of a page, where the site's plan has them.
+//! The references between the files of a page, if the site's plan contains them.
 
 use std::collections::HashMap;
 
@@ -7,11 +7,11 @@ use fathometer_model::{Page, Site};
 use super::kind::FileKind;
 
 /// The references of a page's files: a style sheet to its fonts, a script to the files that it requests. A
-/// browser finds them by parsing and executing these files. This client gets them from the graph, and uses each
-/// at the time when a browser could find it.
+/// browser finds them by parsing and executing these files. This client reads the references from the graph,
+/// and follows each at the time when a browser could find it.
 ///
-/// References of the base file are found in its HTML as it arrives. Those that are in the graph but were not
-/// found in the HTML are used when the base file is complete.
+/// References of the base file are found in its HTML as it arrives. References that are only in the graph are
+/// followed when the base file is complete.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageGraph {
     names: HashMap<String, Vec<(String, FileKind)>>,

@@ -1,10 +1,10 @@
-//! Preloads: `Link` fields (RFC 8288) of a 103 (Early Hints, RFC 8297) or of the final head that name files
-//! which the page will need.
+//! Preloads: `Link` fields (RFC 8288) that name files which the page will need. They are part of a 103 (Early
+//! Hints, RFC 8297) or of the final head.
 
 use super::kind::FileKind;
 
-/// The references and kinds of a `Link` field's preloads (`rel=preload`, and `rel=modulepreload`, which is a
-/// script's). Malformed parts are skipped.
+/// The references and kinds of the preloads in a `Link` field (`rel=preload`, and `rel=modulepreload` for
+/// scripts). Malformed parts are skipped.
 pub(super) fn preloads(value: &str) -> impl Iterator<Item = (&str, FileKind)> {
     split_outside(value, b',').filter_map(|link| {
         let link = link.trim();

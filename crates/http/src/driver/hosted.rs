@@ -1,5 +1,5 @@
-//! Connections of HTTP/3, whose machines are held by the driver's caller: the driver passes requests to it, and
-//! it passes the machine's events back.
+//! HTTP/3 connections, whose state machines belong to the caller of the driver. The driver passes requests to
+//! the caller, and the caller passes the events of the machines back.
 
 use fathometer_model::{Bytes, Failure, Instant};
 
@@ -10,7 +10,7 @@ use super::page::PageDriver;
 use crate::client::{Event, Head, Queued, RequestId, SendError, WindowWait};
 
 impl PageDriver {
-    /// The next request to send on a connection of HTTP/3, in the order decided. Report the result by
+    /// The next request to send on an HTTP/3 connection. Report the result by
     /// [`handle_queued`](Self::handle_queued).
     pub fn take_request(&mut self, conn: ConnectionId) -> Option<HostedRequest> {
         let link = self.links.get_mut(conn.0 as usize)?;
@@ -20,7 +20,7 @@ impl PageDriver {
         }
     }
 
-    /// The next request to cancel on a connection of HTTP/3, with the failure that its machine then reports.
+    /// The next request to cancel on an HTTP/3 connection, with the failure that its machine then reports.
     pub fn take_cancelled(&mut self, conn: ConnectionId) -> Option<(RequestId, Failure)> {
         let link = self.links.get_mut(conn.0 as usize)?;
         match link.is_live() {
@@ -29,7 +29,7 @@ impl PageDriver {
         }
     }
 
-    /// Reports the size on the wire of a request that was taken, or why it could not be sent.
+    /// Reports the size on the wire of a request that was taken, or the reason why it could not be sent.
     pub fn handle_queued(
         &mut self,
         conn: ConnectionId,
@@ -64,7 +64,7 @@ impl PageDriver {
         }
     }
 
-    /// Takes an event of the machine of a connection of HTTP/3; for an `Interim` or a `Head` also the head.
+    /// Takes an event of the machine of an HTTP/3 connection; an `Interim` or a `Head` comes with the head.
     pub fn handle_hosted(
         &mut self,
         conn: ConnectionId,
@@ -85,7 +85,7 @@ impl PageDriver {
         self.advance(now);
     }
 
-    /// Reports waits of the server of a connection of HTTP/3 for a window of this client.
+    /// Reports how long the server of an HTTP/3 connection waited for flow-control windows of this client.
     pub fn handle_window_waits(&mut self, conn: ConnectionId, waits: Vec<WindowWait>) {
         let place = conn.0 as usize;
         if place < self.links.len() {
@@ -93,8 +93,8 @@ impl PageDriver {
         }
     }
 
-    /// Reports the first request of a connection of HTTP/3 of which no byte has been sent yet, and how many
-    /// bytes the connection has sent and received in total.
+    /// Reports the progress of an HTTP/3 connection: the first request of which no byte has been sent yet, and
+    /// the total bytes sent and received.
     pub fn handle_progress(
         &mut self,
         conn: ConnectionId,

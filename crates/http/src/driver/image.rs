@@ -5,7 +5,7 @@
 pub struct Dimensions {
     /// Pixels in a row.
     pub width: u32,
-    /// Rows. Zero in a JPEG that gives its height after its first scan.
+    /// The number of rows; 0 for a JPEG that gives its height after its first scan.
     pub height: u32,
 }
 
@@ -26,7 +26,7 @@ enum State {
     /// Before the 0xFF of a JPEG marker.
     MarkerStart,
     Marker,
-    /// Before the length of a segment, for a frame header or for another segment.
+    /// Before the length of a segment; `frame`: the segment is a frame header.
     Length {
         frame: bool,
     },
@@ -34,7 +34,7 @@ enum State {
     /// Within a frame header: precision, height, width.
     Frame,
     Known(Dimensions),
-    /// Another format, or broken.
+    /// The format is not supported, or the file is broken.
     Unknown,
 }
 
@@ -44,7 +44,7 @@ impl Sizer {
         Sizer::default()
     }
 
-    /// The dimensions, once they have been seen.
+    /// The dimensions, if they are known by now.
     pub fn dimensions(&self) -> Option<Dimensions> {
         match self.state {
             State::Known(dimensions) => Some(dimensions),
@@ -60,7 +60,7 @@ impl Sizer {
             self.state = match self.state {
                 State::Known(_) | State::Unknown => break,
                 State::Skip(count) => {
-                    // This byte and as many of the following as are available.
+                    // This byte, and as many of the following bytes as are available.
                     let more = usize::from(count - 1).min(rest.len());
                     rest = &rest[more..];
                     match count - 1 - more as u16 {

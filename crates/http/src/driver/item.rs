@@ -13,17 +13,17 @@ pub(super) struct Item {
     pub(super) kind: FileKind,
     /// The index of the page's host from which it is requested.
     pub(super) host: u16,
-    /// The item that named it; `None` for the base file, which the user names.
+    /// The item that names this file; `None` for the base file, which the user names.
     pub(super) named_by: Option<usize>,
     pub(super) planned: Instant,
-    /// Whether the page needs it, as far as known: a pushed or bundled file may never be named.
+    /// Whether the page needs the file. A pushed or bundled file may never be named.
     pub(super) wanted: bool,
     pub(super) known_by: KnownBy,
     pub(super) retries: u16,
     pub(super) resolved: Option<Resolved>,
     /// When the first byte of the response that delivered it was read.
     pub(super) started: Option<Instant>,
-    /// How it was delivered, once it can be used.
+    /// How the file was delivered; `None` until it can be used.
     pub(super) by: Option<Delivery>,
     pub(super) sizer: Sizer,
     /// Bytes of the file received in order from the start.
@@ -41,7 +41,7 @@ pub(super) enum KnownBy {
     Name,
     Push,
     Bundle,
-    /// It is not a file but the target of the request for a list's bundle.
+    /// Not a file, but the target of the request for a list's bundle.
     Folder,
 }
 
@@ -78,8 +78,8 @@ impl Item {
         self.kind.is_image()
     }
 
-    /// Resets the received part of the file: the first byte of a copy follows, for which the cache will store
-    /// `fresh`.
+    /// Resets the received part of the file. The first byte of a copy follows; `fresh` is the cache entry for
+    /// that copy.
     pub(super) fn begin_copy(&mut self, fresh: CacheEntry) {
         self.sizer = Sizer::new();
         self.received = 0;
@@ -106,7 +106,7 @@ pub(super) enum Ask {
     },
     Rest,
     Head,
-    /// All files of the page or list at once.
+    /// Requests all files of the page or list at once.
     Bundle {
         conditional: bool,
     },
@@ -120,13 +120,13 @@ pub(super) struct Exchange {
     pub(super) meaning: Meaning,
 }
 
-/// The meaning of a response, once its head is read.
+/// The meaning of a response, known when its head has been read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     Unknown,
     /// The base file itself.
     Base,
-    /// An embedded file, complete.
+    /// A complete embedded file.
     Whole,
     /// A part of an embedded file.
     Part,
@@ -142,13 +142,13 @@ pub(super) enum Meaning {
     BundleCurrent,
     /// A response that the driver no longer needs.
     Passed,
-    /// A bundle whose content was wrong in a valid HTTP message.
+    /// A bundle with wrong content in a valid HTTP message.
     BrokenBundle(Failure),
-    /// No copy of the file, and a retry would not help: an error status.
+    /// An error status: there is no copy of the file, and a retry would not help.
     Nothing,
-    /// Not what was requested: request the complete file.
+    /// A response to something else than the request: request the complete file.
     Unusable,
-    /// The content was wrong in a valid HTTP message.
+    /// Wrong content in a valid HTTP message.
     Broken(Failure),
 }
 
@@ -173,7 +173,7 @@ pub(super) fn new_record(
         response_head: Bytes(0),
         response_body: Bytes(0),
         status: None,
-        // The outcome if the retrieval is cut short before there is another one.
+        // The outcome if the retrieval is aborted before the response ends.
         outcome: Outcome::Failed(Failure::LocalAbort),
         request_fields: None,
         response_fields: None,

@@ -1,4 +1,4 @@
-//! The role of a file in its page, and the urgency that follows from it.
+//! The role of a file in its page, and the urgency of a file by its role.
 
 use std::fmt;
 use std::str::FromStr;
@@ -41,7 +41,7 @@ impl FileKind {
         }
     }
 
-    /// The kind for a media type, if nothing else is known: a script is treated as one that blocks nothing,
+    /// The kind for a media type, if nothing else is known. Scripts count as scripts that block nothing, and
     /// HTML as a frame.
     pub fn of_content_type(content_type: &str) -> FileKind {
         let essence = content_type.split(';').next().unwrap_or_default().trim();
@@ -70,17 +70,17 @@ impl FileKind {
         }
     }
 
-    /// Whether it has dimensions that a layout needs.
+    /// Whether the file has dimensions that the page's layout needs.
     pub const fn is_image(self) -> bool {
         matches!(self, FileKind::Image)
     }
 
-    /// Whether it is executed.
+    /// Whether the file is executed.
     pub const fn is_script(self) -> bool {
         matches!(self, FileKind::Script | FileKind::LaterScript)
     }
 
-    /// Whether the page cannot be shown, or not be read, without it.
+    /// Whether the page cannot be shown, or cannot be read, without the file.
     pub const fn is_critical(self) -> bool {
         matches!(
             self,
@@ -94,7 +94,7 @@ impl FileKind {
 pub struct Urgency {
     /// From 0, the most urgent, to 7.
     pub level: u8,
-    /// Whether parts of it are useful, so that it may share the connection with others of its level.
+    /// Whether parts of the file are useful, so that it may share the connection with other files of its level.
     pub incremental: bool,
 }
 
@@ -135,10 +135,10 @@ pub enum Priorities {
     None,
     /// The priorities of browsers, in Chromium's five levels. First the document and style sheets; then fonts,
     /// scripts that block the document and files requested by scripts; then images and scripts that block
-    /// nothing. Documents, images and files requested by scripts are incremental. Where requests wait for a
-    /// connection, the more urgent go first.
+    /// nothing. Documents, images and files requested by scripts are incremental. If requests wait for a
+    /// connection, the more urgent requests are sent first.
     Browser,
-    /// All files are equal and incremental: the server is to interleave them.
+    /// All files are equal and incremental: this requests the server to interleave them.
     RoundRobin,
 }
 

@@ -1,4 +1,4 @@
-//! One connection of a retrieval: its machine, and the driver's state for it.
+//! One connection of a retrieval: its state machine, and the driver's state for it.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,40 +11,41 @@ use super::policy::Policy;
 use crate::client::{Config, Connection, RequestId};
 use crate::protocol::Protocol;
 
-/// The most requests on one multiplexing connection at a time if the policy does not give a number. Servers
-/// allow fewer.
+/// The most requests in flight on one multiplexing connection if the policy gives no number. Servers permit
+/// fewer.
 const MOST_STREAMS: u32 = 1000;
 
-/// One connection: the machine, and the driver's state for it.
+/// One connection: its state machine, and the driver's state for it.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) machine: Machine,
     pub(super) state: LinkState,
-    /// The index of the page's host to which it leads.
+    /// The index of the page's host to which the connection leads.
     pub(super) host: u16,
-    /// Its protocol.
+    /// The protocol of the connection.
     pub(super) protocol: Protocol,
-    /// The port of the host's alternative service, if it leads to that.
+    /// The port of the host's alternative service, if the connection leads to that service.
     pub(super) service: Option<u16>,
     /// The exchange of each request, by its number on the connection.
     pub(super) exchanges: Vec<usize>,
     /// The exchange of each push that was accepted.
     pub(super) pushes: HashMap<RequestId, usize>,
-    /// Number of requests whose first byte was handed to the transport.
+    /// The number of requests whose first byte was passed to the transport.
     pub(super) sent: usize,
-    /// The sizes of flushes not completely handed over yet: each is offered separately. With a multiplexing
-    /// machine all output may be sent together.
+    /// The sizes of flushes that are not completely passed on yet; each flush is offered separately. With a
+    /// multiplexing machine all output may be sent together.
     pub(super) flushes: VecDeque<usize>,
-    /// The deadline for sending held bytes.
+    /// The time at which held bytes are sent at the latest.
     pub(super) flush_by: Option<Instant>,
-    /// Whether held bytes include a request other than one for the rest of a file.
+    /// Whether the held bytes include a request that is not for the rest of a file.
     pub(super) holds_primary: bool,
     pub(super) holds_base: bool,
-    /// Not to be pipelined on before its first response.
+    /// Whether pipelining must wait for the first response.
     pub(super) cautious: bool,
-    /// Whether a response on it was cancelled because of its content: no reason to distrust other connections.
+    /// Whether a response on the connection was cancelled because of its content. This is no reason to avoid pipelining on
+    /// other connections.
     pub(super) gives_up: bool,
-    /// The action to take when the machine's last bytes have been handed over.
+    /// The action to take when the machine's last bytes have been passed on.
     pub(super) parting: Option<Action>,
     pub(super) record: ConnectionRecord,
 }
@@ -55,7 +56,7 @@ pub(super) enum LinkState {
         until: Option<Instant>,
     },
     Open,
-    /// Finished; waiting for the server's close.
+    /// The connection is finished and waits for the server's close.
     Draining {
         until: Instant,
     },
@@ -71,8 +72,8 @@ impl Link {
         self.machine.multiplexes()
     }
 
-    /// Whether it counts towards the policy's number of connections. A multiplexing connection that the server
-    /// is draining, and that accepts no more requests, makes room for another one.
+    /// Whether the connection counts towards the policy's number of connections. A multiplexing connection that
+    /// the server drains accepts no more requests and does not count.
     pub(super) fn takes_a_place(&self) -> bool {
         match self.multiplexes() {
             true => self.is_live() && self.machine.accepts_requests(),
@@ -89,7 +90,7 @@ impl Link {
     }
 }
 
-/// The machine of a new connection.
+/// The state machine of a new connection.
 pub(super) fn machine(protocol: Protocol, policy: &Policy, options: &Options) -> Machine {
     let config = Config {
         depth: policy.depth().map_or(MOST_STREAMS, u32::from),

@@ -1,4 +1,4 @@
-//! The machine of a connection: the driver's own, or one held by its caller.
+//! The state machine of a connection: it belongs to the driver or, for HTTP/3, to the driver's caller.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -10,20 +10,20 @@ use crate::client::{
 use crate::field_block::FieldBlock;
 use crate::h2;
 
-/// The machine of one connection.
+/// The state machine of one connection.
 #[derive(Debug)]
 pub(super) enum Machine {
-    /// It turns requests into the bytes of one transport.
+    /// The driver's machine, which turns requests into the bytes of one transport.
     Own(Box<Connection>),
-    /// The machine of HTTP/3 uses the many streams of QUIC, so the driver's caller holds it. This is the record
-    /// of what to request and of outstanding requests.
+    /// An HTTP/3 machine uses many QUIC streams, so the driver's caller owns it. This is the record of the
+    /// requests to send and of those in flight.
     Hosted(Hosted),
 }
 
 /// A request that the caller of the driver must send on a connection of HTTP/3.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostedRequest {
-    /// Its number on the connection. The caller's machine numbers requests from 0 as well.
+    /// The number of the request on the connection. The caller's machine numbers requests from 0 as well.
     pub request: RequestId,
     /// The method.
     pub method: String,
@@ -35,21 +35,21 @@ pub struct HostedRequest {
     pub fields: Vec<(String, String)>,
 }
 
-/// The driver's record of a machine that its caller holds.
+/// The driver's record of a machine that belongs to its caller.
 #[derive(Debug)]
 pub(super) struct Hosted {
     waiting: VecDeque<HostedRequest>,
-    /// The most requests without a complete response.
+    /// The most requests in flight.
     streams: usize,
     next: RequestId,
-    /// Requests passed on and not finished.
+    /// The requests that were passed on and are not finished.
     owed: BTreeSet<RequestId>,
     first_unsent: RequestId,
     /// Requests that the caller must cancel, each with the failure to report.
     cancelled: VecDeque<(RequestId, Failure)>,
     status: u16,
     fields: FieldBlock,
-    /// Why it has ended, and the failure of its unfinished requests.
+    /// The reason why the connection closed, and the failure of its unfinished requests.
     end: Option<(CloseReason, Failure)>,
     is_closed: bool,
 }
@@ -132,7 +132,7 @@ impl Hosted {
     }
 }
 
-/// Forwards a call to a machine of the driver's own; for a hosted one it evaluates the alternative.
+/// Forwards a call to a machine of the driver; for a hosted machine, evaluates the alternative.
 macro_rules! own {
     ($machine:expr, $own:ident => $call:expr, $hosted:ident => $instead:expr) => {
         match $machine {
@@ -143,7 +143,7 @@ macro_rules! own {
 }
 
 impl Machine {
-    /// The waits of the server for HTTP/2 windows since the last call.
+    /// How long the server waited for HTTP/2 windows, since the last call.
     pub(super) fn take_window_waits(&mut self) -> Vec<WindowWait> {
         match self {
             Machine::Own(connection) => match &mut **connection {
@@ -186,7 +186,7 @@ impl Machine {
         own!(self, own => own.first_unsent(), hosted => hosted.first_unsent)
     }
 
-    /// Sends a request with these fields. A hosted machine reports the result later.
+    /// Sends a request with these fields. For a hosted machine, the result is reported later.
     pub(super) fn ask(
         &mut self,
         line: RequestLine<'_>,
@@ -269,8 +269,8 @@ impl Machine {
             hosted => hosted.end.filter(|_| hosted.is_closed).map(|(reason, _)| reason))
     }
 
-    /// The last alternative services announced in a frame: the origin that they concern, empty for that of the
-    /// request, and a field's value.
+    /// The alternative services announced in the last frame: the origin (empty for the origin of the request)
+    /// and the value of the field.
     pub(super) fn alternatives(&self) -> Option<(&str, &str)> {
         match self {
             Machine::Own(own) => own.http2().map(h2::client::Connection::alternatives),

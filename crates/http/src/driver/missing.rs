@@ -1,4 +1,4 @@
-//! What a retrieval lacks: files that were refused, and references that were not followed.
+//! The files that a retrieval lacks: files that were refused, and references that were not followed.
 
 use std::collections::HashMap;
 
@@ -6,12 +6,12 @@ use fathometer_model::Outcome;
 
 use super::{PageList, Retrieval};
 
-/// What a retrieval lacks.
+/// The files that a retrieval lacks.
 #[derive(Debug)]
 pub struct Missing<'r> {
-    /// Files for which the server sent a status other than success: target and status.
+    /// The files for which the server sent a status other than success: target and status.
     pub refused: Vec<(&'r str, u16)>,
-    /// The status of the page itself, if it is one of these.
+    /// The status of the page itself, if the page was refused.
     pub page_status: Option<u16>,
     /// References that were not followed because there were too many.
     pub left_out: u32,
@@ -20,7 +20,7 @@ pub struct Missing<'r> {
 }
 
 impl<'r> Missing<'r> {
-    /// What a retrieval lacks of a page, or of the files of a list.
+    /// The files of a page, or of a list, that a retrieval lacks.
     pub fn of(retrieval: &'r Retrieval, list: Option<&PageList>) -> Missing<'r> {
         // The target of a bundle request is not a file, unless the list names it too.
         let is_file = |target: &str| {
@@ -30,7 +30,7 @@ impl<'r> Missing<'r> {
         let complete = exchanges.filter(|(_, exchange)| {
             exchange.outcome == Outcome::Complete && is_file(&exchange.target)
         });
-        // The last response decides: a file may be requested again, in parts, or after a HEAD.
+        // The last response counts: a file may be requested again, in parts, or after a HEAD.
         let last: HashMap<&str, (usize, Option<u16>)> = complete
             .map(|(place, exchange)| (exchange.target.as_str(), (place, exchange.status)))
             .collect();
@@ -64,7 +64,7 @@ impl<'r> Missing<'r> {
     }
 }
 
-/// Whether the status means that the file was received or is current.
+/// Whether the status means that the file was received, or that the copy is current.
 fn is_success(status: u16) -> bool {
     matches!(status, 200..=299 | 304)
 }

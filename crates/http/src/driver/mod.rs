@@ -1,4 +1,4 @@
-//! Retrieving a page by a connection policy, without I/O.
+//! Retrieves a page with a connection policy, without I/O.
 //!
 //! [`PageDriver`] implements the part of a browser or a robot between its user and its sockets. It fetches the
 //! base file, finds the embedded files while the HTML arrives, and requests them. [`Policy`] and [`Options`]
@@ -30,30 +30,31 @@
 //!
 //! # What it does
 //!
-//! *First visit*: everything is fetched. *Revisit*: by [`Options::revalidation`]. When the base file is
-//! current, its references come from the cached HTML, all at once. With [`Policy::ranges`] images are fetched
-//! in two parts: the first bytes of all before the rest of any.
+//! *First visit*: everything is fetched. *Revisit*: [`Options::revalidation`] says how cached files are
+//! validated. When the base file is current, its references come from the cached HTML, all at once. With
+//! [`Policy::ranges`] images are fetched in two parts: the first bytes of all images, then the rest of each.
 //!
 //! *Retries*: a request is retried when its connection ended before or within its response, up to
-//! [`Options::retries`] times. After a connection that closed unannounced, the next one is not pipelined on
-//! before its first response (RFC 9112 section 9.3.2).
+//! [`Options::retries`] times. After a connection has closed without notice, the next connection is not
+//! pipelined before its first response (RFC 9112 section 9.3.2).
 //!
 //! *References* to other origins are counted and not followed. Redirections are treated like any other
 //! response. Style sheets and frames are fetched and not parsed: the files that they name come from a
-//! [`PageGraph`], and are requested when the naming file has arrived (a script: been executed).
+//! [`PageGraph`], and are requested when the file that names them has arrived (if it is a script: when it has
+//! been executed).
 //!
-//! *Multiplexing* (HTTP/2): there is one connection to each host. Every file is requested as soon as it is
-//! known, as far as the server allows streams, with its own urgency ([`Priorities`]). A server may push: a push
-//! of a cached or already requested file is cancelled, the others are accepted and matched with the page.
-//! *Sharding*: the embedded files are spread over several host names by a hash of their targets. *Preloads*
-//! ([`Options::preloads`]) make a file known before the HTML names it.
+//! *Multiplexing* (HTTP/2): there is one connection to each host. Every file is requested as soon as a
+//! reference to it is found and the server permits a stream, with its own urgency ([`Priorities`]). A server
+//! may push: a push of a cached or already requested file is cancelled, the others are accepted and matched
+//! with the page. *Sharding*: the embedded files are spread over several host names by a hash of their targets.
+//! *Preloads* ([`Options::preloads`]): a file is requested before the HTML that names it arrives.
 //!
 //! *Bundles* ([`Policy::bundle`]): the page is requested as a package or an archive of all its files. Each file
 //! is used when its last byte has arrived; some archives can be used only when they are complete. Missing files
 //! are requested one by one. A server without bundles answers with the page itself. *Lists*
-//! ([`Options::list`]): files that are not a page, all known at the start.
+//! ([`Options::list`]): files without a page, all known at the start.
 //!
-//! *HTTP/3*: its machine uses the streams of QUIC and is held by the caller. The caller sends the requests from
+//! *HTTP/3*: its state machine uses QUIC streams and belongs to the caller. The caller sends the requests from
 //! [`take_request`](PageDriver::take_request) and passes back the machine's events
 //! ([`handle_hosted`](PageDriver::handle_hosted), [`handle_progress`](PageDriver::handle_progress)); `transmit`
 //! is then always empty. Everything else is as with HTTP/2. *Alternative services* ([`Policy::alt_svc`]):
@@ -118,6 +119,6 @@ pub use policy::{
 pub use retrieval::{BundleAnswer, ByteCounts, Counters, Milestones, Retrieval};
 pub use service::Service;
 
-/// The most files of one page that are fetched. References beyond it are counted in
+/// The most files of one page that are fetched. Further references are counted in
 /// [`Counters::references_left_out`], and the page is then not complete.
 pub const MOST_FILES: usize = 4096;

@@ -13,44 +13,45 @@ use super::kind::Priorities;
 use super::policy::Policy;
 use crate::exchange::{Limits, Timeouts};
 
-/// All options of a retrieval except the connection policy. The default is the paper's HTTP/1.1 robot: 1024
-/// bytes of output buffer flushed explicitly, validation by entity tag, no content coding, a careful close. Its
-/// requests have about 190 bytes (170 to fetch a file of the Microscape page, 35 more to validate it).
+/// All options of a retrieval except the connection policy. The defaults are those of the paper's HTTP/1.1
+/// robot: an output buffer of 1024 bytes that is flushed explicitly, validation by entity tag, no content
+/// coding, and a half-close. Its requests have about 190 bytes (170 to fetch a file of the Microscape page, 35
+/// more to validate it).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// The `Host` field, which also defines the page's own origin for references. Where a policy spreads files
-    /// over hosts, the names of the others are derived from it (`s1.` in front of it).
+    /// The `Host` field, which also defines the page's own origin for references. If a policy spreads files
+    /// over several hosts, the names of the other hosts are this name with a prefix (`s1.`).
     pub host: String,
     /// When pipelined requests are sent. Without pipelining every request is sent at once.
     pub flush: Flush,
-    /// How a revisit validates its copies.
+    /// How cached files are validated on a revisit.
     pub revalidation: Revalidation,
     /// Content codings offered in `Accept-Encoding`, best first. Not offered for images, whose formats are
     /// already compressed.
     pub accept_encoding: Vec<ContentCoding>,
     /// Further request fields, in order, after `Host`.
     pub headers: Vec<(String, String)>,
-    /// How many bytes of each image [`Policy::ranges`](super::Policy::ranges) fetches first; at
-    /// least 1.
+    /// The number of bytes of each image that [`Policy::ranges`](super::Policy::ranges) fetches first; at least
+    /// 1.
     pub first_range: Bytes,
-    /// Whether a revisit with ranges sends `If-Range` along with `If-None-Match` and `Range`, as the paper
-    /// words it. By RFC 9110 section 13.1.5 a changed file is then sent completely. Without it (the default)
-    /// only the first bytes of a changed file are sent, which is the purpose. The rest is always requested with
-    /// `If-Range`.
+    /// Whether a revisit with ranges sends `If-Range` along with `If-None-Match` and `Range`, as in the paper's
+    /// text. By RFC 9110 section 13.1.5 a changed file is then sent completely. Without it (the default) the
+    /// server sends only the first bytes of a changed file, which is the purpose of ranges. The rest is always
+    /// requested with `If-Range`.
     pub if_range_on_revisit: bool,
     /// The priorities sent with requests (RFC 9218), which also order waiting requests.
     pub priorities: Priorities,
-    /// The files to retrieve, if they are not a page. The base file is then ignored: all files are requested at
-    /// once, or in a bundle from the list's folder.
+    /// The files to retrieve, if they are not those of a page. The base file is then ignored: all files are
+    /// requested at once, or in a bundle from the list's folder.
     pub list: Option<Arc<PageList>>,
     /// References that are not found in HTML; empty for a page whose HTML names all its files.
     pub graph: Arc<PageGraph>,
-    /// Simulated execution time of each script, before the files that it names are requested and before the
-    /// page can be complete. Scripts are executed one after another.
+    /// Simulated execution time of each script. The files that a script names are requested after it, and the
+    /// page is complete only after it. Scripts are executed one after another.
     pub script_time: Duration,
-    /// Whether preloads (`Link` with `rel=preload`, of an interim 103 or of a final head) are followed.
+    /// Whether preloads (`Link` with `rel=preload`, in an interim 103 or in a final head) are followed.
     pub preloads: bool,
-    /// The settings and windows of HTTP/2.
+    /// The HTTP/2 settings and windows.
     pub http2: Http2Windows,
     /// How a finished connection is closed.
     pub close: CloseManner,
@@ -60,16 +61,16 @@ pub struct Options {
     pub timeouts: Timeouts,
     /// The longest time to establish a connection; `None` sets no limit.
     pub connect_timeout: Option<Duration>,
-    /// The same for a connection to an alternative service; after it the origin itself is used.
+    /// The longest time to establish a connection to an alternative service; after that the origin itself is
+    /// used.
     pub service_timeout: Duration,
     /// How long persistent connections are kept after the page is complete, as a browser would keep them for
     /// the next page.
     pub idle_wait: Duration,
-    /// How long a careful close waits for the server's close before it closes anyway.
+    /// How long to wait for the server's close after a half-close, before the socket is closed.
     pub close_wait: Duration,
-    /// How often a file is requested again when a connection ends before or within the response. (A connection
-    /// that delivered some response before it ended was useful: retries of its unanswered requests are not
-    /// counted.)
+    /// How often a file is requested again if the connection ends before or during the response. (If the
+    /// connection delivered a response before it ended, retries of its unanswered requests are not counted.)
     pub retries: u16,
 }
 
@@ -107,22 +108,22 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The names of the hosts over which a policy spreads a page's files; the base file is on the first.
+    /// The names of the hosts over which a policy spreads a page's files; the base file is on the first host.
     pub fn host_names(&self, policy: &Policy) -> Vec<String> {
         let others = (1..policy.hosts).map(|number| format!("s{number}.{}", self.host));
         std::iter::once(self.host.clone()).chain(others).collect()
     }
 }
 
-/// The receive windows of an HTTP/2 client and its header table, in bytes. The default is that of current
-/// browsers: large enough that it never limits a page.
+/// The receive windows and the header table of an HTTP/2 client, in bytes. The default is that of current
+/// browsers, and large enough never to limit a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Http2Windows {
     /// The window of each stream; at most 2^31 - 1.
     pub stream_window: u32,
     /// The window of a connection; from 65 535 to 2^31 - 1.
     pub connection_window: u32,
-    /// The size of the table that compresses response fields.
+    /// The largest dynamic table for the compression of response fields.
     pub header_table: u32,
 }
 
@@ -138,8 +139,8 @@ impl Default for Http2Windows {
 
 /// When buffered requests of a pipeline are sent (the paper, section "Buffer Tuning").
 ///
-/// In all variants: when the buffer holds `buffer` bytes, exactly these are sent, so that one write may end
-/// within a request. When the pipeline accepts no further request, the buffer is sent as it is. As text:
+/// In all variants, when the buffer holds `buffer` bytes, exactly these bytes are sent; a write may thus end
+/// within a request. When the pipeline accepts no further request, the buffer is sent as it is. Text forms:
 /// `explicit`, `timer-0ms`, `timer-50ms`, `timer-1000ms` (any number) and `buffer`, all with a buffer of 1024
 /// bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,15 +158,16 @@ impl Flush {
     /// The buffer of the paper's robot.
     pub const BUFFER: Bytes = Bytes(1024);
 
-    /// The paper's final client: explicit flushes, with a timer of 50 ms as a fallback. Text `explicit`.
+    /// The paper's final client: explicit flushes, with a timer of 50 ms as a fallback. Text form: `explicit`.
     pub const EXPLICIT: Flush = Flush {
         explicit: true,
         timer: Some(Duration::from_millis(50)),
         buffer: Flush::BUFFER,
     };
 
-    /// Only buffer and timer, as in the paper's first clients (1 s, later 50 ms): even the request for the base
-    /// file waits for the timer. Zero flushes when the current input has been processed. Text `timer-<n>ms`.
+    /// Flushes by buffer size and timer only, as the paper's first clients did (1 s, later 50 ms): even the
+    /// request for the base file waits for the timer. With 0 ms, the buffer is flushed when the current input
+    /// has been processed. Text form: `timer-<n>ms`.
     pub const fn timer(after: Duration) -> Flush {
         Flush {
             explicit: false,
@@ -174,9 +176,9 @@ impl Flush {
         }
     }
 
-    /// No timer. A request smaller than the buffer would never be sent, so this also flushes at the end of the
-    /// known requests: after the one for the base file, and when no further request is possible. Unlike
-    /// `explicit` it has no timer as a fallback. Text `buffer`.
+    /// No timer. A request smaller than the buffer would never be sent, so the buffer is also flushed after the
+    /// request for the base file and when no further request is possible. Unlike `explicit`, there is no timer
+    /// as a fallback. Text form: `buffer`.
     pub const BUFFER_ONLY: Flush = Flush {
         explicit: false,
         timer: None,
@@ -222,7 +224,7 @@ impl FromStr for Flush {
     }
 }
 
-/// The format that [`FromStr`] reads; a different buffer size is not shown.
+/// The text form that [`FromStr`] reads; the buffer size is not shown.
 impl fmt::Display for Flush {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.explicit, self.timer) {
@@ -233,27 +235,27 @@ impl fmt::Display for Flush {
     }
 }
 
-/// How a revisit validates its copies.
+/// How cached files are validated on a revisit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Revalidation {
-    /// Conditional GET by entity tag (`If-None-Match`); by date for a file that has no tag.
+    /// Conditional GET by entity tag (`If-None-Match`); by date for a file without a tag.
     #[default]
     EntityTag,
-    /// Conditional GET by date (`If-Modified-Since`), the only one in HTTP/1.0.
+    /// Conditional GET by date (`If-Modified-Since`), the only conditional GET of HTTP/1.0.
     Date,
-    /// The paper's HTTP/1.0 client, which has no persistent cache: a plain GET for the base file and
-    /// HEAD for every embedded one. One whose validators have changed is fetched.
+    /// The paper's HTTP/1.0 client, which has no persistent cache: a plain GET for the base file and HEAD for
+    /// every embedded file. A file whose validators have changed is fetched.
     Head,
 }
 
 /// How a finished connection is closed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum CloseManner {
-    /// The client closes its side and waits for the server's close (for at most [`Options::close_wait`]) before
-    /// it closes the socket.
+    /// A half-close: the client closes its side and waits for the server's close (for at most
+    /// [`Options::close_wait`]) before it closes the socket.
     #[default]
     Half,
-    /// Both sides at once, as a careless client does.
+    /// The client closes both sides at once.
     Full,
 }
 

@@ -27,28 +27,28 @@ pub struct PageDriver {
     pub(super) cache: ValidatorCache,
     /// The names of the hosts over which the page's files are spread; the base file is on the first.
     pub(super) host_names: Vec<String>,
-    /// The first is the base file, or the folder of a list's bundle; embedded files follow in the order they
-    /// were found.
+    /// The first item is the base file, or the folder of a list's bundle. Embedded files follow in the order in
+    /// which they were found.
     pub(super) items: Vec<Item>,
     pub(super) known: HashMap<String, usize>,
     /// Requests to be sent as soon as a connection accepts them.
     pub(super) queue: VecDeque<Job>,
-    /// Requests to be retried, before the queue.
+    /// Requests to be retried; they are sent before those in `queue`.
     pub(super) again: VecDeque<Job>,
     pub(super) links: Vec<Link>,
     pub(super) exchanges: Vec<Exchange>,
     pub(super) base: Option<BaseFile>,
     /// The base file is finished: no further reference can be found in it.
     pub(super) base_done: bool,
-    /// Scripts in execution, one after another, each with its end.
+    /// Scripts in execution, each with the time at which it ends. They are executed one after another.
     pub(super) executions: VecDeque<(Instant, usize)>,
     /// Number of items that the page needs and that are neither resolved nor failed.
     pub(super) unresolved: usize,
     /// Number of exchanges that wait for the first part of an image.
     pub(super) first_parts: usize,
-    /// A connection closed unannounced and left requests unanswered: the next one is not pipelined on before
-    /// its first response (RFC 9112 section 9.3.2).
-    pub(super) distrust: bool,
+    /// A connection closed without notice and left requests unanswered: the next connection is not pipelined
+    /// before its first response (RFC 9112 section 9.3.2).
+    pub(super) avoid_pipelining: bool,
     pub(super) bundling: Bundling,
     /// Items that are not requested while a bundle in flight may contain them.
     pub(super) withheld: Vec<usize>,
@@ -66,8 +66,8 @@ pub struct PageDriver {
 }
 
 impl PageDriver {
-    /// A driver that will retrieve the page at `base_target`, or the list of [`Options::list`]. With
-    /// [`Visit::First`] the cache is filled but not used.
+    /// A driver for the page at `base_target`, or for the list [`Options::list`]. With [`Visit::First`] the
+    /// cache is filled but not used.
     pub fn new(
         policy: Policy,
         options: Options,
@@ -94,7 +94,7 @@ impl PageDriver {
             executions: VecDeque::new(),
             unresolved: 0,
             first_parts: 0,
-            distrust: false,
+            avoid_pipelining: false,
             bundling: Bundling::Over,
             withheld: Vec::new(),
             bundle_answer: None,
@@ -116,15 +116,14 @@ impl PageDriver {
         driver
     }
 
-    /// The name of the host to which a connection leads, as in its requests but without a port: the server name
-    /// for TLS.
+    /// The name of the host to which a connection leads, without a port: the server name for TLS.
     pub fn host_of(&self, conn: ConnectionId) -> &str {
         let link = self.links.get(conn.0 as usize);
         let host = link.map_or(0, |link| usize::from(link.host));
         without_port(&self.host_names[host])
     }
 
-    /// Its policy.
+    /// The connection policy.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
@@ -140,7 +139,7 @@ impl PageDriver {
         self.advance(now);
     }
 
-    /// Records how a connection is protected and its protocol (ALPN name), only for the records.
+    /// Records the TLS parameters of a connection and its protocol (ALPN name). They are used only in records.
     pub fn note_protection(
         &mut self,
         conn: ConnectionId,
@@ -174,9 +173,9 @@ impl PageDriver {
         self.ended(conn, now, |machine| machine.handle_eof(now));
     }
 
-    /// As [`handle_eof`](Self::handle_eof), where the end may not be the server's: over TLS without close_notify. A
-    /// response of HTTP/1 that has begun is then truncated, even if only the end of the connection would end it (RFC
-    /// 9112 section 9.8).
+    /// Like [`handle_eof`](Self::handle_eof), for an end that may not be the server's: over TLS without
+    /// close_notify. An HTTP/1 response in progress is then truncated, even if only the end of the connection
+    /// delimits it (RFC 9112 section 9.8).
     pub fn handle_cut(&mut self, conn: ConnectionId, now: Instant) {
         let exchanges = &self.exchanges;
         let is_answering = self.links.get(conn.0 as usize).is_some_and(|link| {
@@ -236,7 +235,7 @@ impl PageDriver {
     /// returned.
     ///
     /// # Panics
-    /// When `bytes` is larger than that.
+    /// If `bytes` exceeds the length of what `transmit` returned.
     pub fn transmitted(&mut self, conn: ConnectionId, bytes: usize, now: Instant) {
         assert!(bytes <= self.transmit(conn).len(), "more than was offered");
         if bytes == 0 {
@@ -259,7 +258,7 @@ impl PageDriver {
         }
     }
 
-    /// Records which requests have had their first byte handed to the transport.
+    /// Records the requests whose first byte has been passed to the transport.
     pub(super) fn note_sent(&mut self, place: usize, now: Instant) {
         let link = &mut self.links[place];
         let sent = (link.machine.first_unsent().0 as usize).min(link.exchanges.len());
@@ -274,7 +273,7 @@ impl PageDriver {
         link.sent = link.sent.max(sent);
     }
 
-    /// The next action, in the order decided.
+    /// The next action, in the order in which the actions were decided.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -284,8 +283,8 @@ impl PageDriver {
         !self.actions.is_empty()
     }
 
-    /// The bytes that may be written to a connection now: one flush, or the rest of it. Empty while it is not
-    /// established, and when nothing was flushed. The protocol's own frames (acknowledgements, windows, a final
+    /// The bytes that may be written to a connection now: one flush, or the rest of it. Empty if the connection
+    /// is not established or nothing was flushed. The protocol's own frames (acknowledgements, windows, a final
     /// GOAWAY) are sent without a flush.
     pub fn transmit(&self, conn: ConnectionId) -> &[u8] {
         let Some(link) = self.links.get(conn.0 as usize) else {
@@ -375,7 +374,7 @@ impl PageDriver {
         needed.filter_map(arrival).collect()
     }
 
-    /// Number of files that became known this way and that nothing in the page named.
+    /// The number of files that became known this way and that no file of the page named.
     fn unused(&self, known_by: KnownBy) -> u32 {
         let items = self.items.iter();
         items
@@ -383,7 +382,7 @@ impl PageDriver {
             .count() as u32
     }
 
-    /// Records when the last critical file arrived, which is certain only when no further file can be found.
+    /// Records when the last critical file arrived. This is certain only when no further file can be found.
     fn note_critical(&mut self) {
         let needed = || self.items.iter().filter(|item| item.wanted);
         let critical = || needed().filter(|item| item.kind.is_critical());
@@ -403,20 +402,20 @@ impl PageDriver {
         }
     }
 
-    /// Starts everything that has become possible. Every input ends here.
+    /// Starts everything that has become possible. Every input calls this last.
     pub(super) fn advance(&mut self, now: Instant) {
         loop {
             self.end_executions(now);
             self.dispatch(now);
             self.flush(now);
-            // Closing a connection can fail requests and so free a connection for others.
+            // Closing a connection can fail requests, and thus free a connection for other requests.
             if !self.settle(now) {
                 return;
             }
         }
     }
 
-    /// Ends the retrieval when no request is left; returns whether that changed anything.
+    /// Ends the retrieval if no request is left. Returns whether anything changed.
     fn settle(&mut self, now: Instant) -> bool {
         if self.unresolved > 0 || !self.executions.is_empty() || self.bundling.is_open() {
             return false;
@@ -442,7 +441,7 @@ impl PageDriver {
         changed
     }
 
-    /// When persistent connections are closed, once that is known.
+    /// The time at which persistent connections are closed, if it is known.
     fn close_at(&self) -> Option<Instant> {
         let wait = match self.policy.early_close {
             true => std::time::Duration::ZERO,

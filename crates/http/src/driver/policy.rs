@@ -6,14 +6,14 @@ use std::str::FromStr;
 use super::bundle::Bundle;
 use crate::protocol::{Concurrency, Encryption, Protocol};
 
-/// The depth of a pipeline when a policy's text does not give one: deep enough to request the whole Microscape
-/// page (43 files) at once, as the paper's robot did, but limited.
+/// The pipeline depth of a policy whose text gives none: deep enough to request the whole Microscape page (43
+/// files) at once, as the paper's robot did, but limited.
 pub const DEFAULT_PIPELINE_DEPTH: u16 = 50;
 
 /// The most connections in a policy.
 pub const MOST_CONNECTIONS: u16 = 256;
 
-/// The number of hosts for a page's files when a sharding policy's text does not give one.
+/// The number of hosts for a page's files if the text of a sharding policy gives none.
 pub const DEFAULT_HOSTS: u16 = 4;
 
 /// How a client uses connections to retrieve a page.
@@ -24,19 +24,19 @@ pub const DEFAULT_HOSTS: u16 = 4;
 ///   `-pipeline` (followed by a depth if it is not [`DEFAULT_PIPELINE_DEPTH`]); `-ranges`; `-early-close`;
 ///   `-tls`.
 /// - HTTP/2 over TLS (`h2`) or in cleartext with prior knowledge (`h2c`), HTTP/3 (`h3`), HTTP/3 after the
-///   server has announced it over HTTP/2 (`h3-alt-svc`): `xN` (not for the last); `-sharded` (followed by a
-///   number if it is not [`DEFAULT_HOSTS`]); `-streamsN`; `-push` (HTTP/2 only); `-early-close`.
-/// - All: the bundle in which all files are requested ([`Bundle`]), before `-tls`; not with ranges or pushes. A
-///   bundle's name alone (`package`) uses `h1.1`.
+///   server has announced it over HTTP/2 (`h3-alt-svc`): `xN` (not with `h3-alt-svc`); `-sharded` (followed by
+///   a number if it is not [`DEFAULT_HOSTS`]); `-streamsN`; `-push` (HTTP/2 only); `-early-close`.
+/// - All protocols: the bundle in which all files are requested ([`Bundle`]), before `-tls`; not together with
+///   ranges or pushes. The name of a bundle alone (`package`) uses `h1.1`.
 ///
 /// | text | |
 /// |---|---|
 /// | `h1.0`, `h1.0x4` | a connection for each file, one or four at a time |
 /// | `h1.0-keepalive`, `h1.0-keepalivex4` | the same, kept open when the server agrees |
 /// | `h1.1`, `h1.1x2` | persistent connections, one exchange at a time on each |
-/// | `h1.1x6-tls` | what browsers do where there is no HTTP/2 |
-/// | `h1.1-pipeline` | one connection, requests sent without waiting for answers |
-/// | `h1.1-pipeline-ranges` | the same; the first bytes of every image before the rest of any |
+/// | `h1.1x6-tls` | what browsers do without HTTP/2 |
+/// | `h1.1-pipeline` | one connection, requests sent without waiting for responses |
+/// | `h1.1-pipeline-ranges` | the same; the first bytes of all images, then the rest of each |
 /// | `h1.1-early-close` | `h1.1`, but the connection is closed at the end of every page |
 /// | `h2`, `h3` | one connection, a stream for each exchange |
 /// | `h3-alt-svc` | HTTP/2 until `Alt-Svc` has announced HTTP/3; HTTP/3 from then on, also on later visits |
@@ -48,30 +48,30 @@ pub const DEFAULT_HOSTS: u16 = 4;
 pub struct Policy {
     /// The protocol of the exchanges; with `alt_svc`, the protocol once it has been announced.
     pub protocol: Protocol,
-    /// HTTP/3: whether the server must announce it first, over HTTP/2 ([RFC 7838](crate::alt_svc)).
+    /// HTTP/3: whether it is used only after the server has announced it over HTTP/2 ([RFC
+    /// 7838](crate::alt_svc)).
     pub alt_svc: bool,
-    /// Whether the connections use TLS. Always with HTTP/3.
+    /// Whether the connections use TLS; always true with HTTP/3.
     pub tls: bool,
     /// The most connections open at a time to one host; at least 1.
     pub connections: u16,
-    /// The number of hosts over which the embedded files are spread; at least 1. The names differ, the server
-    /// is the same.
+    /// The number of hosts over which the embedded files are spread; at least 1. The hosts are names of the
+    /// same server.
     pub hosts: u16,
     /// HTTP/1.x: the most unanswered requests on one connection; `None` waits for each response before the next
     /// request.
     pub pipeline: Option<u16>,
-    /// HTTP/2 and HTTP/3: the most streams open on one connection; `None`: as many as the server
-    /// allows.
+    /// HTTP/2 and HTTP/3: the most open streams on one connection; `None`: as many as the server permits.
     pub streams: Option<u16>,
-    /// Whether images are fetched in two parts, the first bytes of all before the rest of any
+    /// Whether images are fetched in two parts: first the first bytes of all images, then the rest of each
     /// ("poor man's multiplexing").
     pub ranges: bool,
     /// Whether the client allows pushes.
     pub push: bool,
-    /// Whether the client closes its connections as soon as a page is complete, rather than keep them for the
-    /// next one (Barford and Crovella's "early close"). Connections with one exchange each are closed anyway.
+    /// Whether the client closes its connections as soon as a page is complete, instead of keeping them for the
+    /// next page (Barford and Crovella's "early close"). Connections with one exchange each are closed anyway.
     pub early_close: bool,
-    /// The bundle in which all files are requested at once; `None`: each file separately.
+    /// The bundle in which all files are requested at once; `None`: each file is requested separately.
     pub bundle: Option<Bundle>,
 }
 
@@ -93,7 +93,7 @@ impl Policy {
         }
     }
 
-    /// The protocol of the first connection to an unknown server.
+    /// The protocol of the first connection to a server, before any announcement.
     pub const fn first_protocol(&self) -> Protocol {
         match self.protocol.characteristics().announced_over {
             Some(announcing) if self.alt_svc => announcing,
@@ -101,8 +101,7 @@ impl Policy {
         }
     }
 
-    /// The most requests without a complete response on one connection, at least 1; `None`: as many as the
-    /// server allows.
+    /// The most requests in flight on one connection, at least 1; `None`: as many as the server permits.
     pub fn depth(&self) -> Option<u16> {
         match self.protocol.multiplexes() {
             true => self.streams,
@@ -129,7 +128,7 @@ impl FromStr for Policy {
     type Err = ParsePolicyError;
 
     fn from_str(text: &str) -> Result<Policy, ParsePolicyError> {
-        // The name of a bundle alone.
+        // The text is the name of a bundle alone.
         let prefixed = Bundle::strip(text).map(|_| format!("h1.1-{text}"));
         let full = prefixed.as_deref().unwrap_or(text);
         parse(full).ok_or_else(|| ParsePolicyError {
@@ -179,8 +178,8 @@ fn parse(text: &str) -> Option<Policy> {
     })
 }
 
-/// The protocol whose policy name is the longest at the start of a text, whether it is that without TLS, and
-/// the text after it.
+/// Finds the protocol with the longest policy name at the start of a text. Returns the protocol, whether the
+/// name is the cleartext name, and the text after it.
 fn named_protocol(text: &str) -> Option<(Protocol, bool, &str)> {
     let names = Protocol::ALL.into_iter().flat_map(|protocol| {
         let row = protocol.characteristics();
@@ -197,7 +196,7 @@ fn named_protocol(text: &str) -> Option<(Protocol, bool, &str)> {
     Some((protocol, cleartext, &text[name.len()..]))
 }
 
-/// Whether `word` is next, and the text after it.
+/// Whether the text starts with `word`, and the text after it.
 fn optional_word<'t>(text: &'t str, word: &str) -> (bool, &'t str) {
     match text.strip_prefix(word) {
         Some(rest) => (true, rest),
@@ -205,14 +204,14 @@ fn optional_word<'t>(text: &'t str, word: &str) -> (bool, &'t str) {
     }
 }
 
-/// The bundle that is named next, if any, and the text after it.
+/// The bundle that is named at the start of the text, if there is one, and the text after it.
 fn optional_bundle(text: &str) -> (Option<Bundle>, &str) {
     let named = text.strip_prefix('-').and_then(Bundle::strip);
     named.map_or((None, text), |(bundle, rest)| (Some(bundle), rest))
 }
 
-/// The number after `word` if `word` is next (`default` if there is no number), and the text after it. `None`
-/// if a number is required and missing.
+/// The number after `word` at the start of the text (`default` if `word` has no number), and the text after it.
+/// `None` if a required number is missing.
 fn optional_number<'t>(
     text: &'t str,
     word: &str,
@@ -238,7 +237,7 @@ fn number(text: &str) -> Option<(u16, &str)> {
     Some((digits.parse().ok()?, rest))
 }
 
-/// The format that [`FromStr`] reads.
+/// The text form that [`FromStr`] reads.
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let row = self.protocol.characteristics();

@@ -9,8 +9,8 @@ use super::page::PageDriver;
 use crate::client::RequestId;
 
 impl PageDriver {
-    /// The server promises a response. It is accepted, unless the file was already requested or is in the
-    /// cache, or the target is not a file of this page's hosts.
+    /// Handles a promised response (PUSH_PROMISE). It is accepted unless the file was already requested or is
+    /// in the cache, or the target is not on a host of this page.
     pub(super) fn promised(
         &mut self,
         place: usize,
@@ -56,7 +56,7 @@ impl PageDriver {
         self.links[place].pushes.insert(request, exchange);
     }
 
-    /// The target of the last promise of a connection, if this client could request it.
+    /// The target of the last promise on a connection, if this client could request it.
     fn promised_target(&self, place: usize) -> Option<String> {
         let link = &self.links[place];
         let promise = link.machine.http2()?.promise()?;
@@ -67,8 +67,8 @@ impl PageDriver {
         ours.then(|| promise.target.to_owned())
     }
 
-    /// A push that the page has not needed so far failed. If the page needs the file later, it is requested as
-    /// if there had been no promise.
+    /// Handles the failure of a push that the page has not needed so far. If the page needs the file later, the
+    /// file is requested as if it had not been promised.
     pub(super) fn forget_push(&mut self, item: usize, now: Instant) {
         let target = self.items[item].target.clone();
         self.known.remove(&target);

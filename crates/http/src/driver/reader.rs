@@ -13,13 +13,13 @@ const LARGEST_WHOLE: usize = 1 << 30;
 /// A file of a bundle.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Member {
-    /// Its target without the leading slash.
+    /// The target of the file without the leading slash.
     pub(super) name: String,
     pub(super) media_type: Option<String>,
     pub(super) etag: Option<String>,
     pub(super) last_modified: Option<String>,
     pub(super) coding: Option<ContentCoding>,
-    /// Whether its content is omitted, because the client has it.
+    /// Whether the content is omitted, because the client has the file.
     pub(super) kept: bool,
 }
 
@@ -53,7 +53,7 @@ impl Reader {
         }
     }
 
-    /// The next event; `None` when the input is used up. Errors are texts.
+    /// The next event; `None` when the input is used up.
     pub(super) fn poll<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Piece<'i>>, String> {
         match self {
             Reader::Package(decoder) => loop {
@@ -93,7 +93,7 @@ impl Reader {
         }
     }
 
-    /// Notes the end of the input. Returns the archive if it is to be unpacked now.
+    /// Handles the end of the input. Returns the archive if it must be unpacked now.
     pub(super) fn finish(self) -> Result<Option<WholeArchive>, String> {
         match self {
             Reader::Package(mut decoder) => {

@@ -1,20 +1,20 @@
-//! Alternative services that a client remembers (RFC 7838 section 2.2).
+//! Cached alternative services (RFC 7838 section 2.2).
 
 use fathometer_model::Instant;
 
-/// An alternative service of a host, as stored from one visit to the next: HTTP/3 on a port of the same host.
+/// An alternative service of a host that is kept from one visit to the next: HTTP/3 on a port of the same host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Service {
     /// The port.
     pub port: u16,
-    /// The end of its validity.
+    /// The time at which the announcement expires.
     pub until: Instant,
-    /// It failed, and is not used until then.
+    /// The service failed and is not used until this time.
     pub broken_until: Option<Instant>,
 }
 
 impl Service {
-    /// Whether a connection may be opened to it.
+    /// Whether a connection to the service may be opened.
     pub fn is_usable(&self, now: Instant) -> bool {
         now < self.until && !self.is_broken(now)
     }

@@ -1,8 +1,8 @@
 //! A page's files in one response: a package or an archive; each file is used when it has arrived.
 //!
-//! While a bundle is in flight, files that it may contain are not requested. When it has ended, successfully or
-//! not, needed files that it did not contain are requested one by one. Files that arrive before anything names
-//! them are kept like pushes: they count when they are named.
+//! While a bundle is in flight, files that it may contain are not requested. When the bundle has ended,
+//! successfully or not, the needed files that it did not contain are requested one by one. Files that arrive
+//! before anything names them are kept like pushes: they are used when they are named.
 //!
 //! The rest of a broken bundle is useless. With multiplexing its stream is reset. Otherwise its connection is
 //! aborted if reading the rest would take longer than opening another connection.
@@ -26,8 +26,8 @@ use crate::client::RequestId;
 const FIRST_WINDOW: f64 = 14_600.0;
 
 impl PageDriver {
-    /// The meaning of the head of a response to a request for a bundle. `None`: it is the page itself, or an
-    /// error, and is handled like the response to a request for the page.
+    /// The meaning of the head of a response to a request for a bundle. `None`: the response is the page itself
+    /// or an error, and is handled like a response to a request for the page.
     pub(super) fn bundle_head(
         &mut self,
         place: usize,
@@ -42,7 +42,7 @@ impl PageDriver {
         let target = &self.items[0].target;
         match head.status() {
             304 if conditional => {
-                // The tag shows which of the two validated copies is current.
+                // The tag shows which of the two validated copies is current: the bundle or the page.
                 let etag = head.etag();
                 let page = self.cache.get(target).filter(|_| is_page);
                 let is_the_page = page.is_some_and(|page| page.etag.as_deref() == etag);
@@ -54,7 +54,7 @@ impl PageDriver {
                     return Some(Meaning::BundleCurrent);
                 }
             }
-            200 | 203 if bundle.is_brought_by(head.content_type()) => {
+            200 | 203 if bundle.matches_content_type(head.content_type()) => {
                 let coding = head.content_encoding().unwrap_or("identity");
                 if !coding.eq_ignore_ascii_case("identity") {
                     let reason = format!("the whole of it has content coding {coding}");
@@ -67,7 +67,7 @@ impl PageDriver {
                 self.bundling = Bundling::Arriving(Box::new(arriving));
                 return Some(Meaning::Bundle);
             }
-            // The normal request for the page is the one without the bundle's media type.
+            // The request for the page is repeated without the bundle's media type.
             406 | 415 if is_page => {
                 self.exchanges[exchange].job.ask = Ask::Whole { conditional: false };
                 self.end_bundling(BundleAnswer::Refused, now);
@@ -109,9 +109,9 @@ impl PageDriver {
             _ if link.multiplexes() => true,
             None => true,
             Some(length) => {
-                // Compares the time for the rest, at the rate so far, with the handshakes of another connection
-                // plus the same time for its slow start. Before any content there is no rate: one window per
-                // handshake time is assumed.
+                // Compares the time for the rest, at the rate so far, with the time for another connection: its
+                // handshakes plus as much again for its slow start. Without content so far, the rate is taken
+                // as one window per handshake time.
                 let left = length.saturating_sub(arriving.received) as f64;
                 let established = link.record.established.unwrap_or(link.record.opened);
                 let handshake = established.since(link.record.opened).as_secs_f64();
@@ -129,7 +129,7 @@ impl PageDriver {
         }
     }
 
-    /// The response with the bundle is complete.
+    /// Handles the end of the response with the bundle.
     pub(super) fn end_of_bundle(&mut self, exchange: usize, now: Instant) {
         let Some(arriving) = self.take_arriving() else {
             return;
@@ -174,7 +174,7 @@ impl PageDriver {
         } = arriving;
         let entry = BundleEntry {
             bundle,
-            // A delta package is only a part, so it cannot be validated as a copy.
+            // A delta package has only some of the files, so it cannot be validated as a copy.
             etag: etag.filter(|_| bundle != Bundle::PackageDelta),
             last_modified: last_modified.filter(|_| bundle != Bundle::PackageDelta),
             page,
@@ -185,7 +185,7 @@ impl PageDriver {
         self.end_bundling(BundleAnswer::Whole { files }, now);
     }
 
-    /// All files of an earlier bundle are current.
+    /// Handles a response which states that all files of an earlier bundle are current.
     pub(super) fn bundle_is_current(&mut self, now: Instant) {
         let known = self.cache.bundle(&self.items[0].target);
         let members = known.map_or_else(Vec::new, |known| known.members.clone());
@@ -197,13 +197,13 @@ impl PageDriver {
         self.end_bundling(BundleAnswer::Current, now);
     }
 
-    /// A bundle was cut off or is malformed: complete files are kept.
+    /// Handles a bundle that was cut off or is malformed: its complete files are kept.
     pub(super) fn break_bundle(&mut self, failure: Failure, reason: String, now: Instant) {
         self.base = None;
         self.end_bundling(BundleAnswer::Broken { failure, reason }, now);
     }
 
-    /// No bundle comes, or no more of it: requests the missing files one by one.
+    /// Ends the wait for a bundle: requests the missing files one by one.
     pub(super) fn end_bundling(&mut self, answer: BundleAnswer, now: Instant) {
         if !self.bundling.is_open() {
             return;
@@ -238,7 +238,7 @@ impl PageDriver {
         }
     }
 
-    /// Splits bytes of a bundle; files that begin in them have the start time `begun`.
+    /// Splits bytes of a bundle into files; `begun` is the start time of files that begin in these bytes.
     fn read(
         &mut self,
         arriving: &mut Arriving,
@@ -268,7 +268,7 @@ impl PageDriver {
         arriving.files += u64::from(!member.kept);
         let mut target = format!("/{}", member.name);
         if self.is_base(0) {
-            // The page of a folder has the name of its file, and is the first.
+            // In the bundle of a folder, the page comes first and has its own file name.
             let is_folder = self.items[0].target.ends_with('/');
             if is_folder && arriving.members.is_empty() {
                 arriving.page.get_or_insert_with(|| target.clone());
@@ -314,7 +314,8 @@ impl PageDriver {
                 if let Some(base) = &mut self.base
                     && base.push(content, &mut found).is_err()
                 {
-                    // It is complete but unusable, so it is requested separately.
+                    // The page's HTML cannot be decoded, or is too long to scan. The rest of it is skipped, and it is
+                    // requested separately.
                     self.base = None;
                     arriving.current = None;
                 }
@@ -336,7 +337,8 @@ impl PageDriver {
         }
     }
 
-    /// The client's copy of a file is current, without a response of its own. Does nothing if there is no copy.
+    /// Uses the client's copy of a file, which is current although it had no response of its own. Does nothing
+    /// without a copy.
     fn has_copy(&mut self, place: usize, now: Instant) {
         let item = &mut self.items[place];
         let entry = self.cache.get(&item.target);
@@ -354,7 +356,7 @@ impl PageDriver {
         self.resolve(place, Delivery::Current, now);
     }
 
-    /// The item with this target, created if nothing has named it so far. `None` when there are too many.
+    /// The item with this target, created if no file has named it so far. `None` if there are too many items.
     fn place_of(&mut self, target: String, media_type: Option<&str>) -> Option<usize> {
         if let Some(&place) = self.known.get(&target) {
             return Some(place);

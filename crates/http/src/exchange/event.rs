@@ -7,10 +7,9 @@ use super::RequestId;
 /// An event on a connection.
 ///
 /// The events of one request come in this order: `Promised` if it was pushed; `Begin`, any `Interim` and
-/// `SendContent`, `Head`, any `Content`, `Trailers` if there are any, `End`. `Failed` replaces the events that
-/// are missing after `Begin`. `Unanswered` comes alone. In HTTP/2 the events of different requests are
-/// interleaved. `Closed` is the last event of all; by then every request has had its `End`, `Failed` or
-/// `Unanswered`.
+/// `SendContent`, `Head`, any `Content`, `Trailers` if there are any, `End`. `Failed` replaces the missing
+/// events after `Begin`. `Unanswered` comes alone. In HTTP/2 the events of different requests are interleaved.
+/// `Closed` is the last event of all; by then every request has had its `End`, `Failed` or `Unanswered`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'i> {
     /// The first byte of the response was read; in HTTP/2 its first complete header block.
@@ -25,8 +24,8 @@ pub enum Event<'i> {
         /// Its status.
         status: u16,
     },
-    /// The server requests the content (100), or has not answered within the time limit, so the content is to
-    /// be sent anyway.
+    /// The server requests the content (100 Continue), or has not answered within the time limit: the content
+    /// must be sent now.
     SendContent {
         /// The request.
         request: RequestId,
@@ -40,13 +39,13 @@ pub enum Event<'i> {
     Content {
         /// The request it answers.
         request: RequestId,
-        /// The next bytes of it, never empty.
+        /// The next bytes of the content, never empty.
         bytes: &'i [u8],
     },
     /// Fields after the content, reported only by HTTP/2. They are at
     /// [`trailers`](crate::h2::client::Connection::trailers).
     Trailers {
-        /// The request they belong to.
+        /// The request to whose response the trailers belong.
         request: RequestId,
     },
     /// The response is complete.
@@ -63,9 +62,9 @@ pub enum Event<'i> {
     Failed {
         /// The request it answered.
         request: RequestId,
-        /// Why.
+        /// The cause of the failure.
         failure: Failure,
-        /// The bytes of it that had arrived.
+        /// The bytes of the response that had arrived.
         received: Received,
         /// Whether the connection still accepts further requests: only one stream failed.
         persists: bool,
@@ -74,12 +73,13 @@ pub enum Event<'i> {
     Unanswered {
         /// The request.
         request: RequestId,
-        /// What ended it or its connection.
+        /// The failure of the request or of its connection.
         failure: Failure,
-        /// Whether the server may have processed it. `false` when no byte of it was handed to the transport,
-        /// and when the server reported that it did not process it: then it may always be retried.
+        /// Whether the server may have processed the request. `false` if no byte of it was passed to the
+        /// transport, or if the server reported that it did not process it: the request can then always be
+        /// retried.
         sent: bool,
-        /// Whether its method is idempotent: it may be retried even if the server processed it.
+        /// Whether the method is idempotent: the request can be retried even if the server processed it.
         idempotent: bool,
         /// Whether the connection still accepts further requests.
         persists: bool,
@@ -89,14 +89,14 @@ pub enum Event<'i> {
     Promised {
         /// The identifier of the promised request.
         request: RequestId,
-        /// The request with which it was promised.
+        /// The request on whose stream the push was promised.
         parent: RequestId,
         /// Whether the response is accepted. If not, it was refused as configured, and this is the only event
         /// of the request.
         accepted: bool,
     },
-    /// The server sent its settings, for the first time or again: the number of possible requests may have
-    /// changed.
+    /// The server sent its settings, for the first time or again: the number of requests that are possible may
+    /// have changed.
     Settings,
     /// The server answered a [`ping`](crate::h2::client::Connection::ping).
     Pong {
@@ -106,21 +106,21 @@ pub enum Event<'i> {
     /// The server announced alternative services in an ALTSVC frame (HTTP/2 only). The announcement is at
     /// [`alternatives`](crate::h2::client::Connection::alternatives).
     Alternatives {
-        /// The request whose origin it concerns; `None`: the announcement names the origin.
+        /// The request whose origin the announcement concerns; `None`: the announcement names the origin.
         request: Option<RequestId>,
     },
     /// The server accepts no further requests (GOAWAY). The requests that it will not answer are reported next
     /// as `Unanswered`.
     GoAway {
-        /// The last request that it may have processed; `None`: it processed none.
+        /// The last request that the server may have processed; `None`: it processed no request.
         last: Option<RequestId>,
         /// The error code of HTTP/2; 0 in HTTP/3, whose GOAWAY has none.
         code: u32,
     },
-    /// The machine is done with the connection. No event follows and no more bytes are read. Offer the output
-    /// of [`transmit`](crate::client::Connection::transmit) to the transport once, then close it.
+    /// The connection is closed. No event follows, and no more bytes are read. Offer the output of
+    /// [`transmit`](crate::client::Connection::transmit) to the transport once, then close the transport.
     Closed {
-        /// Why.
+        /// The reason for the close.
         reason: CloseReason,
     },
 }
@@ -131,7 +131,8 @@ pub struct Received {
     /// Heads on the wire, including interim responses and trailers. HTTP/1.x: status lines, fields and empty
     /// lines. HTTP/2: HEADERS and CONTINUATION frames with their headers and padding.
     pub head: Bytes,
-    /// The same before compression: names and values. Equal to `head` in HTTP/1.x, which has no compression.
+    /// The size of the heads before compression: names and values. Equal to `head` in HTTP/1.x, which has no
+    /// compression.
     pub fields: Bytes,
     /// Content on the wire. HTTP/1.x: with its transfer coding. HTTP/2: DATA frames with their headers
     /// and padding.

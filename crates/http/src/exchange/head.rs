@@ -1,9 +1,9 @@
-//! Heads of responses, for all versions of HTTP.
+//! The head of a response, for all versions of HTTP: status and header section.
 
 use crate::field_block::FieldBlock;
 use crate::message::ContentRange;
 
-/// The head of a response: status and fields.
+/// The head of a response: its status and header fields.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'c> {
     status: u16,
@@ -16,7 +16,7 @@ enum Fields<'c> {
     Block(&'c FieldBlock),
 }
 
-/// The parsed field lines of a head of HTTP/1.x.
+/// The parsed field lines of an HTTP/1.x head.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lines<'c> {
     pub text: &'c [u8],
@@ -41,7 +41,7 @@ impl<'c> Lines<'c> {
 }
 
 impl<'c> Head<'c> {
-    /// A head of HTTP/2 or HTTP/3: its status and its fields; pseudo-header fields are skipped.
+    /// A head of an HTTP/2 or HTTP/3 response: status and fields; pseudo-header fields are skipped.
     pub const fn new(status: u16, fields: &'c FieldBlock) -> Head<'c> {
         Head {
             status,
@@ -49,7 +49,7 @@ impl<'c> Head<'c> {
         }
     }
 
-    /// A head of HTTP/1.x.
+    /// A head of an HTTP/1.x response.
     pub(crate) const fn of_lines(status: u16, lines: Lines<'c>) -> Head<'c> {
         Head {
             status,
@@ -62,14 +62,14 @@ impl<'c> Head<'c> {
         self.status
     }
 
-    /// The value of the first field of this name, case-insensitive.
+    /// The value of the first field with this name; case is ignored.
     pub fn field(self, name: &str) -> Option<&'c [u8]> {
         self.fields()
             .find(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
             .map(|(_, value)| value)
     }
 
-    /// The same as text; `None` also when it is not UTF-8.
+    /// The value of the first field with this name, as text; `None` also if it is not UTF-8.
     pub fn text(self, name: &str) -> Option<&'c str> {
         std::str::from_utf8(self.field(name)?).ok()
     }
@@ -108,7 +108,7 @@ impl<'c> Head<'c> {
         self.text("content-encoding")
     }
 
-    /// `ETag`, with its quotes and its `W/`.
+    /// `ETag`, with its quotes and its `W/` prefix.
     pub fn etag(self) -> Option<&'c str> {
         self.text("etag")
     }

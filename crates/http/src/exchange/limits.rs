@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fathometer_model::Bytes;
 
-/// Limits on one response. When one is exceeded the connection fails with
+/// Limits on one response. If a limit is exceeded, the connection fails with
 /// [`Failure::TooLarge`](fathometer_model::Failure::TooLarge).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -30,19 +30,19 @@ impl Default for Limits {
     }
 }
 
-/// How long a client waits. When a time-out expires the connection fails with
+/// How long a client waits. When a time-out expires, the connection fails with
 /// [`Failure::TimedOut`](fathometer_model::Failure::TimedOut); `None` sets no limit.
 ///
-/// The clock of an exchange starts with its *turn*: when it is the oldest one without a response and the first
-/// byte of its request has been handed to the transport. The time that a response queues behind others in a
-/// pipeline does not count.
+/// The clock of an exchange starts with its *turn*: when the first byte of its request has been passed to the
+/// transport and all earlier exchanges have had their responses. The time that a response waits behind others
+/// in a pipeline does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the turn until the head of the final response is complete.
+    /// The longest time from the turn until the head of the final response is complete.
     pub head: Option<Duration>,
-    /// The longest silence (no byte read or written) while a response is pending.
+    /// The longest time without a byte read or written while a response is pending.
     pub idle: Option<Duration>,
-    /// From the turn until the response is complete.
+    /// The longest time from the turn until the response is complete.
     pub total: Option<Duration>,
     /// How long content is held back after `Expect: 100-continue` without a response. This time-out is not a
     /// failure: the content is sent then (RFC 9110 section 10.1.1).

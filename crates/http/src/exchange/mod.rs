@@ -1,8 +1,7 @@
-//! Exchanges of a request and a response, the same in all versions of HTTP: what connection machines have in
-//! common.
+//! Exchanges of a request and a response: the types that the connection machines of all HTTP versions share.
 //!
-//! - of clients: the request that is written, the [events](Event) and the [head](Head) of its response, limits
-//! - of servers: the request that is read, the output queue, the [record](Served) of the exchange
+//! - clients: the request that is written, the [events](Event) and the [head](Head) of its response, limits
+//! - servers: the request that is read, the output queue, the [record](Served) of the exchange
 
 mod event;
 mod head;

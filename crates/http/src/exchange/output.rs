@@ -1,4 +1,4 @@
-//! A queue of output: frames and heads in a buffer of its own, content by reference.
+//! A queue of output: frames and heads in a buffer, content by reference.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -7,10 +7,10 @@ use super::FilePart;
 use crate::origin::ranges::ByteRange;
 use crate::origin::{Located, Origin, Segment, Selected};
 
-/// Text that was taken is dropped from the buffer when it reaches this size.
+/// Text that was taken is removed from the buffer when it reaches this size.
 const COMPACT_AT: usize = 16 * 1024;
 
-/// Bytes that wait, in order. Positions count bytes from the start of the queue.
+/// Bytes that wait to be sent, in order. Positions count bytes from the start of the queue.
 ///
 /// Invariant: the pieces cover exactly the bytes from `sent` to `queued`, and their texts cover exactly the
 /// buffer from `text_start` on.
@@ -20,9 +20,9 @@ pub(crate) struct Queue {
     text: Vec<u8>,
     text_start: usize,
     pieces: VecDeque<Piece>,
-    /// End of everything queued.
+    /// The end of the queued bytes.
     queued: u64,
-    /// End of everything taken.
+    /// The end of the taken bytes.
     sent: u64,
 }
 
@@ -33,12 +33,12 @@ enum Piece {
     Body(Selected, ByteRange),
 }
 
-/// What is sent next.
+/// The bytes to send next.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Offered<'a> {
-    /// How many slices were filled.
+    /// The number of slices that were filled.
     pub slices: usize,
-    /// How many bytes are in them, or in the part of the file.
+    /// The number of bytes in the slices, or in the part of the file.
     pub bytes: usize,
     /// If set, the bytes are in a file, and no slice was filled.
     pub file: Option<FilePart<'a>>,
@@ -50,22 +50,22 @@ impl Queue {
         self.queued
     }
 
-    /// End of the bytes taken.
+    /// The end of the taken bytes.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Bytes that wait.
+    /// The number of bytes that wait.
     pub fn waiting(&self) -> u64 {
         self.queued - self.sent
     }
 
-    /// Whether nothing waits.
+    /// Whether no bytes wait.
     pub fn is_empty(&self) -> bool {
         self.sent == self.queued
     }
 
-    /// Bytes of text that wait.
+    /// The number of bytes of text that wait.
     pub fn text_waiting(&self) -> u64 {
         (self.text.len() - self.text_start) as u64
     }
@@ -108,8 +108,8 @@ impl Queue {
         }
     }
 
-    /// Fills `slices` with the next bytes, at most `most` and up to the first byte of a file. No file is
-    /// offered.
+    /// Fills `slices` with the next bytes, at most `most` bytes and only up to the first byte of a file. Files
+    /// are not offered.
     pub fn fill<'a>(
         &'a self,
         origin: &'a Origin,
@@ -150,7 +150,7 @@ impl Queue {
         offered
     }
 
-    /// The same; if a file is next, at most `most` of its bytes are offered instead.
+    /// Like [`fill`](Self::fill); but if a file is next, at most `most` of its bytes are offered instead.
     pub fn offer<'a>(
         &'a self,
         origin: &'a Origin,
@@ -185,7 +185,7 @@ impl Queue {
         })
     }
 
-    /// Bytes of text that are next, if a file follows them.
+    /// The number of bytes of text before the next file, if a file follows the text.
     pub fn text_before_file(&self, origin: &Origin) -> Option<u64> {
         let (Some(Piece::Text(text)), Some(Piece::Body(body, _))) =
             (self.pieces.front(), self.pieces.get(1))
@@ -201,7 +201,7 @@ impl Queue {
         self.take(count, |_| {});
     }
 
-    /// Takes the first `count` bytes, or all if there are fewer, in pieces.
+    /// Takes the first `count` bytes in pieces, or all bytes if there are fewer.
     #[inline]
     pub fn take(&mut self, count: u64, mut sink: impl FnMut(Segment<'_>)) {
         let mut left = count.min(self.waiting());
@@ -237,7 +237,7 @@ impl Queue {
         }
     }
 
-    /// Drops everything and keeps the memory. Positions start at 0 again.
+    /// Drops all bytes and keeps the memory. Positions start at 0 again.
     pub fn clear(&mut self) {
         self.text.clear();
         self.text_start = 0;

@@ -5,8 +5,8 @@ use super::RequestId;
 /// A caller's state for the requests in flight on one connection.
 ///
 /// A queue would be enough for HTTP/1.x. In HTTP/2 one response may take as long as thousands of others, so
-/// this is a table: its size depends on how many requests are in flight, not on how far apart their numbers
-/// are. It allocates nothing once it has reached its largest size.
+/// this is a table. Its size depends on the number of requests in flight, not on the distance between their
+/// numbers. The table allocates nothing after it has reached its largest size.
 #[derive(Debug, Clone)]
 pub struct Pending<T> {
     /// Indices into `entries`, found by linear probing from the lowest bits of the request's number, because

@@ -1,8 +1,8 @@
-//! The vocabulary of clients' requests.
+//! Types for the requests of clients.
 
 use fathometer_model::Bytes;
 
-/// A request on one connection: requests are numbered from 0 in the order they were queued.
+/// The number of a request on one connection, from 0 in the order in which the requests were queued.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u32);
 
@@ -11,18 +11,18 @@ impl RequestId {
     /// requests are numbered from 0.
     const PUSHED: u32 = 1 << 31;
 
-    /// The promised request of the server's `number`-th stream.
+    /// The request of the server's `number`-th pushed stream.
     pub(crate) const fn pushed(number: u32) -> RequestId {
         RequestId(number | RequestId::PUSHED)
     }
 
-    /// Whether the client did not send it: the server pushed it (RFC 9113 section 8.4).
+    /// Whether the server pushed the response and the client did not send the request (RFC 9113 section 8.4).
     pub const fn is_pushed(self) -> bool {
         self.0 & RequestId::PUSHED != 0
     }
 }
 
-/// The version of a request and whether it asks for a persistent connection.
+/// The version of a request, and whether it requests a persistent connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Version {
     /// HTTP/1.0: one exchange, then the server closes.
@@ -41,7 +41,7 @@ pub struct RequestLine<'a> {
     pub method: &'a str,
     /// The request target: visible ASCII characters.
     pub target: &'a str,
-    /// The `Host` field; when empty it is omitted, which HTTP/1.1 does not allow.
+    /// The `Host` field. If it is empty it is omitted, which HTTP/1.1 does not permit.
     pub host: &'a str,
     /// Version and persistence.
     pub version: Version,
@@ -52,42 +52,41 @@ pub struct RequestLine<'a> {
 pub enum Content {
     /// No content, and no field that describes it.
     None,
-    /// This many bytes, framed by `Content-Length`; they must follow by
+    /// This many bytes, framed by `Content-Length`; they must be sent with
     /// [`send_content`](crate::client::Connection::send_content).
     Sized(u64),
-    /// An unknown number of bytes in the chunked coding, HTTP/1.1 only. They must follow by
-    /// [`send_content`](crate::client::Connection::send_content) and be ended by
+    /// An unknown number of bytes in the chunked coding, HTTP/1.1 only. They must be sent with
+    /// [`send_content`](crate::client::Connection::send_content) and ended with
     /// [`finish_content`](crate::client::Connection::finish_content).
     Chunked,
 }
 
-/// Why a request or its content was refused.
+/// The reason why a request or its content was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The connection accepts no further request: it is closed or will be.
     #[error("the connection accepts no more requests")]
     Closed,
-    /// The number of requests without a response has reached
-    /// [`Config::depth`](crate::h1::client::Config::depth).
+    /// The number of requests in flight has reached [`Config::depth`](crate::h1::client::Config::depth).
     #[error("the pipeline is full")]
     PipelineFull,
     /// The content of the previous request is not complete.
     #[error("the content of the last request is not finished")]
     ContentUnfinished,
     /// The method is not a token, or it is `CONNECT`.
-    #[error("the method cannot be sent")]
+    #[error("the method is invalid")]
     BadMethod,
     /// The target is empty or has characters that a request line cannot contain.
-    #[error("the request target cannot be sent")]
+    #[error("the request target is invalid")]
     BadTarget,
     /// A field name or value is invalid in a head, or an HTTP/1.1 request has no host.
-    #[error("a request field cannot be sent")]
+    #[error("a request field is invalid or the host is missing")]
     BadField,
-    /// Content where none is allowed, more or less than was announced, or before the server sent 100
-    /// (Continue).
+    /// Content was sent although none is allowed, with another length than announced, or before the server sent
+    /// 100 (Continue).
     #[error("the content does not match its announced length")]
     BadContent,
-    /// The request was prepared for another version of HTTP than that of the connection.
+    /// The request was prepared for another HTTP version than the connection uses.
     #[error("the request was prepared for another protocol")]
     OtherProtocol,
 }
@@ -95,11 +94,12 @@ pub enum SendError {
 /// A request that was queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queued {
-    /// Its number on this connection.
+    /// The number of the request on this connection.
     pub request: RequestId,
-    /// Bytes of its head on the wire. HTTP/2: HEADERS and CONTINUATION frames with their headers.
+    /// The size of its head on the wire. HTTP/2: HEADERS and CONTINUATION frames with their frame headers.
     pub head: Bytes,
-    /// The same before compression: names and values. Equal to `head` in HTTP/1.x, which has no compression.
+    /// The size of the head before compression: names and values. Equal to `head` in HTTP/1.x, which has no
+    /// compression.
     pub fields: Bytes,
 }
 

@@ -1,4 +1,4 @@
-//! Reading the head of a request of HTTP/2 and HTTP/3 (RFC 9113 section 8.3, RFC 9114 section 4.3).
+//! Reads the head of an HTTP/2 or HTTP/3 request (RFC 9113 section 8.3, RFC 9114 section 4.3).
 
 use crate::field_block::FieldBlock;
 use crate::message::Priority;
@@ -31,12 +31,12 @@ pub(crate) struct RequestHead<'a> {
     pub user_agent: &'a [u8],
 }
 
-/// Why a request does not get its normal answer.
+/// The reason why a request does not get its normal response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rejection {
-    /// It is malformed: its stream is reset.
+    /// The request is malformed: its stream is reset.
     Malformed,
-    /// It is well-formed, and the answer is this status.
+    /// The request is well-formed, and the response has this status.
     Refused(Status),
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn read(
 
 #[derive(Default)]
 struct Found<'a> {
-    /// Whether a regular field has come.
+    /// Whether a regular field has been read.
     regular: bool,
     method: Option<&'a [u8]>,
     scheme: Option<&'a [u8]>,
@@ -86,7 +86,7 @@ struct Found<'a> {
     no_transform: bool,
     referer: &'a [u8],
     user_agent: &'a [u8],
-    /// Whether a field came in more lines than are processed.
+    /// Whether a field has more lines than are processed.
     too_many_lines: bool,
 }
 
@@ -144,7 +144,7 @@ impl<'a> Found<'a> {
                 true
             }
             b"accept" => {
-                // `Accept` in too many lines is ignored: a preference is no reason to refuse the request.
+                // `Accept` with too many lines is ignored: a preference is no reason to refuse the request.
                 if !self.accept.push(value) {
                     self.accept = Lines::default();
                 }

@@ -1,19 +1,20 @@
-//! Writing a request of HTTP/2 or HTTP/3 field by field.
+//! Writes an HTTP/2 or HTTP/3 request field by field.
 
 use std::fmt;
 
 use super::{Content, Opening, Queued, RequestFields, RequestLine, SendError};
 
-/// A client's connection, as far as requests are written into it.
+/// The part of a client connection into which requests are written.
 pub(crate) trait RequestQueue: fmt::Debug {
     /// The request that is being written.
     fn fields(&mut self) -> &mut RequestFields;
 
-    /// Queues a request with these fields, which are complete.
+    /// Queues a request with these complete fields.
     fn queue(&mut self, opening: Opening, fields: &RequestFields) -> Queued;
 }
 
-/// Writes one request. It is compressed only by one of the `send` methods, so dropping it before has no effect.
+/// Writes one request. The request is compressed only by one of the `send` methods; dropping it before that has
+/// no effect.
 #[derive(Debug)]
 #[must_use = "a request leaves when it is sent"]
 pub struct RequestWriter<'c> {
@@ -54,13 +55,13 @@ impl<'c> RequestWriter<'c> {
         self
     }
 
-    /// Queues the request without content. It leaves with the connection's next output.
+    /// Queues the request without content. It is sent with the connection's next output.
     pub fn send(self) -> Result<Queued, SendError> {
         self.send_with(Content::None, false)
     }
 
-    /// Queues the request with content to follow by the connection's `send_content`. [`Content::Chunked`] leaves its
-    /// length open. With `expect_continue` it requests 100 (Continue) and the content waits for
+    /// Queues the request; its content must follow with the connection's `send_content`. [`Content::Chunked`]
+    /// does not state a length. With `expect_continue` it requests 100 (Continue), and the content waits for
     /// [`Event::SendContent`](super::Event::SendContent).
     pub fn send_with(self, content: Content, expect_continue: bool) -> Result<Queued, SendError> {
         if let Some(error) = self.error {
@@ -73,7 +74,7 @@ impl<'c> RequestWriter<'c> {
         };
         let connection = self.connection;
         connection.fields().end(&opening)?;
-        // The buffers serve the next request again.
+        // The buffers are reused for the next request.
         let fields = std::mem::take(connection.fields());
         let queued = connection.queue(opening, &fields);
         *connection.fields() = fields;

@@ -1,4 +1,4 @@
-//! The vocabulary of servers: actions, and records of exchanges.
+//! Types for servers: actions, and records of exchanges.
 
 use fathometer_model::{Bytes, FileId, Instant};
 
@@ -12,7 +12,7 @@ pub enum Action {
     ShutdownWrite,
     /// Close both sides now, even with unread input.
     Close,
-    /// Reset the connection: its peer no longer takes data.
+    /// Reset the connection: the peer no longer reads data.
     Abort,
     /// Continue in HTTP/2 with [`Connection::take_upgrade`](crate::h1::server::Connection::take_upgrade).
     Upgrade,
@@ -21,31 +21,32 @@ pub enum Action {
 /// How a connection is closed after its last response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseManner {
-    /// First the sending side. Then the server reads and discards what the client still sends, until the client
-    /// closes its side or the limits on lingering are reached. The client receives all responses.
+    /// Closes the sending side first. Then the server reads and discards what the client still sends, until the
+    /// client closes its side or a limit on lingering is reached. The client receives all responses.
     HalfThenDrain,
-    /// Both sides at once, even if the client is still sending. Its transport is then reset and may lose
-    /// responses that the client has not read yet (Nielsen et al. 1997, section 5, "Connection Management").
+    /// Closes both sides at once, even if the client is still sending. The connection is then reset, and
+    /// responses that the client has not read yet may be lost (Nielsen et al. 1997, section 5, "Connection
+    /// Management").
     Full,
 }
 
-/// Bytes of a file to be sent next, from its descriptor to the transport.
+/// The next bytes to send from a file's descriptor to the transport.
 #[derive(Debug, Clone, Copy)]
 pub struct FilePart<'a> {
     /// The file.
     pub file: &'a FileHandle,
-    /// Their offset in the file.
+    /// The offset of the bytes in the file.
     pub offset: u64,
-    /// Their number; at least one.
+    /// The number of bytes; at least one.
     pub length: u64,
 }
 
-/// An exchange whose response was completely handed to the transport.
+/// An exchange whose response was completely passed to the transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Served {
     /// The request method.
     pub method: Method,
-    /// The file, when the target names one.
+    /// The file, if the target names one.
     pub file: Option<FileId>,
     /// A hash (64-bit FNV-1a) of the target as it was sent; 0 when no request line could be read.
     pub target_hash: u64,
@@ -90,12 +91,12 @@ impl Served {
     }
 }
 
-/// An exchange on a stream of its own, whose response was handed to the transport, completely or in part. `S` is
-/// the protocol's number of a stream, `C` its error code.
+/// An exchange on its own stream, whose response was passed to the transport completely or in part. `S` is the
+/// type of the protocol's stream numbers, `C` the type of its error codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamServed<S, C> {
-    /// The figures that HTTP/1 has too. Heads are counted as the frames that carry them, frame headers and interim
-    /// heads included. The request head of a push is its PUSH_PROMISE. Content is counted without framing.
+    /// The figures that HTTP/1 has too. The size of a head is the size of its frames, including frame headers
+    /// and interim heads. The request head of a push is its PUSH_PROMISE. Content is counted without framing.
     pub exchange: Served,
     /// The stream.
     pub stream: S,
@@ -105,7 +106,7 @@ pub struct StreamServed<S, C> {
     pub head_fields: Bytes,
     /// Bytes of the response's DATA frames, their headers included.
     pub body_frames: Bytes,
-    /// Whether the server pushed it.
+    /// Whether the server pushed the response.
     pub pushed: bool,
     /// The code with which either side reset the stream before its response was complete.
     pub reset: Option<C>,
@@ -126,7 +127,7 @@ impl<S, C> StreamServed<S, C> {
     }
 }
 
-/// The texts of a request for a log, as the client sent them.
+/// The texts of a request for an access log, as the client sent them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestText<'a> {
     /// The request line, or the part of the first line that arrived; empty when nothing arrived.
@@ -138,8 +139,8 @@ pub struct RequestText<'a> {
 }
 
 impl<'a> RequestText<'a> {
-    /// Splits `text` into the request line, `Referer` and `User-Agent` of these lengths. A text that is shorter than
-    /// their sum ends the last parts early.
+    /// Splits `text` into the request line, `Referer` and `User-Agent` of these lengths. If `text` is shorter
+    /// than their sum, the last parts are shorter.
     pub(crate) fn split(text: &'a [u8], lengths: [u32; 3]) -> RequestText<'a> {
         let mut rest = text;
         let [line, referer, user_agent] = lengths.map(|length| {

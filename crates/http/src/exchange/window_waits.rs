@@ -1,11 +1,12 @@
-//! When the server had used up a window that this client had granted, and waited for more (RFC 9113 section 5.2; RFC 9000
-//! section 4.1).
+//! Records when the server had used up a flow-control window that this client had granted, and waited for more
+//! (RFC 9113 section 5.2; RFC 9000 section 4.1).
 //!
-//! The receiver sees it in two facts: the bytes received reach exactly a limit that it had announced, and later bytes go
-//! beyond it. A server that no window stops crosses a limit within a frame, because limits are not multiples of its
-//! frames or packets. The wait as this side sees it lasts from the last byte within the limit to the first byte beyond it. The
-//! instant of the grant shows how much of that the window explains: the server could send again when the grant had
-//! reached it, so bytes could arrive a round trip after it.
+//! The receiver detects a wait by two facts: the received bytes reach exactly a limit that it had announced,
+//! and later bytes exceed it. A server that is not stopped by a window crosses the limit within a frame,
+//! because limits are not multiples of its frames or packets. As measured on this side, the wait lasts from the
+//! last byte within the limit to the first byte beyond it. The time of the grant shows how much of the wait the
+//! window explains: the server could send again when the grant had arrived, so new bytes can arrive one round
+//! trip after the grant.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,9 +14,9 @@ use fathometer_model::Instant;
 
 use super::RequestId;
 
-/// Largest number of waits that are stored until they are [taken](WindowWaits::take).
+/// The most waits that are stored until they are [taken](WindowWaits::take).
 const MOST: usize = 10_000;
-/// Largest number of limits of one window that are stored; later ones are not watched until earlier ones are passed.
+/// The most limits of one window that are stored. Later limits are not observed until earlier ones are passed.
 const MOST_LIMITS: usize = 4096;
 
 /// One wait of the server for a window.
@@ -23,15 +24,15 @@ const MOST_LIMITS: usize = 4096;
 pub struct WindowWait {
     /// The request whose stream had the window; `None` for the window of the connection.
     pub request: Option<RequestId>,
-    /// When the last byte that the window allowed was read.
+    /// When the last byte within the limit was read.
     pub from: Instant,
     /// When this side raised the limit.
     pub granted: Instant,
-    /// When the first byte beyond it was read.
+    /// When the first byte beyond the limit was read.
     pub to: Instant,
 }
 
-/// The windows of one connection of HTTP/2 or HTTP/3, as the client granted them.
+/// The windows that the client granted on one HTTP/2 or HTTP/3 connection.
 #[derive(Debug)]
 pub struct WindowWaits {
     connection: Window,
@@ -39,7 +40,7 @@ pub struct WindowWaits {
     waits: Vec<WindowWait>,
 }
 
-/// One window, in bytes since its begin.
+/// One window. Limits are in bytes from the start of the stream or connection.
 #[derive(Debug)]
 struct Window {
     received: u64,
@@ -47,7 +48,7 @@ struct Window {
     limit: u64,
     /// Limits that the server has not passed, each with the instant when it was announced.
     limits: VecDeque<(u64, Instant)>,
-    /// Since when the server has reached the first of them.
+    /// The time at which the server reached the first of these limits.
     reached: Option<Instant>,
 }
 
@@ -68,7 +69,7 @@ impl Window {
         }
     }
 
-    /// Counts received bytes; returns the wait that they end.
+    /// Counts received bytes. Returns the wait that they end, if there was one.
     fn receive(&mut self, bytes: u64, now: Instant) -> Option<WindowWait> {
         if bytes == 0 {
             return None;
@@ -76,7 +77,7 @@ impl Window {
         let wait = self.reached.take().and_then(|from| {
             self.limits.pop_front();
             let granted = self.limits.front()?.1;
-            // Bytes up to the limit and beyond it that are read together did not wait for each other.
+            // If bytes up to the limit and bytes beyond it are read together, there was no wait.
             (now > from).then_some(WindowWait {
                 request: None,
                 from,
@@ -102,7 +103,7 @@ impl Window {
 }
 
 impl WindowWaits {
-    /// The windows of a new connection, whose own window has this size in bytes.
+    /// The windows of a new connection, whose connection window has this size in bytes.
     pub fn new(connection: u64, now: Instant) -> WindowWaits {
         WindowWaits {
             connection: Window::new(connection, now),
@@ -111,8 +112,9 @@ impl WindowWaits {
         }
     }
 
-    /// Data of this length arrive on a stream: those that its windows count, as the content of a DATA frame of HTTP/2 or
-    /// all bytes of a stream of QUIC. `initial` is the window of a new stream in bytes.
+    /// Handles data of this length on a stream. Only data that count against its windows are passed: the
+    /// content of a DATA frame in HTTP/2, or all bytes of a QUIC stream. `initial` is the window of a new
+    /// stream in bytes.
     pub fn receive(&mut self, request: RequestId, length: u64, initial: u64, now: Instant) {
         self.receive_on_connection(length, now);
         let stream = self
@@ -127,7 +129,7 @@ impl WindowWaits {
         self.keep(of_stream);
     }
 
-    /// Data arrive that only the connection's window counts, as those of streams without a request.
+    /// Handles data that count only against the connection's window, such as data of streams without a request.
     pub fn receive_on_connection(&mut self, length: u64, now: Instant) {
         let wait = self.connection.receive(length, now);
         self.keep(wait);
@@ -139,19 +141,19 @@ impl WindowWaits {
         }
     }
 
-    /// The window of the connection grows.
+    /// Handles an increase of the connection's window.
     pub fn grant(&mut self, increment: u64, now: Instant) {
         self.connection.grant(increment, now);
     }
 
-    /// The window of a stream grows.
+    /// Handles an increase of a stream's window.
     pub fn grant_stream(&mut self, request: RequestId, increment: u64, now: Instant) {
         if let Some(stream) = self.streams.get_mut(&request) {
             stream.grant(increment, now);
         }
     }
 
-    /// The response of a stream is complete. If it was the last one, the server has nothing to send.
+    /// Handles the end of a stream's response. If it was the last one, the server has nothing to send.
     pub fn end(&mut self, request: RequestId, is_last: bool) {
         self.streams.remove(&request);
         if is_last && self.connection.reached.take().is_some() {

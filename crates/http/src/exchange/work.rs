@@ -1,18 +1,18 @@
-//! The requests of a server's connection in processing, one after another.
+//! The requests of a server's connection that are processed one after another.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use fathometer_model::Instant;
 
-/// Requests that wait for their turn or are in processing, in their order, each with the time when it is done. `K`
-/// is the key of a request.
+/// Requests that wait or are in processing, in order, each with the time at which its processing ends. `K` is
+/// the key of a request.
 ///
-/// Invariant: a request is done only after those before it. A request is added once.
+/// Invariant: requests finish in order. A request is added once.
 #[derive(Debug)]
 pub(crate) struct WorkQueue<K> {
     requests: VecDeque<(K, Instant)>,
-    /// When all work is done.
+    /// The time at which all work is finished.
     until: Instant,
 }
 
@@ -36,12 +36,12 @@ impl<K: Copy + PartialEq> WorkQueue<K> {
         self.requests.push_back((key, self.until));
     }
 
-    /// When the first request is done.
+    /// The time at which the processing of the first request ends.
     pub fn next(&self) -> Option<Instant> {
         self.requests.front().map(|&(_, until)| until)
     }
 
-    /// Removes the first request if it is done.
+    /// Removes the first request if its processing has ended.
     pub fn take_done(&mut self, now: Instant) -> Option<K> {
         let &(key, until) = self.requests.front()?;
         if until > now {
@@ -51,7 +51,7 @@ impl<K: Copy + PartialEq> WorkQueue<K> {
         Some(key)
     }
 
-    /// Puts the request that was removed last back to the front, for another turn.
+    /// Puts the request that was removed last back to the front, to be processed again.
     pub fn repeat(&mut self, key: K, at: Instant) {
         self.requests.push_front((key, at));
     }

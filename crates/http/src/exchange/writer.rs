@@ -1,5 +1,5 @@
-//! Requests of HTTP/2 and HTTP/3 as lists of fields, before compression (RFC 9113 section 8.3.1, RFC 9114
-//! section 4.3.1).
+//! HTTP/2 and HTTP/3 requests as lists of fields, before compression (RFC 9113 section 8.3.1, RFC 9114 section
+//! 4.3.1).
 
 use std::fmt::{self, Write as _};
 
@@ -11,7 +11,7 @@ use crate::hpack::Indexing;
 use crate::message::fields;
 use crate::message::section::is_of_connection;
 
-/// The request that is being written. Its buffers serve one request after another.
+/// The request that is being written. Its buffers are reused for the next request.
 ///
 /// Invariant: every field in the block was checked.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Opening {
         matches!(self.content, Content::None | Content::Sized(0))
     }
 
-    /// Bytes of content that follow, if their number was announced.
+    /// The bytes of content that must follow, if their number was announced.
     pub fn remaining(&self) -> Option<u64> {
         match self.content {
             Content::Sized(length) => Some(length),
@@ -55,7 +55,7 @@ impl Opening {
 }
 
 impl RequestFields {
-    /// Begins with another request. Returns the last fault of its line.
+    /// Begins another request. Returns the last error of its request line.
     pub fn begin(&mut self, line: RequestLine<'_>, scheme: &str) -> Option<SendError> {
         let mut error = None;
         if !fields::is_token(line.method.as_bytes()) || line.method == "CONNECT" {
@@ -92,7 +92,7 @@ impl RequestFields {
         Ok(())
     }
 
-    /// Ends the fields with those that describe the content.
+    /// Adds the fields that describe the content, which come last.
     pub fn end(&mut self, opening: &Opening) -> Result<(), SendError> {
         if opening.expect_continue && opening.ends() {
             return Err(SendError::BadContent);
@@ -109,7 +109,7 @@ impl RequestFields {
         Ok(())
     }
 
-    /// Bytes of all names and values.
+    /// The size of all names and values.
     pub fn bytes(&self) -> Bytes {
         self.block.bytes()
     }
@@ -119,7 +119,7 @@ impl RequestFields {
         self.block.get(":authority").unwrap_or_default()
     }
 
-    /// All fields, with how they are compressed.
+    /// All fields, with the rule for their compression.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8], Indexing)> {
         let fields = self.block.iter();
         fields.map(|(name, value)| (name, value, indexing(name, value)))
@@ -131,15 +131,15 @@ impl RequestFields {
     }
 }
 
-/// A request without its target: everything else is checked when it is created.
+/// A request without its target. Everything else is checked when the prepared request is created.
 ///
-/// One prepared request serves any number of targets that share a method, fields and a content length.
+/// One prepared request serves any number of targets with the same method, fields and content length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreparedRequest {
     method: Box<str>,
     host: Box<str>,
     fields: Box<[PreparedField]>,
-    /// Bytes of all names and values, except those of the target and the scheme.
+    /// The size of all names and values, except those of the target and the scheme.
     bytes: u64,
     content: u64,
 }
@@ -152,8 +152,8 @@ struct PreparedField {
 }
 
 impl PreparedRequest {
-    /// A request with these fields, and with `content` bytes of content unless that is `None`. The rules are
-    /// those of the request writer.
+    /// A request with these fields, and with `content` bytes of content unless `content` is `None`. The rules
+    /// for fields are those of the request writer.
     pub fn new(
         method: &str,
         host: &str,
@@ -197,7 +197,7 @@ impl PreparedRequest {
         &self.host
     }
 
-    /// How its stream starts.
+    /// How the stream of the request starts.
     pub(crate) fn opening(&self) -> Opening {
         Opening {
             content: match self.content {
@@ -208,12 +208,12 @@ impl PreparedRequest {
         }
     }
 
-    /// Bytes of all names and values with this scheme and target.
+    /// The size of all names and values with this scheme and target.
     pub(crate) fn bytes(&self, scheme: &str, target: &str) -> Bytes {
         Bytes(self.bytes + (scheme.len() + target.len()) as u64)
     }
 
-    /// All fields with this scheme and target, with how they are compressed.
+    /// All fields with this scheme and target, with the rule for their compression.
     pub(crate) fn iter<'a>(
         &'a self,
         scheme: &'a str,
@@ -231,8 +231,8 @@ impl PreparedRequest {
     }
 }
 
-/// Which fields are added to the table. Excluded are fields whose values seldom repeat, and secrets that are
-/// short enough to be guessed (RFC 7541 and RFC 9204, section 7.1.3 of both).
+/// Decides whether a field is added to the dynamic table. Excluded are fields whose values seldom repeat, and
+/// secrets that are short enough to be guessed (RFC 7541 and RFC 9204, section 7.1.3 of both).
 fn indexing(name: &[u8], value: &[u8]) -> Indexing {
     match name {
         b"content-length"
@@ -248,7 +248,7 @@ fn indexing(name: &[u8], value: &[u8]) -> Indexing {
     }
 }
 
-/// Whether this is valid as `:authority`.
+/// Whether `host` is valid as `:authority`.
 fn is_host(host: &str) -> bool {
     !host.is_empty()
         && host
@@ -256,7 +256,7 @@ fn is_host(host: &str) -> bool {
             .all(|byte| byte.is_ascii_graphic() && byte != b'@')
 }
 
-/// Whether a request may have this field, its name in lower case.
+/// Whether a request may contain this field. The name is in lower case.
 fn takes_field(name: &[u8], value: &[u8]) -> bool {
     fields::is_token(name)
         && !matches!(name, b"content-length" | b"expect")

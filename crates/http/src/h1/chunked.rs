@@ -3,8 +3,8 @@
 //! Chunk extensions and trailer fields are checked against their grammar, limited in size, and ignored: no code
 //! here uses them (section 7.1.1: a recipient ignores extensions that it does not recognise).
 //!
-//! The lines of chunks end in CRLF for every recipient: section 2.2 allows a bare LF after the start line and
-//! fields only. A lenient decoder accepts it in the trailer section, whose lines are fields.
+//! Chunk-size lines end in CRLF for every recipient: section 2.2 allows a bare LF only after the start line and
+//! after fields. A lenient decoder accepts a bare LF in the trailer section, whose lines are fields.
 
 use super::syntax::Strictness;
 use crate::message::fields::is_token_byte;
@@ -40,10 +40,10 @@ pub enum ChunkedError {
     /// A line that does not end in CRLF.
     #[error("a line of the chunked coding does not end in CR LF")]
     BadLineEnd,
-    /// Chunk data that is not followed by CRLF: it is longer than its size says.
+    /// Chunk data that is not followed by CRLF, so the data are longer than the stated size.
     #[error("the data of a chunk are longer than its size")]
     DataTooLong,
-    /// The text after a chunk size is not `;NAME` or `;NAME=VALUE`, with the value a token or in quotes.
+    /// The text after a chunk size is not `;NAME` or `;NAME=VALUE`, where VALUE is a token or a quoted string.
     #[error("what follows a chunk size is not a chunk extension")]
     BadExtension,
     /// More than [`ChunkedLimits::extensions`].
@@ -57,18 +57,18 @@ pub enum ChunkedError {
     TrailersTooLong,
 }
 
-/// Decodes a chunked body, in pieces of any size.
+/// Decodes a chunked body that arrives in pieces of any size.
 #[derive(Debug, Clone)]
 pub struct ChunkedDecoder {
     state: State,
-    /// Bytes left of this chunk, or the size read so far.
+    /// Bytes left of the current chunk; while its size is read, the size so far.
     remaining: u64,
     extensions_left: u32,
     trailers_left: u32,
     strictness: Strictness,
 }
 
-/// The decoder's state; its name says what the next byte belongs to.
+/// The decoder's state, named after what the next byte belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Size {
@@ -180,13 +180,13 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Whether the last chunk and the trailer section are read. Nothing is consumed after that.
+    /// Whether the last chunk and the trailer section have been read. Nothing is consumed after that.
     pub fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// Reads framing up to the next piece of data, and the available part of that piece. Call it again with the
-    /// remaining input until the input is used up or [`is_done`](Self::is_done). An error is final.
+    /// Reads framing up to the next piece of data, and the available part of that piece. Call `decode` again with
+    /// the remaining input until the input is used up or [`is_done`](Self::is_done). An error is final.
     pub fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Decoded<'a>, ChunkedError> {
         let mut consumed = 0;
         while consumed < input.len() && self.state != State::Done {
@@ -349,7 +349,7 @@ impl ChunkHead {
         })
     }
 
-    /// Its bytes.
+    /// The bytes of the line.
     pub fn as_bytes(&self) -> &[u8] {
         &self.line[self.start as usize..]
     }

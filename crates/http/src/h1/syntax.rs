@@ -1,4 +1,5 @@
-//! Heads of HTTP/1.x messages: their end, their lines, their fields (RFC 9112 sections 2.2 and 5).
+//! Parses heads of HTTP/1.x messages (RFC 9112 sections 2.2 and 5). A head is the start line, the header section
+//! and the empty line at its end.
 //!
 //! Nothing is copied or allocated: all results are slices of the caller's buffer. Callers interpret the fields,
 //! except for [`Transfer-Encoding`](TransferCodings), which only HTTP/1.1 has.
@@ -20,7 +21,7 @@ use crate::message::fields::{
     LengthError, is_control, is_token, is_token_byte, is_value, list, trim,
 };
 
-/// How tolerant a recipient is.
+/// How tolerant a recipient is of malformed heads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strictness {
     /// For an origin, which must never split messages differently from the proxy in front of it: lines end in
@@ -84,8 +85,8 @@ impl From<LengthError> for SyntaxError {
 
 /// Finds the end of a head in bytes that arrive in pieces; examines every byte once.
 ///
-/// An empty line may have any line ends, also where the syntax requires CRLF. So a head with bare line feeds is
-/// refused when it is complete and not at a time-out.
+/// The empty line may be CRLF or a bare LF, also where the syntax requires CRLF. Therefore a head with bare line
+/// feeds is refused as soon as it is complete, and not at a time-out.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HeadEnd {
     /// No line feed before this position is followed by an empty line.
@@ -158,7 +159,7 @@ pub struct Field<'a> {
 }
 
 impl Field<'_> {
-    /// Whether this field has that name, case-insensitive.
+    /// Whether the field has this name, compared case-insensitively.
     pub fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
@@ -172,7 +173,8 @@ pub struct FieldLines<'a> {
 }
 
 impl<'a> FieldLines<'a> {
-    /// Only field lines, as in a trailer section: ends at an empty line or at the end of `lines`.
+    /// Iterates over field lines without a start line, as in a trailer section: ends at an empty line or at the end
+    /// of `lines`.
     pub fn new(lines: &'a [u8], strictness: Strictness) -> FieldLines<'a> {
         FieldLines {
             rest: lines,

@@ -16,7 +16,7 @@ macro_rules! codes {
                 pub const $name: ErrorCode = ErrorCode($code);
             )*
 
-            /// Its name in the registry; `None` for an unregistered code.
+            /// The code's name in the registry; `None` for an unregistered code.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($code => Some(stringify!($name)),)*
@@ -56,8 +56,8 @@ impl fmt::Display for ErrorCode {
 /// A fault of the peer that ends a stream or the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Fault {
-    /// Other bytes than the connection preface.
-    #[error("the connection preface is not that of HTTP/2")]
+    /// Bytes other than the connection preface.
+    #[error("the connection preface is not the HTTP/2 preface")]
     BadPreface,
     /// The first frame was not SETTINGS.
     #[error("the first frame is not SETTINGS")]
@@ -72,7 +72,7 @@ pub enum Fault {
     #[error("a frame's padding is longer than the frame")]
     Padding,
     /// A stream frame on stream 0, or a connection frame on another stream.
-    #[error("a frame is on stream 0 that needs a stream, or on a stream and needs none")]
+    #[error("a stream frame is on stream 0, or a connection frame is on a stream")]
     WrongStreamZero,
     /// A header block interrupted by another frame (section 6.10).
     #[error("a header block is interrupted")]
@@ -87,13 +87,13 @@ pub enum Fault {
     #[error("a header block cannot be decoded")]
     Compression,
     /// A setting with an invalid value (section 6.5.2).
-    #[error("a setting has a value that it cannot have")]
+    #[error("a setting has an invalid value")]
     BadSetting,
     /// SETTINGS_INITIAL_WINDOW_SIZE above 2^31 − 1.
     #[error("the initial window size is above the maximum")]
     BadInitialWindow,
     /// An acknowledgement of settings that were not sent.
-    #[error("settings are acknowledged that were not sent")]
+    #[error("settings that were not sent are acknowledged")]
     UnexpectedAcknowledgement,
     /// A window update with an increment of zero (section 6.9).
     #[error("a window update has an increment of zero")]
@@ -107,14 +107,14 @@ pub enum Fault {
     /// A frame on a stream that was never opened (section 5.1).
     #[error("a frame is on an idle stream")]
     IdleStream,
-    /// A frame on a stream that its sender has ended.
-    #[error("a frame is on a stream that its sender had ended")]
+    /// A frame on a stream that its sender has closed (half-closed).
+    #[error("a frame is on a stream that its sender had closed")]
     HalfClosedStream,
     /// A frame on a stream that is closed.
     #[error("a frame is on a closed stream")]
     ClosedStream,
     /// A new stream whose number is not above the previous ones, or is of the wrong parity (section 5.1.1).
-    #[error("a stream's number is not above those before it, or not of its sender's kind")]
+    #[error("a stream number is not above earlier stream numbers, or has the wrong parity")]
     BadStreamNumber,
     /// More streams than allowed (section 5.1.2).
     #[error("more streams are open than allowed")]
@@ -140,11 +140,11 @@ pub enum Fault {
     /// Faults of the peer that force this side to reset many streams (CVE-2025-8671).
     #[error("too many streams had to be reset")]
     ProvokedResets,
-    /// PING and SETTINGS, which require an answer, faster than the answers are taken or faster than any
-    /// legitimate use.
+    /// PING and SETTINGS frames, which require an answer, arrive faster than the answers are taken or faster than
+    /// in any legitimate use.
     #[error("too many frames require a response")]
     AnswerFlood,
-    /// Frames that carry nothing: DATA without content, PRIORITY, WINDOW_UPDATE, unknown types.
+    /// Idle frames: DATA without content, PRIORITY, WINDOW_UPDATE, unknown types.
     #[error("too many frames carry nothing")]
     IdleFrames,
     /// Too much output that the peer does not take.

@@ -11,7 +11,8 @@ pub const MAX_WINDOW: u32 = (1 << 31) - 1;
 /// The window of a connection before any update; the settings do not change it (section 6.9.2).
 pub const CONNECTION_WINDOW: u32 = 65_535;
 
-/// Bytes that may still be sent. Negative after the peer has reduced its initial window (section 6.9.2).
+/// A send window: bytes that may still be sent. Negative after the peer has reduced its initial window (section
+/// 6.9.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window(i64);
 
@@ -35,12 +36,12 @@ impl Window {
         self.0 -= i64::from(bytes);
     }
 
-    /// The peer increases the window (WINDOW_UPDATE).
+    /// Applies an increment from the peer's WINDOW_UPDATE.
     pub fn give(&mut self, increment: u32) -> Result<(), Fault> {
         self.shift(i64::from(increment))
     }
 
-    /// The peer has changed the initial window of its streams.
+    /// Applies a change of the peer's initial window.
     pub fn change_initial(&mut self, before: u32, now: u32) -> Result<(), Fault> {
         self.shift(i64::from(now) - i64::from(before))
     }
@@ -64,7 +65,7 @@ pub enum UpdateAt {
     Bytes(u32),
     /// When this share of the window, in percent, was processed; at most 100.
     Percent(u8),
-    /// Never: the window runs out.
+    /// Never, so that the window runs out.
     Never,
 }
 
@@ -87,8 +88,7 @@ impl UpdateAt {
 pub struct ReceiveWindow {
     /// The target size, in bytes.
     size: u32,
-    /// Bytes that the peer may still send. Negative when its streams' initial window was reduced while it was
-    /// sending.
+    /// Bytes that the peer may still send. Negative if the initial window was reduced while the peer was sending.
     available: i64,
     /// Bytes processed and not given back yet.
     dealt_with: u32,
@@ -109,7 +109,7 @@ impl ReceiveWindow {
         self.available
     }
 
-    /// Changes the target size; returns the increment to send when it grows. It never shrinks.
+    /// Raises the target size to `size`; returns the increment to send. A smaller size has no effect.
     pub fn grow(&mut self, size: u32) -> Option<u32> {
         let more = size.checked_sub(self.size).filter(|&more| more > 0)?;
         self.size = size;
@@ -117,8 +117,8 @@ impl ReceiveWindow {
         Some(more)
     }
 
-    /// The peer has applied a smaller initial window (RFC 9113 section 6.9.2). Returns the increment to send, if it
-    /// is time for an update of the smaller window. A window never grows in this way.
+    /// Applies a smaller initial window, which the peer has acknowledged (RFC 9113 section 6.9.2). Returns the
+    /// increment to send, if an update of the smaller window is due. A larger size has no effect.
     pub fn shrink(&mut self, size: u32, when: UpdateAt) -> Option<u32> {
         let less = self.size.checked_sub(size).filter(|&less| less > 0)?;
         self.size = size;
@@ -135,7 +135,7 @@ impl ReceiveWindow {
         Ok(())
     }
 
-    /// Counts bytes as processed; returns the increment to send, if it is time for an update.
+    /// Counts bytes as processed; returns the increment to send, if an update is due.
     pub fn release(&mut self, bytes: u32, when: UpdateAt) -> Option<u32> {
         self.dealt_with += bytes;
         let threshold = when.threshold(self.size)?;

@@ -4,7 +4,7 @@
 //! - [`settings`]: the settings of one side
 //! - [`flow`]: flow-control windows
 //! - [`error`]: error codes, and the peer's faults that cause them
-//! - [`server`]: the server side of a connection
+//! - [`server`] and [`client`]: the two sides of a connection
 
 pub mod client;
 pub mod error;
@@ -36,17 +36,17 @@ impl StreamId {
         self.0
     }
 
-    /// Whether it is the connection itself.
+    /// Whether the number denotes the connection itself.
     pub const fn is_connection(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether clients open streams with such numbers: odd ones.
+    /// Whether the number is odd, as on streams that clients open.
     pub const fn is_client(self) -> bool {
         self.0 & 1 == 1
     }
 
-    /// Whether servers open streams with such numbers: even ones except zero.
+    /// Whether the number is even and not zero, as on streams that servers open.
     pub const fn is_server(self) -> bool {
         self.0 != 0 && self.0 & 1 == 0
     }

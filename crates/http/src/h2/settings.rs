@@ -29,9 +29,9 @@ pub const MAX_FRAME_SIZE: u32 = (1 << 24) - 1;
 /// The settings of one side. [`Default`] has the initial values of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes of the table of its header decoder.
+    /// Bytes of the table of this side's header decoder.
     pub header_table_size: u32,
-    /// Whether it accepts pushes.
+    /// Whether this side accepts pushes.
     pub enable_push: bool,
     /// Streams that the other side may have open; `None`: any number.
     pub max_concurrent_streams: Option<u32>,
@@ -39,9 +39,9 @@ pub struct Settings {
     pub initial_window_size: u32,
     /// The longest payload of a frame, in bytes: 2^14 to 2^24 − 1.
     pub max_frame_size: u32,
-    /// Bytes of a field section before compression, with 32 more for each field; `None`: any number.
+    /// Bytes of a field section before compression, plus 32 for each field; `None`: any number.
     pub max_header_list_size: Option<u32>,
-    /// Whether it ignores the priorities of RFC 7540.
+    /// Whether this side ignores the priorities of RFC 7540.
     pub no_rfc7540_priorities: bool,
 }
 
@@ -60,7 +60,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Applies one received setting. Unknown ones change nothing.
+    /// Applies one received setting. Unknown settings are ignored.
     pub fn apply(&mut self, id: u16, value: u32) -> Result<(), ConnectionError> {
         match id {
             id::HEADER_TABLE_SIZE => self.header_table_size = value,
@@ -81,7 +81,7 @@ impl Settings {
         Ok(())
     }
 
-    /// The settings that differ from `before`, to be sent. A limit of `before` that is now removed is sent as
+    /// The settings that differ from `before`, to be sent. A limit that `before` has and `self` has not is sent as
     /// the largest number.
     pub fn changes(&self, before: &Settings) -> impl Iterator<Item = (u16, u32)> + use<> {
         let known = |settings: &Settings| {

@@ -1,4 +1,5 @@
-//! The unidirectional streams of both sides: the control stream and QPACK's two streams (RFC 9114 section 6.2).
+//! The unidirectional streams of both sides: the control stream and the two QPACK streams (RFC 9114 section
+//! 6.2).
 
 use std::io::IoSlice;
 
@@ -11,7 +12,7 @@ use super::varint;
 use super::{Action, Priority};
 use crate::qpack::{Decoder, Encoder};
 
-/// Which side of the connection this is.
+/// The side of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Client,
@@ -24,11 +25,12 @@ const PUSH: u64 = 0x1;
 const ENCODER: u64 = 0x2;
 const DECODER: u64 = 0x3;
 
-/// Longest frame on a control stream, in bytes. A longer one is treated as an attack.
+/// The longest frame on a control stream, in bytes. A longer frame is treated as an attack.
 const MOST_CONTROL_FRAME: u64 = 4096;
-/// Most bytes that may wait on the control stream or the decoder stream because the peer does not accept them.
+/// The most bytes that may wait on the control stream or the decoder stream because the peer does not accept
+/// them.
 const MOST_WAITING: usize = 64 * 1024;
-/// Most frames without effect in one second.
+/// The most frames without effect in one second.
 const MOST_IDLE: u32 = 10_000;
 
 /// A message on the peer's control stream.
@@ -45,14 +47,14 @@ pub(super) enum ControlEvent {
 #[derive(Debug)]
 pub(super) struct Critical {
     role: Role,
-    /// Control, encoder and decoder stream of this side, in this order.
+    /// The control, encoder and decoder streams of this side, in this order.
     own: [Outgoing; 3],
     incoming: Vec<Incoming>,
     /// Which critical streams of the peer have been opened, by type.
     seen: [bool; 4],
     pub peer_settings: Option<Settings>,
     /// The identifier in the peer's last GOAWAY.
-    peer_leaves: Option<u64>,
+    peer_goaway: Option<u64>,
     /// The peer's last MAX_PUSH_ID.
     max_push: Option<u64>,
     pub encoder: Encoder,
@@ -66,9 +68,9 @@ pub(super) struct Critical {
 #[derive(Debug, Default)]
 struct Outgoing {
     stream: Option<u64>,
-    /// Bytes to send. The first `taken` of them were taken.
+    /// Bytes to send. The transport took the first `taken` of them.
     bytes: Vec<u8>,
-    /// How many bytes the transport took.
+    /// The number of bytes that the transport took.
     taken: usize,
     blocked: bool,
 }
@@ -82,7 +84,7 @@ struct Incoming {
 
 #[derive(Debug)]
 enum Kind {
-    /// Its type is not complete yet.
+    /// The type of the stream is not complete yet.
     Unknown {
         bytes: [u8; 8],
         have: u8,
@@ -90,7 +92,7 @@ enum Kind {
     Control(Box<Control>),
     Encoder,
     Decoder,
-    /// Its type is unsupported: the stream is refused, and bytes that still come are skipped.
+    /// The type of the stream is unsupported: the stream is refused, and its remaining bytes are skipped.
     Refused,
 }
 
@@ -124,7 +126,7 @@ impl Critical {
             incoming: Vec::new(),
             seen: [false; 4],
             peer_settings: None,
-            peer_leaves: None,
+            peer_goaway: None,
             max_push: None,
             encoder,
             decoder,
@@ -133,19 +135,19 @@ impl Critical {
         }
     }
 
-    /// Whether one of this side's streams is still to be opened.
+    /// Whether a stream of this side must still be opened.
     pub fn wants_stream(&self) -> bool {
         self.own.iter().any(|own| own.stream.is_none())
     }
 
-    /// The transport opened this stream: it becomes the next of this side's streams.
+    /// Handles a stream that the transport has opened: it becomes the next of this side's streams.
     pub fn opened(&mut self, stream: u64) {
         if let Some(own) = self.own.iter_mut().find(|own| own.stream.is_none()) {
             own.stream = Some(stream);
         }
     }
 
-    /// Whether it is one of this side's streams.
+    /// Whether the stream is one of this side's critical streams.
     pub fn is_own(&self, stream: u64) -> bool {
         self.own.iter().any(|own| own.stream == Some(stream))
     }
@@ -171,7 +173,7 @@ impl Critical {
         Ok(())
     }
 
-    /// Fills a slice with the next bytes of a critical stream; returns the stream and the number of bytes.
+    /// Fills a slice with the next bytes of a critical stream. Returns the stream and the number of bytes.
     pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<(u64, usize)> {
         let own = self.own.iter().find(|own| own.has_something())?;
         let slice = slices.first_mut()?;
@@ -181,7 +183,7 @@ impl Critical {
         Some((own.stream?, bytes.len()))
     }
 
-    /// The transport took bytes of one of this side's streams.
+    /// Handles bytes that the transport took from one of this side's streams.
     pub fn transmitted(&mut self, stream: u64, bytes: usize) {
         if let Some(own) = self.own(stream) {
             own.taken += bytes;
@@ -195,7 +197,7 @@ impl Critical {
         }
     }
 
-    /// The transport accepts no more bytes of one of this side's streams, or accepts them again.
+    /// Records whether the transport accepts bytes of one of this side's streams.
     pub fn set_blocked(&mut self, stream: u64, blocked: bool) {
         if let Some(own) = self.own(stream) {
             own.blocked = blocked;
@@ -206,7 +208,7 @@ impl Critical {
         self.own.iter_mut().find(|own| own.stream == Some(stream))
     }
 
-    /// Counts a frame that has no effect. Too many of them in one second are a fault.
+    /// Counts a frame that has no effect. Too many such frames in one second are a fault.
     pub fn count_idle(&mut self, now: Instant) -> Result<(), Fault> {
         if now.since(self.idle_since).as_secs() >= 1 {
             self.idle_since = now;
@@ -219,7 +221,7 @@ impl Critical {
         Ok(())
     }
 
-    /// Reads bytes of a unidirectional stream of the peer until there is a message to report or the bytes are
+    /// Reads bytes of a unidirectional stream of the peer, until there is a message to report or the bytes are
     /// used up.
     pub fn read(
         &mut self,
@@ -273,7 +275,7 @@ impl Critical {
         Ok(None)
     }
 
-    /// One of the peer's streams ended or was reset.
+    /// Handles the end or the reset of one of the peer's streams.
     pub fn ended(&mut self, stream: u64) -> Result<(), Fault> {
         let place = self
             .incoming
@@ -322,7 +324,7 @@ impl Critical {
             (ENCODER, _) => Ok(Kind::Encoder),
             (DECODER, _) => Ok(Kind::Decoder),
             (PUSH, Role::Server) => Err(Fault::ForbiddenStream),
-            // This client permits no push.
+            // This client permits no pushes.
             (PUSH, Role::Client) => Err(Fault::BadIdentifier),
             _ => {
                 actions(Action::StopSending {
@@ -412,11 +414,11 @@ impl Critical {
                 let id = only_number(payload)?;
                 let is_request = id % 4 == 0;
                 if self.role == Role::Client && !is_request
-                    || self.peer_leaves.is_some_and(|before| id > before)
+                    || self.peer_goaway.is_some_and(|before| id > before)
                 {
                     return Err(Fault::BadIdentifier);
                 }
-                self.peer_leaves = Some(id);
+                self.peer_goaway = Some(id);
                 Ok(Some(ControlEvent::GoAway(id)))
             }
             FrameType::MAX_PUSH_ID => {
@@ -429,7 +431,7 @@ impl Critical {
             }
             FrameType::CANCEL_PUSH => {
                 let id = only_number(payload)?;
-                // The server never pushes. Even so, a client may cancel any push ID that it permitted.
+                // The server never pushes, but a client may still cancel any push ID that it permitted.
                 let permitted = match self.role {
                     Role::Client => false,
                     Role::Server => self.max_push.is_some_and(|most| id <= most),
@@ -480,7 +482,7 @@ fn is_known(kind: FrameType) -> bool {
     )
 }
 
-/// Reads a payload that must be exactly one integer.
+/// Reads a payload that consists of exactly one integer.
 fn only_number(mut payload: &[u8]) -> Result<u64, Fault> {
     let number = varint::take(&mut payload).ok_or(Fault::MalformedFrame)?;
     if payload.is_empty() {

@@ -1,10 +1,10 @@
-//! Error codes and the faults that they stand for (RFC 9114 section 8.1, RFC 9204 section 6).
+//! HTTP/3 error codes, and the violations that they report (RFC 9114 section 8.1, RFC 9204 section 6).
 
 use std::fmt;
 
 use crate::qpack;
 
-/// An error code, as QUIC carries it.
+/// An error code of QUIC's application protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode(pub u64);
 
@@ -13,7 +13,7 @@ macro_rules! codes {
         impl ErrorCode {
             $($(#[$doc])* pub const $name: ErrorCode = ErrorCode($number);)*
 
-            /// Its name in the RFCs; `None` for other codes, which must be treated as `H3_NO_ERROR`.
+            /// The name of the code in the RFCs; `None` for other codes, which are treated as `H3_NO_ERROR`.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($number => Some($text),)*
@@ -25,15 +25,15 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Nothing went wrong.
+    /// No error.
     NO_ERROR = 0x100, "H3_NO_ERROR";
-    /// The peer broke the protocol in a way that has no code of its own.
+    /// The peer violated the protocol in a way that has no code of its own.
     GENERAL_PROTOCOL_ERROR = 0x101, "H3_GENERAL_PROTOCOL_ERROR";
     /// This side has an internal error.
     INTERNAL_ERROR = 0x102, "H3_INTERNAL_ERROR";
     /// The peer opened a stream that it must not open.
     STREAM_CREATION_ERROR = 0x103, "H3_STREAM_CREATION_ERROR";
-    /// A stream closed that the connection needs.
+    /// A stream that the connection needs was closed.
     CLOSED_CRITICAL_STREAM = 0x104, "H3_CLOSED_CRITICAL_STREAM";
     /// A frame that is not permitted at this place.
     FRAME_UNEXPECTED = 0x105, "H3_FRAME_UNEXPECTED";
@@ -55,7 +55,7 @@ codes! {
     REQUEST_INCOMPLETE = 0x10d, "H3_REQUEST_INCOMPLETE";
     /// A malformed message.
     MESSAGE_ERROR = 0x10e, "H3_MESSAGE_ERROR";
-    /// The connection that CONNECT made failed.
+    /// The connection that was opened for CONNECT failed.
     CONNECT_ERROR = 0x10f, "H3_CONNECT_ERROR";
     /// The request must be retried over HTTP/1.1.
     VERSION_FALLBACK = 0x110, "H3_VERSION_FALLBACK";
@@ -76,11 +76,11 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// The peer's fault that ends the connection.
+/// A violation by the peer that ends the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The server opened a bidirectional stream, or the client opened a push stream.
-    #[error("a stream that the peer must not open")]
+    #[error("the peer opened a stream that it must not open")]
     ForbiddenStream,
     /// A second control stream, or a second QPACK stream of the same type.
     #[error("a second critical stream of its kind")]
@@ -105,9 +105,9 @@ pub enum Fault {
     BadIdentifier,
     /// Too many frames without effect, a control frame that is too long, or too many instructions waiting to be
     /// sent.
-    #[error("too much useless data")]
+    #[error("too much control data without effect")]
     Flood,
-    /// An error of QPACK.
+    /// A QPACK error.
     #[error("{0}")]
     Qpack(#[from] qpack::Error),
 }

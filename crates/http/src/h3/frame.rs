@@ -11,22 +11,23 @@ impl FrameType {
     pub const DATA: FrameType = FrameType(0x0);
     /// A field section.
     pub const HEADERS: FrameType = FrameType(0x1);
-    /// A push is refused by the client, or cancelled by the server.
+    /// The client refuses a push, or the server cancels it.
     pub const CANCEL_PUSH: FrameType = FrameType(0x3);
     /// Settings; sent once.
     pub const SETTINGS: FrameType = FrameType(0x4);
-    /// A push is announced.
+    /// Announces a push.
     pub const PUSH_PROMISE: FrameType = FrameType(0x5);
-    /// The connection takes no more requests.
+    /// The connection accepts no more requests.
     pub const GOAWAY: FrameType = FrameType(0x7);
-    /// Pushes are permitted.
+    /// Permits pushes.
     pub const MAX_PUSH_ID: FrameType = FrameType(0xd);
-    /// The priority of a request changes (RFC 9218 section 7.2).
+    /// Changes the priority of a request (RFC 9218 section 7.2).
     pub const PRIORITY_UPDATE: FrameType = FrameType(0xf_0700);
-    /// The priority of a push changes.
+    /// Changes the priority of a push.
     pub const PUSH_PRIORITY_UPDATE: FrameType = FrameType(0xf_0701);
 
-    /// Whether this type was defined by HTTP/2 and is reserved in HTTP/3: it must not be sent (section 7.2.8).
+    /// Whether this type is defined by HTTP/2 and reserved in HTTP/3. Such a type must not be sent (section
+    /// 7.2.8).
     pub const fn is_of_http2(self) -> bool {
         matches!(self.0, 0x2 | 0x6 | 0x8 | 0x9)
     }
@@ -37,18 +38,18 @@ pub(super) const fn reserved(number: u64) -> u64 {
     0x1f * number + 0x21
 }
 
-/// A part of a stream's frames.
+/// A part of the frames on a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Piece<'i> {
     /// A frame begins.
     Begin {
         kind: FrameType,
-        /// Bytes of its payload.
+        /// The length of the payload in bytes.
         length: u64,
-        /// Bytes that its type and its length took.
+        /// The size of the type and the length on the wire, in bytes.
         header: u64,
     },
-    /// The next bytes of its payload, at least one.
+    /// The next bytes of the payload, at least one.
     Payload(&'i [u8]),
     /// The frame is complete.
     End,
@@ -62,14 +63,14 @@ const MOST_HEADER: usize = 16;
 pub(super) struct Frames {
     header: [u8; MOST_HEADER],
     have: u8,
-    /// Bytes of the payload still to come.
+    /// The bytes of the payload that are still missing.
     left: u64,
-    /// Whether a frame has begun whose end is not reported yet.
+    /// Whether a frame has begun and its end is not reported yet.
     within: bool,
 }
 
 impl Frames {
-    /// Whether the stream may end here.
+    /// Whether the input is between two frames, so that the stream may end here.
     pub fn is_between(&self) -> bool {
         !self.within && self.have == 0
     }
@@ -114,14 +115,14 @@ impl Frames {
     }
 }
 
-/// Appends the type and the length of a frame; returns how many bytes they take.
+/// Appends the type and the length of a frame. Returns their size in bytes.
 pub(super) fn write_header(kind: FrameType, length: u64, out: &mut Vec<u8>) -> u64 {
     varint::write(kind.0, out);
     varint::write(length, out);
     header_length(kind, length)
 }
 
-/// How many bytes the type and the length of a frame take.
+/// The size of the type and the length of a frame in bytes.
 pub(super) const fn header_length(kind: FrameType, length: u64) -> u64 {
     (varint::length(kind.0) + varint::length(length)) as u64
 }
@@ -138,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// Everything in the pieces: frames with their payloads, and whether the stream ends between two frames.
+    /// All frames in the pieces with their payloads, and whether the stream ends between two frames.
     fn read<'i>(pieces: impl Iterator<Item = &'i [u8]>) -> (Vec<(u64, Vec<u8>)>, bool) {
         let mut frames = Frames::default();
         let mut found: Vec<(u64, Vec<u8>)> = Vec::new();

@@ -1,9 +1,9 @@
 //! HTTP/3 on both sides, without I/O and without QUIC (RFC 9114).
 //!
-//! A host passes the bytes of a QUIC connection's streams to a [`client::Connection`] or a
-//! [`server::Connection`]. The machine returns which streams to open, write, reset and refuse, and when to
-//! close the connection. Streams are named by QUIC's stream IDs (RFC 9000 section 2.1). Packets, flow control,
-//! loss recovery and the handshake belong to the transport.
+//! A host passes the bytes of the streams of a QUIC connection to a [`client::Connection`] or a
+//! [`server::Connection`]. The state machine returns which streams to open, write, reset and refuse, and when
+//! to close the connection. Streams are named by QUIC's stream IDs (RFC 9000 section 2.1). Packets, flow
+//! control, loss recovery and the handshake belong to the transport.
 //!
 //! The host drives either machine in this order once the connection is established (a client with early data
 //! may start before):
@@ -18,7 +18,7 @@
 //!    `handle_blocked`, and call `handle_writable` when it accepts bytes again.
 //! 5. Wait for the transport, or until `poll_timeout`, and then call `handle_timeout`.
 //!
-//! An action may name a stream that has closed in the meantime; the host then ignores it.
+//! An action may name a stream that has been closed in the meantime. The host then ignores the action.
 
 pub mod client;
 mod critical;
@@ -41,7 +41,7 @@ pub use settings::Settings;
 pub enum Direction {
     /// From this side only.
     Unidirectional,
-    /// Both ways.
+    /// In both directions.
     Bidirectional,
 }
 
@@ -62,7 +62,7 @@ pub enum Action {
         /// The error code that is sent.
         code: ErrorCode,
     },
-    /// Close the connection (CONNECTION_CLOSE). Nothing follows.
+    /// Close the connection (CONNECTION_CLOSE). No action follows.
     Close {
         /// The error code that is sent.
         code: ErrorCode,
@@ -74,9 +74,9 @@ pub enum Action {
 pub struct Transmit<'a> {
     /// The stream.
     pub stream: u64,
-    /// How many slices were filled with bytes, starting at the first.
+    /// The number of slices that were filled with bytes, starting with the first.
     pub slices: usize,
-    /// How many bytes are in the slices, or in the part of the file.
+    /// The number of bytes in the slices, or in the part of the file.
     pub bytes: usize,
     /// If set, the bytes are in a file, and no slice was filled.
     pub file: Option<FilePart<'a>>,
@@ -95,7 +95,7 @@ fn request_of(stream: u64) -> Option<RequestId> {
     is_request(stream).then_some(RequestId(number))
 }
 
-/// Whether a stream ID is that of a request.
+/// Whether a stream ID belongs to a request.
 const fn is_request(stream: u64) -> bool {
     stream.is_multiple_of(4)
 }

@@ -7,11 +7,11 @@ use super::varint;
 /// The settings that a side sends once, at the start of its control stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Largest size of a field section in bytes, counted with 32 more for each field; `None`: no limit.
+    /// The largest size of a field section in bytes, with 32 bytes added for each field; `None`: no limit.
     pub max_field_section_size: Option<u64>,
-    /// Largest size of the dynamic table that its decoder keeps, in bytes; 0: no table.
+    /// The largest dynamic table of this side's decoder, in bytes; 0: no table.
     pub qpack_max_table_capacity: u64,
-    /// Largest number of streams that may be blocked on that table.
+    /// The largest number of streams that may wait for entries of that table.
     pub qpack_blocked_streams: u64,
 }
 
@@ -19,8 +19,7 @@ const QPACK_MAX_TABLE_CAPACITY: u64 = 0x1;
 const MAX_FIELD_SECTION_SIZE: u64 = 0x6;
 const QPACK_BLOCKED_STREAMS: u64 = 0x7;
 
-/// Largest number of settings in one frame: three are defined here, others by extensions, and some are
-/// reserved.
+/// The most settings in one frame: three are defined here, others by extensions, and some are reserved.
 const MOST: usize = 64;
 
 impl Settings {
@@ -41,7 +40,7 @@ impl Settings {
                 QPACK_MAX_TABLE_CAPACITY => settings.qpack_max_table_capacity = value,
                 MAX_FIELD_SECTION_SIZE => settings.max_field_section_size = Some(value),
                 QPACK_BLOCKED_STREAMS => settings.qpack_blocked_streams = value,
-                // Settings of HTTP/2 that are reserved in HTTP/3.
+                // HTTP/2 settings that are reserved in HTTP/3.
                 0x0 | 0x2..=0x5 => return Err(Fault::BadSettings),
                 _ => {}
             }
@@ -49,7 +48,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Appends a SETTINGS frame. If `reserved` is given, it contains one reserved setting.
+    /// Appends a SETTINGS frame. If `reserved` is given, the frame also contains one reserved setting.
     pub(super) fn write(&self, reserved: Option<u64>, out: &mut Vec<u8>) {
         let mut pairs = [(0, 0); 4];
         let mut count = 0;

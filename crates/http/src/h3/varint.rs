@@ -3,7 +3,7 @@
 /// The largest value.
 pub(crate) const LARGEST: u64 = (1 << 62) - 1;
 
-/// How many bytes the shortest encoding of an integer takes.
+/// The number of bytes in the shortest encoding of an integer.
 pub(crate) const fn length(value: u64) -> usize {
     match value {
         0..=0x3f => 1,
@@ -36,7 +36,7 @@ pub(crate) fn read(input: &[u8]) -> Option<(u64, usize)> {
     Some((value & (LARGEST >> (62 - (8 * length - 2))), length))
 }
 
-/// Takes an integer off the front.
+/// Takes an integer off the front of `input`.
 pub(crate) fn take(input: &mut &[u8]) -> Option<u64> {
     let (value, length) = read(input)?;
     *input = &input[length..];

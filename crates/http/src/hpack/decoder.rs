@@ -7,11 +7,11 @@ use super::{DEFAULT_TABLE_SIZE, Error, integer, static_table};
 use crate::field_block::FieldBlock;
 use crate::huffman;
 
-/// The decoder of one direction.
+/// The decoder for one direction of a connection.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     table: Table,
-    /// Largest table that the peer may set.
+    /// The largest table that the peer may set.
     limit: u64,
     /// Whether the next block must begin with a size update within the limit.
     size_update_due: bool,
@@ -21,12 +21,12 @@ pub struct Decoder {
 
 impl Decoder {
     /// A decoder whose peer may use a table of `max_table` bytes (the announced SETTINGS_HEADER_TABLE_SIZE),
-    /// and may send field sections of `max_section` bytes, counted with 32 more for each field
+    /// and may send field sections of `max_section` bytes, with 32 bytes added for each field
     /// (SETTINGS_MAX_HEADER_LIST_SIZE, RFC 9113 section 6.5.2).
     ///
-    /// The table has 4096 bytes at first, even if less was announced, because the peer has not seen the
-    /// settings yet. [`set_table_limit`](Self::set_table_limit) applies the limit once the peer has
-    /// acknowledged them.
+    /// The table has 4096 bytes at first, even if a smaller size was announced, because the peer has not
+    /// received the settings yet. [`set_table_limit`](Self::set_table_limit) applies the limit when the peer
+    /// has acknowledged the settings.
     pub fn new(max_table: u32, max_section: u64) -> Decoder {
         Decoder {
             table: Table::new(u64::from(DEFAULT_TABLE_SIZE)),
@@ -37,25 +37,25 @@ impl Decoder {
         }
     }
 
-    /// A number that changes whenever the table changes or its limit is set. If a block was read at the present
-    /// number without changing it, the same block decodes to the same fields again.
+    /// A number that changes whenever the table changes or its limit is set. While the number is the same, the
+    /// same block decodes to the same fields.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The peer has acknowledged settings with this SETTINGS_HEADER_TABLE_SIZE. If its table is larger, the
-    /// next block must begin with a size update (RFC 7541 section 4.2).
+    /// Applies the SETTINGS_HEADER_TABLE_SIZE that the peer has acknowledged. If its table is larger, the next
+    /// block must begin with a size update (RFC 7541 section 4.2).
     pub fn set_table_limit(&mut self, limit: u32) {
         self.limit = u64::from(limit);
         self.size_update_due = self.table.capacity() > self.limit;
         self.generation += 1;
     }
 
-    /// Decodes a block, its fragments joined, and appends its fields to `into`.
+    /// Decodes a block of joined fragments, and appends its fields to `into`.
     ///
     /// # Errors
-    /// After [`Error::SectionTooLarge`] the table is valid, and `into` has the fields that fitted. After any
-    /// other error the decoder is unusable.
+    /// After [`Error::SectionTooLarge`] the table is valid, and `into` contains the fields that fitted. After
+    /// any other error the decoder is unusable.
     pub fn decode(&mut self, block: &[u8], into: &mut FieldBlock) -> Result<(), Error> {
         let decoded = self.decode_block(block, into);
         if decoded.is_err() {

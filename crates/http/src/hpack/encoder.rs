@@ -4,7 +4,7 @@ use super::fixed::FixedMatch;
 use super::table::{Match, SearchTable, entry_size};
 use super::{DEFAULT_TABLE_SIZE, Indexing, hash, integer, static_table, string};
 
-/// The encoder of one direction.
+/// The encoder for one direction of a connection.
 ///
 /// A block is written by [`begin`](Encoder::begin) and then [`encode`](Encoder::encode) for each field. Blocks
 /// must be sent completely and in the order in which they were written, because each may change the peer's
@@ -12,17 +12,17 @@ use super::{DEFAULT_TABLE_SIZE, Indexing, hash, integer, static_table, string};
 #[derive(Debug, Clone)]
 pub struct Encoder {
     table: SearchTable,
-    /// Largest table that this side uses.
+    /// The largest table that this side uses.
     max_table: u64,
-    /// Table size from the next block on.
+    /// The table size from the next block on.
     wanted: u64,
-    /// Smallest table size that was set since the last block.
+    /// The smallest table size that was set since the last block.
     smallest: u64,
     generation: u64,
 }
 
 impl Encoder {
-    /// An encoder whose table never exceeds `max_table` bytes, as RFC 7541 counts them; 0: no table. Until the
+    /// An encoder whose table never exceeds `max_table` bytes, counted as in RFC 7541; 0: no table. Until the
     /// peer's settings arrive, the table does not exceed 4096 bytes.
     pub fn new(max_table: u32) -> Encoder {
         let default = u64::from(DEFAULT_TABLE_SIZE);
@@ -36,8 +36,8 @@ impl Encoder {
         }
     }
 
-    /// A number that changes whenever the table changes or its limit is set. If a block was written at the
-    /// present number without changing it, the same bytes may be sent again.
+    /// A number that changes whenever the table changes or its limit is set. If writing a block did not change
+    /// the number, the same bytes may be sent again while the number is the same.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -99,7 +99,7 @@ impl Encoder {
         }
     }
 
-    /// The present index of an entry of the dynamic table.
+    /// The current index of an entry of the dynamic table.
     fn index(&self, number: u64) -> u64 {
         static_table::LENGTH + (self.table.table().inserted() - number)
     }

@@ -6,25 +6,25 @@ use super::hash;
 #[derive(Debug)]
 pub(crate) struct Fixed<const N: usize, const B: usize> {
     fields: [(&'static str, &'static str); N],
-    /// One more than the index of the first field with a name; 0: none.
+    /// One more than the index of the first field with a name; 0: no field.
     buckets: [u8; B],
-    /// One more than the index of the next field with the same name; 0: none.
+    /// One more than the index of the next field with the same name; 0: no field.
     next: [u8; N],
 }
 
 /// The result of a search for a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FixedMatch {
-    /// The field, at this index.
+    /// The field is in the table, at this index.
     Field(usize),
-    /// Only its name; the first field with this name is at this index.
+    /// Only its name is in the table; the first field with this name is at this index.
     Name(usize),
-    /// Neither.
+    /// Neither the field nor its name is in the table.
     None,
 }
 
 impl<const N: usize, const B: usize> Fixed<N, B> {
-    /// Builds the table of these fields: at most 254, and not more than there are buckets.
+    /// Builds the table of these fields: at most 254, and at most one for each bucket.
     pub const fn new(fields: [(&'static str, &'static str); N]) -> Fixed<N, B> {
         assert!(N < 255 && B.is_power_of_two() && B >= N);
         let (mut buckets, mut next) = ([0; B], [0; N]);

@@ -3,14 +3,14 @@
 use super::{Decoder, Encoder, Error, Indexing};
 use crate::field_block::FieldBlock;
 
-/// Largest field section of the decoder under test, in bytes.
+/// The largest field section of the tested decoder, in bytes.
 const SECTION: u64 = 2000;
-/// Largest table of it, in bytes.
+/// The largest dynamic table of the tested decoder, in bytes.
 const TABLE: u32 = 4096;
 
-/// An entry point for fuzzing. The input consists of blocks: one byte for the length, and as many bytes as
-/// that. Panics if more fields are kept than permitted, if the decoder's memory exceeds its bound, or if
-/// encoding and decoding the decoded fields does not return the same fields.
+/// An entry point for fuzzing. The input consists of blocks: one byte for the length, and that many bytes.
+/// Panics if more fields are kept than permitted, if the decoder's memory exceeds its bound, or if encoding and
+/// decoding the decoded fields does not return the same fields.
 pub fn fuzz(data: &[u8]) {
     let mut decoder = Decoder::new(TABLE, SECTION);
     let mut encoder = Encoder::new(TABLE);
@@ -18,7 +18,7 @@ pub fn fuzz(data: &[u8]) {
     let (mut fields, mut again, mut coded) = Default::default();
     let mut rest = data;
     while let Some((&length, after)) = rest.split_first() {
-        // For long blocks, the length 255 stands for all bytes that are left.
+        // The length 255 stands for all remaining bytes, so that blocks can be long.
         let length = match length {
             255 => after.len(),
             length => usize::from(length).min(after.len()),

@@ -1,7 +1,7 @@
 //! The hash function of the field tables: fast on short texts, and usable at compile time.
 //!
-//! It is not keyed. An attacker who chooses the fields of a connection can make them collide. A search is then
-//! slower, but visits at most as many entries as the dynamic table has.
+//! The function has no key. An attacker who chooses the fields of a connection can make them collide. A search
+//! is then slower, but visits at most as many entries as the dynamic table has.
 
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -26,7 +26,7 @@ pub(crate) const fn with(seed: u64, text: &[u8]) -> u64 {
     mix(hash ^ last)
 }
 
-/// Combines both halves of a product of 128 bits.
+/// Combines both halves of a 128-bit product.
 const fn mix(word: u64) -> u64 {
     let product = (word ^ FACTOR) as u128 * 0xd6e8_feb8_6659_fd93;
     product as u64 ^ (product >> 64) as u64

@@ -1,9 +1,9 @@
 //! Integers with a prefix (RFC 7541 section 5.1), as HPACK and QPACK write them.
 
-/// Largest integer that is accepted: the largest QUIC integer. No valid integer of either format is larger.
+/// The largest integer that is accepted: the largest QUIC integer. No valid integer of either format is larger.
 const LARGEST: u64 = (1 << 62) - 1;
 
-/// An integer above [`LARGEST`], or one encoded in more bytes than that needs.
+/// An integer above [`LARGEST`], or an integer in more bytes than [`LARGEST`] needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooLarge;
 
@@ -24,7 +24,7 @@ pub(crate) fn encode(value: u64, prefix: u32, pattern: u8, out: &mut Vec<u8>) {
 }
 
 /// Reads the integer at the start of `input`, in the last `prefix` bits of the first byte and the bytes that
-/// follow. Returns it and its length in bytes, or `None` when it is incomplete.
+/// follow. Returns the integer and its length in bytes, or `None` when it is incomplete.
 ///
 /// # Errors
 /// If the integer is too large.
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(decode(&[], 5), Ok(None));
         assert_eq!(decode(&[0x1f], 5), Ok(None));
         assert_eq!(decode(&[0x1f, 0x80, 0x80], 5), Ok(None));
-        // Bytes with only zero bits may follow, but not endlessly.
+        // Bytes with only zero bits may follow, but not without limit.
         assert_eq!(decode(&[0x1f, 0x80, 0x80, 0x00], 5), Ok(Some((31, 4))));
         assert_eq!(decode(&[0xff; 16], 8), Err(TooLarge));
         let endless = [&[0x1f][..], &[0x80; 12]].concat();

@@ -4,8 +4,8 @@
 //! and read field blocks with all fragments joined; frames are handled elsewhere. They do not check which
 //! fields a message may have.
 //!
-//! Neither allocates once its buffers have grown. Each holds at most its dynamic table and one field section,
-//! both bounded by the sizes that it was given, and one string.
+//! Encoder and decoder allocate nothing once their buffers have grown. Each holds at most its dynamic table,
+//! one field section and one string. The limits on the table and the section are arguments of the constructor.
 
 mod decoder;
 mod encoder;
@@ -33,20 +33,20 @@ pub enum Indexing {
     /// It is inserted if it fits: it is expected to repeat.
     #[default]
     Yes,
-    /// It is not inserted; an entry that exists may be referred to.
+    /// It is not inserted; a reference to an existing entry is permitted.
     No,
-    /// It is not inserted, by intermediaries either: it is a secret (RFC 7541 section 7.1.3).
+    /// It is not inserted, not even by intermediaries: it is a secret (RFC 7541 section 7.1.3).
     Never,
 }
 
-/// Why decoding of a field block failed.
+/// The reason why a field block cannot be decoded.
 ///
-/// After all errors except [`SectionTooLarge`](Error::SectionTooLarge) the table is undefined, so that the
-/// connection must end with COMPRESSION_ERROR (RFC 9113 section 4.3).
+/// After all errors except [`SectionTooLarge`](Error::SectionTooLarge) the table is undefined. The connection
+/// must then end with COMPRESSION_ERROR (RFC 9113 section 4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The fields exceed the announced size. The table is still valid, and the connection continues.
-    #[error("a field section is larger than this side takes")]
+    #[error("a field section exceeds this side's limit")]
     SectionTooLarge,
     /// The block ends within a field.
     #[error("a field block ends within a field")]
@@ -58,16 +58,16 @@ pub enum Error {
     #[error("a field block refers to an entry that does not exist")]
     UnknownIndex,
     /// A string is not valid Huffman code.
-    #[error("a string in a field block breaks the Huffman code")]
+    #[error("a string in a field block is not valid Huffman code")]
     BadHuffman,
     /// A size update after the first field of a block.
-    #[error("the size of the dynamic table changes within a field block")]
+    #[error("a size update follows the first field of a field block")]
     LateSizeUpdate,
     /// A size update above the announced size.
-    #[error("the dynamic table is to be larger than was announced")]
+    #[error("a size update exceeds the announced table size")]
     TableTooLarge,
-    /// No size update although a smaller size was announced and acknowledged.
-    #[error("the dynamic table stays larger than was announced")]
+    /// There is no size update, although a smaller size was announced and acknowledged.
+    #[error("a required size update of the dynamic table is missing")]
     MissingSizeUpdate,
 }
 

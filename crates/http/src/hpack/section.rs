@@ -3,7 +3,7 @@
 use super::table::ENTRY_OVERHEAD;
 use crate::field_block::FieldBlock;
 
-/// The field section that is being decoded. Fields that exceed its size are dropped.
+/// The field section that is being decoded. Fields beyond its size limit are dropped.
 pub(crate) struct Section<'a> {
     into: &'a mut FieldBlock,
     size: u64,
@@ -11,7 +11,7 @@ pub(crate) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// A field section of at most `most` bytes, as settings count them, appended to `into`.
+    /// A field section of at most `most` bytes, counted as in settings, that is appended to `into`.
     pub fn new(into: &'a mut FieldBlock, most: u64) -> Section<'a> {
         Section {
             into,
@@ -20,7 +20,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The buffer to which the next field is appended, before [`end_field`](Self::end_field).
+    /// The buffer to which the text of the next field is appended, before [`end_field`](Self::end_field).
     pub fn text_mut(&mut self) -> &mut Vec<u8> {
         self.into.text_mut()
     }

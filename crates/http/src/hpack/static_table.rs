@@ -2,7 +2,7 @@
 
 use super::fixed::Fixed;
 
-/// The number of its fields; indices above it refer to the dynamic table.
+/// The number of fields in the static table. Larger indices refer to the dynamic table.
 pub(super) const LENGTH: u64 = 61;
 
 /// The fields, at positions that are one less than their indices.

@@ -3,8 +3,8 @@
 use super::integer;
 use crate::huffman;
 
-/// Appends a string, Huffman-coded unless that is longer. Its length has a prefix of `prefix` bits. The bit
-/// above the prefix is set if the string is coded, and `pattern` is above that bit.
+/// Appends a string, Huffman-coded unless the code is longer. The string's length has a prefix of `prefix`
+/// bits. The bit above the prefix is set if the string is coded, and `pattern` is above that bit.
 pub(crate) fn encode(text: &[u8], prefix: u32, pattern: u8, out: &mut Vec<u8>) {
     let coded = huffman::encoded_length(text);
     if coded <= text.len() && !text.is_empty() {
@@ -40,8 +40,8 @@ impl Written<'_> {
     }
 }
 
-/// Reads the string at the start of `input`, whose length has a prefix of `prefix` bits. Returns it and how
-/// many bytes it takes, including its length.
+/// Reads the string at the start of `input`, whose length has a prefix of `prefix` bits. Returns the string,
+/// and the number of bytes read, including the length.
 ///
 /// # Errors
 /// If the string is incomplete or its length is too large.
@@ -63,13 +63,13 @@ pub(crate) fn read(input: &[u8], prefix: u32) -> Result<(Written<'_>, usize), Mi
     }
 }
 
-/// Why a string cannot be read.
+/// The reason why a string cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
     /// Its length is incomplete.
     Length,
     /// Its length is too large.
     TooLong,
-    /// It has this length in bytes, but fewer bytes have come.
+    /// The string has this length in bytes, but fewer bytes have arrived.
     Bytes(u64),
 }

@@ -1,8 +1,8 @@
-//! The dynamic table (RFC 7541 sections 2.3.2 and 4), as HPACK and QPACK have it on both sides.
+//! The dynamic table (RFC 7541 sections 2.3.2 and 4), for HPACK and QPACK and for both sides.
 //!
 //! Entries are numbered from 0 in the order of their insertion and keep their numbers, as in QPACK; HPACK
-//! counts backwards from the newest. Names and values are in one buffer. It is compacted when it holds as many
-//! dead bytes as live ones, so that it does not allocate once it has grown.
+//! counts backwards from the newest entry. Names and values are in one buffer. The buffer is compacted when it
+//! holds as many bytes of evicted entries as of others, so that it allocates nothing once it has grown.
 
 use std::collections::VecDeque;
 
@@ -11,19 +11,19 @@ use super::hash;
 /// The overhead of an entry in addition to its bytes (RFC 7541 section 4.1).
 pub(crate) const ENTRY_OVERHEAD: u64 = 32;
 
-/// The size of a field as a table entry.
+/// The size of a field as an entry of the table.
 pub(crate) fn entry_size(name: &[u8], value: &[u8]) -> u64 {
     name.len() as u64 + value.len() as u64 + ENTRY_OVERHEAD
 }
 
-/// Entries up to a capacity; the oldest are evicted first.
+/// Entries up to a capacity. The oldest entries are evicted first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Table {
     text: Vec<u8>,
-    /// Bytes of all entries before the one with which `text` starts.
+    /// The bytes of all entries before the first entry in `text`.
     base: u64,
     entries: VecDeque<Entry>,
-    /// Number of entries inserted so far.
+    /// The number of entries inserted so far.
     inserted: u64,
     size: u64,
     capacity: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Table {
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// Bytes of all entries before this one.
+    /// The bytes of all entries before this one.
     start: u64,
     name: u32,
     value: u32,
@@ -50,7 +50,7 @@ impl Table {
         self.capacity
     }
 
-    /// The size of all entries together.
+    /// The size of all entries.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -93,8 +93,8 @@ impl Table {
         Some((&self.text[start..name_end], &self.text[name_end..end]))
     }
 
-    /// Inserts a field, and evicts as many of the oldest entries as it needs. Returns whether the field was
-    /// inserted: one that is larger than the capacity only empties the table.
+    /// Inserts a field, and evicts as many of the oldest entries as necessary. Returns whether the field was
+    /// inserted: a field that is larger than the capacity only empties the table.
     pub fn insert(&mut self, name: &[u8], value: &[u8]) -> bool {
         let size = entry_size(name, value);
         while self.size > 0 && self.size + size > self.capacity {
@@ -112,7 +112,7 @@ impl Table {
         let start = self.base + self.text.len() as u64;
         self.text.extend_from_slice(name);
         self.text.extend_from_slice(value);
-        // Both are below the capacity, which is a setting of 32 bits or bounded by one.
+        // Both are below the capacity, which fits 32 bits.
         self.entries.push_back(Entry {
             start,
             name: name.len() as u32,
@@ -155,7 +155,7 @@ impl Table {
 pub(crate) struct SearchTable {
     table: Table,
     links: VecDeque<Link>,
-    /// One more than the number of the newest entry of each chain. The number of chains is a power of two, or
+    /// For each chain, one more than the number of its newest entry. The number of chains is a power of two, or
     /// zero before the first entry.
     by_field: Vec<u64>,
     by_name: Vec<u64>,
@@ -220,8 +220,8 @@ impl SearchTable {
         true
     }
 
-    /// The newest entry below `below` that equals the field; if there is none, the newest one below `below`
-    /// with its name.
+    /// The newest entry below `below` that equals the field; otherwise the newest entry below `below` with the
+    /// same name.
     pub fn find(&self, name_hash: u64, name: &[u8], value: &[u8], below: u64) -> Match {
         if self.links.is_empty() {
             return Match::None;
@@ -266,7 +266,7 @@ impl SearchTable {
         self.links.drain(..dropped);
     }
 
-    /// Adds an entry at the head of its chains.
+    /// Adds an entry at the start of its chains.
     fn chain(&mut self, number: u64, field_hash: u64, name_hash: u64) -> Link {
         let mask = self.by_field.len() - 1;
         let newest = |chains: &mut Vec<u64>, hash: u64| {

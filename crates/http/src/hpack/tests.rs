@@ -1,4 +1,4 @@
-//! The examples of RFC 7541, its rules, and properties.
+//! Tests of the examples of RFC 7541, of its rules, and of properties.
 
 use proptest::prelude::*;
 
@@ -59,7 +59,7 @@ fn representations_of_one_field() {
     let secret = [("password", "secret")];
     let block = encode(&mut encoder, &secret, Indexing::Never);
     assert_eq!(block[0], 0x10);
-    // It was not inserted, and a table entry is not used for it either.
+    // The field was not inserted, and an entry of the table is not used for it either.
     assert_eq!(encode(&mut encoder, &secret, Indexing::Never), block);
     let method = encode(&mut encoder, &[(":method", "GET")], Indexing::Never);
     assert_eq!(
@@ -138,7 +138,7 @@ fn requests_without_huffman_code() {
     }
 }
 
-/// Appendix C.4, both ways.
+/// Appendix C.4, encoding and decoding.
 #[test]
 fn requests_with_huffman_code() {
     let (mut encoder, mut decoder) = (Encoder::new(4096), plain());
@@ -173,7 +173,7 @@ fn responses_without_huffman_code_evict_entries() {
     }
 }
 
-/// Appendix C.6, both ways.
+/// Appendix C.6, encoding and decoding.
 #[test]
 fn responses_with_huffman_code_evict_entries() {
     let mut decoder = Decoder::new(256, 1 << 16);
@@ -227,7 +227,7 @@ fn a_smaller_table_is_signalled_and_applied() {
     let fields = [("x-a", "1"), ("x-b", "2")];
     let block = encode(&mut encoder, &fields, Indexing::Yes);
     decode(&mut decoder, &block).unwrap();
-    // The limit goes to 0 and up again: the table was emptied, on both sides.
+    // The limit is set to 0 and raised again: the table was emptied on both sides.
     encoder.set_table_limit(0);
     encoder.set_table_limit(100);
     decoder.set_table_limit(100);
@@ -237,7 +237,7 @@ fn a_smaller_table_is_signalled_and_applied() {
     let block = encode(&mut encoder, &fields, Indexing::Yes);
     assert_eq!(block, bytes("bf be"));
     assert_fields(&decode(&mut decoder, &block).unwrap(), &fields);
-    // A larger limit: the table never exceeds the encoder's own maximum.
+    // A larger limit: the table never exceeds the maximum of the encoder.
     encoder.set_table_limit(1 << 20);
     assert_eq!(encode(&mut encoder, &[], Indexing::Yes), bytes("3f e1 1f"));
     // The decoder detects a peer that ignores a smaller table.
@@ -268,7 +268,7 @@ fn a_decompression_bomb_is_bounded_by_the_section_limit() {
     let mut encoder = Encoder::new(4096);
     let block = encode(&mut encoder, &[("x", &value)], Indexing::Yes);
     decode(&mut decoder, &block).unwrap();
-    // 30 kB that would decode to 120 MB; at their end an entry that both sides must insert.
+    // 30 kB that would decode to 120 MB; after them an entry that both sides must insert.
     let mut bomb = vec![0xbe; 30_000];
     encoder.encode(b"later", b"entry", Indexing::Yes, &mut bomb);
     let mut fields = FieldBlock::default();

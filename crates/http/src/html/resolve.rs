@@ -8,8 +8,8 @@ pub enum Resolution {
     Target(String),
     /// A file of another origin, or of another scheme.
     Elsewhere,
-    /// Nothing to fetch: an empty reference, a fragment of the page itself, `data:`, `javascript:` and similar
-    /// schemes.
+    /// There is no file to fetch: an empty reference, a fragment of the page itself, `data:`, `javascript:` and
+    /// similar schemes.
     Nothing,
 }
 
@@ -32,8 +32,8 @@ enum Base {
 }
 
 impl Resolver {
-    /// A resolver for the references of one page. `host` is the value of the `Host` field, `target` the page's
-    /// own request target (`/` is used if it does not start with a slash).
+    /// A resolver for the references of one page. `host` is the value of the `Host` field, `target` is the
+    /// request target of the page (`/` is used if it does not start with a slash).
     pub fn new(host: &str, target: &str) -> Resolver {
         let target = if target.starts_with('/') { target } else { "/" };
         Resolver {
@@ -43,8 +43,8 @@ impl Resolver {
         }
     }
 
-    /// Makes `href` the base of later references. Only the first call has an effect, as only the first `<base>`
-    /// of a document does.
+    /// Makes `href` the base of later references. Only the first call has an effect, because only the first
+    /// `<base>` of a document counts.
     pub fn rebase(&mut self, href: &[u8]) {
         if self.rebased {
             return;
@@ -181,7 +181,7 @@ fn scheme_end(reference: &[u8]) -> Option<usize> {
     (reference[end] == b':').then_some(end)
 }
 
-/// An authority as origins are compared: no user information, lower case, no default port.
+/// An authority in the form in which origins are compared: no user information, lower case, no default port.
 fn normalised(authority: &[u8]) -> Vec<u8> {
     let host = match authority.iter().rposition(|&byte| byte == b'@') {
         Some(at) => &authority[at + 1..],

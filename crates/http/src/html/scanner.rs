@@ -1,19 +1,19 @@
-//! The incremental reference scanner: a tokeniser based on the HTML standard's (section 13.2.5). It is reduced
-//! to what determines the start and end of tags, attributes, comments and raw text.
+//! The incremental reference scanner: a tokeniser based on that of the HTML standard (section 13.2.5). It
+//! contains only the states that determine the start and end of tags, attributes, comments and raw text.
 
 use memchr::memchr;
 
-/// Longest attribute value that is considered, in bytes before its character references are decoded. A longer
-/// reference is not returned.
+/// The longest attribute value that is considered, in bytes before its character references are decoded. A
+/// longer reference is not returned.
 pub const LONGEST_VALUE: usize = 8 * 1024;
 
 /// A reference to a file that a browser fetches without user action to show the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reference<'s> {
-    /// Which element refers to it.
+    /// The element that contains the reference.
     pub kind: ReferenceKind,
-    /// The reference with its character references decoded. It is not resolved, and is in the document's own
-    /// character encoding.
+    /// The reference with its character references decoded. It is not resolved, and is in the character
+    /// encoding of the document.
     pub value: &'s [u8],
 }
 
@@ -51,7 +51,7 @@ impl ReferenceKind {
 /// Scans HTML that arrives in pieces.
 ///
 /// Call [`scan`](Scanner::scan) with each piece until it returns `None`. The end of the document needs no call:
-/// an unfinished tag refers to nothing.
+/// an unfinished tag refers to no file.
 #[derive(Debug, Clone)]
 pub struct Scanner {
     state: State,
@@ -59,14 +59,15 @@ pub struct Scanner {
     closing: bool,
     tag: Word,
     attribute: Word,
-    /// What the current attribute value is needed for, if it is.
+    /// The use of the current attribute value; `None` if it is not needed.
     wanted: Option<Wanted>,
     /// The current attribute value, collected if `wanted` is set.
     value: Vec<u8>,
     /// The address found in the current tag.
     address: Vec<u8>,
     has_address: bool,
-    /// Whether `rel` contains `stylesheet`, or `type` is `image`. The first of two attributes counts.
+    /// Whether `rel` contains `stylesheet`, or `type` is `image`. If the attribute is repeated, the first one
+    /// counts.
     qualifies: Option<bool>,
     /// Whether the current tag has `async` or `defer`.
     later: bool,
@@ -152,7 +153,7 @@ impl Scanner {
     }
 
     /// Takes bytes off the front of `input` up to the end of the next tag that refers to a file. Returns `None`
-    /// when the input is used up without one.
+    /// if the input is used up and no such tag was found.
     pub fn scan(&mut self, input: &mut &[u8]) -> Option<Reference<'_>> {
         while let Some((&byte, rest)) = input.split_first() {
             if let Some(skipped) = self.skippable(input) {
@@ -174,7 +175,7 @@ impl Scanner {
         None
     }
 
-    /// How many bytes, at least one, cannot change the state.
+    /// The number of bytes, at least one, that cannot change the state.
     fn skippable(&self, input: &[u8]) -> Option<usize> {
         let end = match self.state {
             State::Text | State::Raw(_) => b'<',
@@ -187,7 +188,7 @@ impl Scanner {
         (length > 0).then_some(length)
     }
 
-    /// Processes one byte; returns whether it ended a tag.
+    /// Processes one byte. Returns whether it ended a tag.
     fn step(&mut self, byte: u8) -> bool {
         self.state = match self.state {
             State::Text if byte == b'<' => State::TagOpen,
@@ -312,7 +313,7 @@ impl Scanner {
         State::AttributeName
     }
 
-    /// Checks whether the attribute that has just ended is one whose presence alone matters.
+    /// Handles an attribute whose presence alone matters, when its name has ended.
     fn note_attribute(&mut self) {
         self.later |= matches!(self.attribute.as_bytes(), b"async" | b"defer");
     }
@@ -336,7 +337,7 @@ impl Scanner {
     }
 
     fn push_value(&mut self, byte: u8) {
-        // One byte past the limit marks the value as too long.
+        // One byte beyond the limit marks the value as too long.
         if self.wanted.is_some() && self.value.len() <= LONGEST_VALUE {
             self.value.push(byte);
         }
@@ -361,7 +362,7 @@ impl Scanner {
         State::BeforeAttribute
     }
 
-    /// Ends the current tag: sets the next state and returns what the tag refers to.
+    /// Ends the current tag: sets the next state, and returns the kind of reference in the tag.
     fn end_of_tag(&mut self) -> Option<ReferenceKind> {
         self.state = State::Text;
         if self.closing {
@@ -494,7 +495,7 @@ fn character_reference(text: &[u8]) -> Option<(char, usize)> {
     let &(name, character) = NAMES.iter().find(|(name, _)| text.starts_with(name))?;
     match text.get(name.len()) {
         Some(b';') => Some((character, name.len() + 1)),
-        // In `?a=1&lt=2` and `&ltx` the standard recognises no character reference.
+        // In `?a=1&lt=2` and `&ltx`, the standard recognises no character reference.
         Some(&next) if next == b'=' || next.is_ascii_alphanumeric() => None,
         _ if character == '\'' => None,
         _ => Some((character, name.len())),
@@ -566,7 +567,7 @@ mod tests {
         ] {
             assert_eq!(scan(&[html.as_bytes()]), "Image:b", "{html}");
         }
-        // Text that only looks like markup hides no reference.
+        // Text that only looks like markup does not hide references.
         assert_eq!(
             scan(&[b"a < b <<img src=a><3 <img src=b>"]),
             "Image:a Image:b"

@@ -1,4 +1,4 @@
-//! The code, and the tables made from it.
+//! The code, and the tables that are built from it.
 
 /// The length of each symbol's code in bits (RFC 7541 appendix B); the last symbol is the end of a string.
 #[rustfmt::skip]
@@ -22,11 +22,11 @@ const LENGTHS: [u8; 257] = [
     30,
 ];
 
-/// Number of bits in one table look-up.
+/// The number of bits in one table look-up.
 pub(super) const LOOK_UP_BITS: u32 = 10;
 const SHORTEST: u8 = 5;
 const LONGEST: u8 = 30;
-/// Number of code lengths above `LOOK_UP_BITS`.
+/// The number of code lengths above `LOOK_UP_BITS`.
 const LONG_LENGTHS: usize = 16;
 
 const SORTED: [u16; 257] = symbols();
@@ -36,7 +36,7 @@ const NUMBERS: [u32; 257] = codes();
 pub(super) static CODES: [(u32, u8); 257] = codes_and_lengths();
 /// The symbols in the order of their codes.
 pub(super) static SYMBOLS: [u16; 257] = SORTED;
-/// For each value of the first ten bits, the code that they start with.
+/// For each value of the first ten bits, the code at the start of these bits.
 pub(super) static SHORT: [Short; 1 << LOOK_UP_BITS] = short();
 /// The longer codes, by length.
 pub(super) static LONG: [Group; LONG_LENGTHS] = long();
@@ -56,7 +56,7 @@ pub(super) struct Group {
     pub first: u32,
     /// The last code, followed by ones to 32 bits.
     pub last: u32,
-    /// The position of its symbols among all.
+    /// The position of the first symbol of this length among all symbols.
     pub place: u16,
 }
 

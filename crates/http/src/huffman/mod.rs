@@ -14,10 +14,10 @@ const END_OF_STRING: u16 = 256;
 
 /// Invalid Huffman code: padding longer than seven bits or not all ones, or the end-of-string symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a string breaks the Huffman code")]
+#[error("a string is not valid Huffman code")]
 pub struct Invalid;
 
-/// The length of a text in bytes when it is encoded, including padding.
+/// The length of a text in bytes after encoding, including padding.
 pub fn encoded_length(text: &[u8]) -> usize {
     let bits: usize = text
         .iter()
@@ -49,7 +49,7 @@ pub fn encode(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Decodes a string and appends its text: at most eight bytes for every five of the code.
+/// Decodes a string and appends its text. Five bytes of code give at most eight bytes of text.
 ///
 /// # Errors
 /// If the input is not valid Huffman code; `out` then contains a part of the text.
@@ -88,8 +88,8 @@ pub fn decode(mut coded: &[u8], out: &mut Vec<u8>) -> Result<(), Invalid> {
             waiting -= length;
         }
         if coded.is_empty() {
-            // The remaining bits must be padding: fewer than eight bits, all ones, as the end-of-string symbol
-            // starts.
+            // The remaining bits must be padding: fewer than eight bits, all ones, like the start of the
+            // end-of-string symbol.
             let ones = (bits.leading_ones()) >= waiting;
             return if waiting < 8 && ones {
                 Ok(())

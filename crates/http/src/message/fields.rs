@@ -1,4 +1,4 @@
-//! Field names and values (RFC 9110 section 5), the same in all versions of HTTP.
+//! Field names and values (RFC 9110 section 5). They are the same in all versions of HTTP.
 //!
 //! Nothing is copied or allocated: all results are slices of the caller's buffer.
 
@@ -20,9 +20,9 @@ pub fn is_value(value: &[u8]) -> bool {
         .fold(false, |bad, &byte| bad | is_control(byte))
 }
 
-/// Drops spaces, tabs and the line ends of folded lines from both ends. A bare carriage return stays.
+/// Removes spaces, tabs and the line ends of folded lines from both ends. A bare carriage return is kept.
 pub fn trim(value: &[u8]) -> &[u8] {
-    // Not `trim_ascii`, which drops form feeds and bare carriage returns and would hide them.
+    // `trim_ascii` would also remove form feeds and bare carriage returns, and thus hide them.
     let mut rest = value;
     loop {
         rest = match rest {
@@ -39,7 +39,7 @@ pub fn list(value: &[u8]) -> List<'_> {
     List { rest: value }
 }
 
-/// Whether a list such as `Connection` has this token, case-insensitive.
+/// Whether a list such as `Connection` contains this token; case is ignored.
 pub fn list_has(value: &[u8], token: &str) -> bool {
     list(value).any(|element| element.eq_ignore_ascii_case(token.as_bytes()))
 }
@@ -81,7 +81,7 @@ fn element_end(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// Why a Content-Length is invalid.
+/// The reason why a Content-Length is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LengthError {
     /// It is not one decimal number below 2^64.
@@ -90,13 +90,13 @@ pub enum LengthError {
     Conflict,
 }
 
-/// How to handle a list of equal numbers instead of one number (`Content-Length: 5, 5`, or two field lines of
-/// the same value). RFC 9110 section 8.6 lets a recipient treat it as one number.
+/// How to handle a list of equal numbers instead of one number (`Content-Length: 5, 5`, or two field lines with
+/// the same value). RFC 9110 section 8.6 permits a recipient to treat the list as one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeated {
-    /// Refuse it: even if the numbers are equal, an intermediary may frame the message differently.
+    /// Refuse the list: even if the numbers are equal, an intermediary may frame the message differently.
     Refuse,
-    /// Treat equal numbers as one.
+    /// Treat equal numbers as one number.
     AllowEqual,
 }
 

@@ -1,9 +1,9 @@
-//! What messages have in common in all versions of HTTP (RFC 9110): fields, and the vocabulary of requests and
-//! responses. The versions' own syntax is in [`h1`](crate::h1), [`h2`](crate::h2) and [`h3`](crate::h3).
+//! The parts of messages that all versions of HTTP share (RFC 9110): fields, and types for requests and
+//! responses. The syntax of each version is in [`h1`](crate::h1), [`h2`](crate::h2) and [`h3`](crate::h3).
 //!
 //! - [`fields`]: names and values
-//! - [`ContentRange`]: which part of a file a response carries
-//! - [`Priority`]: clients' priorities for responses
+//! - [`ContentRange`]: the part of a file that a response carries
+//! - [`Priority`]: a client's priority for a response
 
 mod content_range;
 pub mod fields;

@@ -1,14 +1,14 @@
 //! Clients' priorities for responses (RFC 9218).
 //!
-//! The older scheme, dependencies and weights (RFC 7540 section 5.3), is in
+//! The older scheme of dependencies and weights (RFC 7540 section 5.3) is in
 //! [`Dependency`](crate::h2::frame::Dependency).
 
 /// The urgency of a response, and whether it is useful in parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Priority {
-    /// 0 comes first, 7 last.
+    /// From 0, the most urgent, to 7.
     pub urgency: u8,
-    /// Whether it may be interleaved with other responses.
+    /// Whether the response may be interleaved with other responses.
     pub incremental: bool,
 }
 
@@ -16,8 +16,8 @@ impl Priority {
     /// The lowest urgency.
     pub const LEAST_URGENT: u8 = 7;
 
-    /// Parses a `priority` field or the field of a PRIORITY_UPDATE frame, a dictionary (RFC 8941 section 3.2).
-    /// A member that is missing, of the wrong type or out of range has its default. A field that is not a
+    /// Parses a `priority` field or the field of a PRIORITY_UPDATE frame: a dictionary (RFC 8941 section 3.2).
+    /// A member that is missing, of the wrong type or out of range gets its default. A field that is not a
     /// dictionary is ignored.
     pub fn parse(field: &[u8]) -> Priority {
         let mut priority = Priority::default();
@@ -44,7 +44,7 @@ impl Priority {
         priority
     }
 
-    /// The value of a `priority` field for it; empty for the default.
+    /// The value of a `priority` field for this priority; empty for the default.
     pub const fn text(self) -> &'static str {
         const TEXTS: [[&str; 2]; 8] = [
             ["u=0", "u=0, i"],
@@ -83,7 +83,7 @@ enum Value {
 }
 
 impl<'a> Member<'a> {
-    /// Parses a member with its parameters, which are ignored; returns the rest after it.
+    /// Parses a member; its parameters are ignored. Returns the member and the text after it.
     fn parse(text: &'a [u8]) -> Option<(Member<'a>, &'a [u8])> {
         let (key, rest) = key(text)?;
         let (value, mut rest) = match rest.split_first() {

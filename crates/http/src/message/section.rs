@@ -1,25 +1,26 @@
 //! Rules for field sections of HTTP/2 and HTTP/3 (RFC 9113 section 8, RFC 9114 section 4): which fields are
 //! allowed, and the heads and trailers of responses.
 //!
-//! The rules of both protocols are the same. [`Recipient`] covers how far a machine goes beyond what its RFC
-//! requires.
+//! Both protocols have the same rules. [`Recipient`] selects the checks that go beyond the requirements of the
+//! RFC.
 
 use super::fields::{self, Repeated};
 use crate::field_block::FieldBlock;
 
-/// A section that HTTP forbids.
+/// A field section that the RFC forbids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// Who reads a section.
+/// The machine that reads a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Recipient {
-    /// A client of HTTP/2. It refuses what RFC 9113 section 8.2.1 requires and nothing more: it accepts control
-    /// characters other than NUL, CR and LF in values, and any `TE` and the status 101 in responses.
+    /// An HTTP/2 client. It refuses what RFC 9113 section 8.2.1 requires it to refuse, and nothing more: it
+    /// accepts control characters other than NUL, CR and LF in values, and any `TE` and the status 101 in
+    /// responses.
     Http2Client,
-    /// A server of HTTP/2. It refuses white space around the values of pseudo-header fields too.
+    /// An HTTP/2 server. It also refuses white space around the values of pseudo-header fields.
     Http2Server,
-    /// A client or a server of HTTP/3.
+    /// An HTTP/3 client or server.
     Http3,
 }
 
@@ -40,7 +41,7 @@ pub(crate) fn response(
         Some((b":status", value)) => status(value)?,
         _ => return Err(Malformed),
     };
-    // Neither protocol has an upgrade (RFC 9113 section 8.6, RFC 9114 section 4.5).
+    // HTTP/2 and HTTP/3 have no upgrade (RFC 9113 section 8.6, RFC 9114 section 4.5).
     if status == 101 && recipient != Recipient::Http2Client {
         return Err(Malformed);
     }
@@ -100,7 +101,7 @@ pub(crate) fn is_padded(value: &[u8]) -> bool {
     blank(value.first()) || blank(value.last())
 }
 
-/// Whether a field is specific to connections of HTTP/1.x and so forbidden, whatever its value.
+/// Whether a field is specific to HTTP/1.x connections and therefore forbidden with any value.
 pub(crate) fn is_of_connection(name: &[u8]) -> bool {
     // The length rules out most fields without a comparison.
     match name.len() {

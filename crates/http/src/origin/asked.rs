@@ -4,7 +4,7 @@ use super::conditions::{Lines, Preconditions, Single};
 use super::target::Target;
 use super::{Method, Request};
 
-/// The parts of a request that decide its answer after the path was looked up and the format was chosen.
+/// The parts of a request that determine its answer after the path was looked up and the format was chosen.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     /// The canonical path.
@@ -47,7 +47,7 @@ impl Asked {
         }
     }
 
-    /// The same as a request that does not ask for a package.
+    /// The same request without the request for a package.
     pub fn request(&self) -> Request<'_> {
         Request {
             method: self.method,
@@ -62,7 +62,7 @@ impl Asked {
             range: self.range.single(),
             accept: Lines::default(),
             accept_encoding: lines(&self.accept_encoding),
-            // It counts only until the format is chosen.
+            // The dictionary matters only until the format is chosen.
             available_dictionary: Single::Absent,
             package_have: Single::Absent,
             no_transform: self.no_transform,
@@ -91,7 +91,7 @@ impl Once {
 fn lines(values: &[Box<[u8]>]) -> Lines<'_> {
     let mut lines = Lines::default();
     for value in values {
-        // It cannot be full: the original had no more lines.
+        // The list cannot be full: the original had no more lines.
         let _ = lines.push(value);
     }
     lines

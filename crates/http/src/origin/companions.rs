@@ -1,5 +1,5 @@
-//! Which files belong to which page: what a server may push with it (RFC 9113 section 8.4), and what it may
-//! announce before the page is ready (103 Early Hints, RFC 8297).
+//! The files that belong to a page: a server may push them with the page (RFC 9113 section 8.4), or announce
+//! them before the page is ready (103 Early Hints, RFC 8297).
 
 use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
@@ -10,8 +10,8 @@ use super::target;
 
 /// The companion files of base files.
 ///
-/// As text: each line has a base's target, then the targets of its companions, separated by white space. A base
-/// may have several lines. A word that starts with `#` begins a comment.
+/// Text format: each line has the target of a base file, then the targets of its companions, separated by white
+/// space. A base file may have several lines. A word that starts with `#` begins a comment.
 ///
 /// ```text
 /// # base        what goes with it
@@ -20,13 +20,14 @@ use super::target;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// In the order of the text; bases are canonical paths.
+    /// The lines, in the order of the text. Bases are canonical paths.
     lines: Vec<(Box<[u8]>, Vec<Companion>)>,
 }
 
 impl Plan {
-    /// The companions in a site. A page has its embedded files, in document order. A folder (a base that ends
-    /// in a slash) has its files that belong to no page, in the order of the site.
+    /// The plan of a site: the companions of a page are its embedded files, in document order. The companions
+    /// of a folder (a base that ends in a slash) are its files that belong to no page, in the order of the
+    /// site.
     pub fn of_site(site: &Site) -> Plan {
         let mut plan = Plan::default();
         let mut in_pages = HashSet::new();
@@ -92,12 +93,12 @@ pub struct Companion {
 }
 
 impl Companion {
-    /// Its target: a path, as in a request.
+    /// The target of the file: a path, as in a request.
     pub fn target(&self) -> &str {
         &self.target
     }
 
-    /// The use of the file in a browser, as far as its extension shows; a destination of the Fetch standard.
+    /// The use of the file in a browser, derived from its extension: a destination of the Fetch standard.
     pub(super) fn destination(&self) -> Option<&'static str> {
         let path = self.target.split('?').next().unwrap_or_default();
         let (_, ending) = path.rsplit_once('.')?;
@@ -128,7 +129,7 @@ impl Companion {
     }
 }
 
-/// Why a plan's text was not understood.
+/// The reason why the text of a plan is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct ParsePlanError {
@@ -164,7 +165,7 @@ impl FromStr for Plan {
                         target: word.into(),
                     });
                     target.ok_or_else(|| {
-                        refused(format!("{word:?} is not a target: it starts with a slash"))
+                        refused(format!("{word:?} is not a target: start it with a slash"))
                     })
                 })
                 .collect::<Result<Vec<_>, _>>()?;
@@ -177,7 +178,7 @@ impl FromStr for Plan {
     }
 }
 
-/// Whether it is valid in a request, and in angle brackets.
+/// Whether the word is valid as a target in a request, and in angle brackets.
 fn is_target(word: &str) -> bool {
     word.starts_with('/')
         && !word.starts_with("//")
@@ -200,7 +201,7 @@ pub(super) struct Table {
 #[derive(Debug, Default)]
 struct Page {
     pushed: Vec<Companion>,
-    /// The value of `Link`; empty if there is nothing to announce.
+    /// The value of `Link`; empty if there are no files to announce.
     link: Vec<u8>,
 }
 

@@ -2,11 +2,11 @@
 
 use super::date::{DATE_LENGTH, parse_date};
 
-/// Length of an entity tag of this origin: sixteen hexadecimal digits in quotes.
+/// The length of an entity tag of this origin: sixteen hexadecimal digits in quotes.
 pub const ETAG_LENGTH: usize = 18;
 
-/// The values of a field that may come in several lines, in order. Holds four lines; a legitimate request has
-/// no more lines of one field.
+/// The values of a field that may have several lines, in order. Holds four lines; a legitimate request has no
+/// more lines of one field.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Lines<'a> {
     lines: [&'a [u8]; 4],
@@ -14,7 +14,7 @@ pub struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Adds a line; false when there are four already.
+    /// Adds a line. Returns false if there are already four lines.
     #[must_use]
     pub fn push(&mut self, value: &'a [u8]) -> bool {
         let Some(line) = self.lines.get_mut(self.count as usize) else {
@@ -39,12 +39,12 @@ impl<'a> Lines<'a> {
 /// The value of a field that must occur only once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Single<'a> {
-    /// It does not occur.
+    /// The field is absent.
     #[default]
     Absent,
-    /// It occurs once.
+    /// The field occurs once.
     Value(&'a [u8]),
-    /// It occurs more than once, which makes it invalid.
+    /// The field occurs more than once, which makes it invalid.
     Repeated,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Single<'a> {
         };
     }
 
-    /// The value when there is exactly one.
+    /// The value, if there is exactly one.
     pub fn value(self) -> Option<&'a [u8]> {
         match self {
             Single::Value(value) => Some(value),
@@ -84,16 +84,16 @@ pub struct Preconditions<'a> {
 /// The validators of the selected representation.
 #[derive(Debug, Clone, Copy)]
 pub struct Validators<'a> {
-    /// The opaque part of its entity tag, quotes included.
+    /// The opaque part of the entity tag, including the quotes.
     pub etag: &'a [u8; ETAG_LENGTH],
-    /// Whether the tag is weak. Its date is then no stronger than the tag.
+    /// Whether the tag is weak. The date is then no stronger than the tag.
     pub weak: bool,
-    /// Its last modification, if the date distinguishes its states.
+    /// The last modification, if its date distinguishes the states of the representation.
     pub modified: Option<Modified<'a>>,
 }
 
 impl Validators<'_> {
-    /// Those of content whose state is unknown before it is sent. No tag of a request is equal to this one.
+    /// The validators of content whose state is unknown before it is sent. No tag of a request equals this tag.
     pub const NONE: Validators<'static> = Validators {
         etag: &[0; ETAG_LENGTH],
         weak: true,
@@ -105,7 +105,7 @@ impl Validators<'_> {
         self.etag != Validators::NONE.etag
     }
 
-    /// The entity tag in the format of its field.
+    /// The entity tag in the format of the `ETag` field.
     pub fn tag_text(&self) -> String {
         let opaque = String::from_utf8_lossy(self.etag);
         match self.weak {
@@ -118,9 +118,9 @@ impl Validators<'_> {
 /// The time of the last modification.
 #[derive(Debug, Clone, Copy)]
 pub struct Modified<'a> {
-    /// In seconds since the Unix epoch.
+    /// The time in seconds since the Unix epoch.
     pub second: u64,
-    /// The same as text.
+    /// The time as text.
     pub text: &'a [u8; DATE_LENGTH],
 }
 
@@ -129,7 +129,7 @@ pub struct Modified<'a> {
 pub enum Verdict {
     /// Answer the request normally.
     Proceed,
-    /// 304: the client has this state.
+    /// 304: the client has the current state.
     NotModified,
     /// 412: the client requires another state.
     Failed,
@@ -195,12 +195,12 @@ fn matches_any(lines: &Lines<'_>, current: &Validators<'_>, comparison: Comparis
     })
 }
 
-/// The entity tags of a list, each with whether it is weak and its opaque part in quotes. Ends at the first
-/// element that is not an entity tag.
+/// The entity tags of a list: for each tag, whether it is weak, and its opaque part in quotes. Ends at the
+/// first element that is not an entity tag.
 fn entity_tags(list: &[u8]) -> impl Iterator<Item = (bool, &[u8])> {
     let mut rest = list;
     std::iter::from_fn(move || {
-        // Not `fields::list`: a backslash in an entity tag is not an escape.
+        // `fields::list` is not suitable: a backslash in an entity tag is not an escape.
         while let [b' ' | b'\t' | b',', after @ ..] = rest {
             rest = after;
         }

@@ -3,18 +3,18 @@
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Length of a date in the preferred format: `Mon, 24 Mar 1997 20:19:34 GMT`.
+/// The length of a date in the preferred format: `Mon, 24 Mar 1997 20:19:34 GMT`.
 pub const DATE_LENGTH: usize = 29;
 
 /// 9999-12-31T23:59:59Z, the last second that the format can represent.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// Formats a second since the Unix epoch in the preferred format. Seconds after the year 9999 are formatted as
-/// its last second.
+/// Formats a second since the Unix epoch in the preferred format. Later seconds than the year 9999 are
+/// formatted as its last second.
 pub fn format_date(second: u64) -> [u8; DATE_LENGTH] {
     let time = UNIX_EPOCH + Duration::from_secs(second.min(LAST_SECOND));
     let mut text = [b' '; DATE_LENGTH];
-    // The buffer has the length of the format: the write cannot be truncated.
+    // The buffer has the length of the format, so the text is never truncated.
     let _ = write!(&mut text[..], "{}", httpdate::HttpDate::from(time));
     text
 }

@@ -1,4 +1,4 @@
-//! How an origin decides its answer to a request.
+//! Decides the origin's answer to a request.
 
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ impl Origin {
         self.take_turn(answer, true, now)
     }
 
-    /// Continues with an answer until it is decided, without turns for other responses. It does not wait for what
-    /// another response is compressing.
+    /// Continues with an answer until it is decided, without turns for other responses. Does not wait for
+    /// content that another response is compressing.
     pub(crate) fn complete(&self, answer: &mut Answer, now: Instant) {
         while !self.take_turn(answer, false, now) {}
     }
@@ -103,7 +103,7 @@ impl Origin {
         self.decide_plain(path, request, now)
     }
 
-    /// The methods that at least one resource of this origin allows.
+    /// The methods that at least one resource of this origin supports.
     fn allowed_anywhere(&self) -> &'static str {
         match self.discard {
             Some(_) => ALLOW_ANY,
@@ -146,7 +146,7 @@ impl Origin {
             answer.negotiated = negotiated;
             answer.file = file;
             answer.dictionary = dictionary::announced(&self.negotiation.dictionaries, path);
-            // Content that is being compressed will be complete unless a part was requested.
+            // Content that is being compressed will be complete, unless a part was requested.
             let is_whole = match &answer.content {
                 Content::Whole(_) => true,
                 content => {
@@ -257,7 +257,7 @@ impl Origin {
         }
     }
 
-    /// Selects the representation by content coding, among the codings that fit.
+    /// Selects the representation by content coding, among the codings for which `fits` returns true.
     pub(super) fn select(
         &self,
         source: Source,
@@ -335,8 +335,8 @@ impl Origin {
     }
 }
 
-/// A folder's address ends in a slash: without it, relative references in its index would be resolved in the
-/// parent folder.
+/// Redirects to the address of a folder, which ends in a slash. Without the slash, relative references in the
+/// folder's index would be resolved in the parent folder.
 fn moved(path: &[u8]) -> Answer {
     let location = target::encoded(path) + "/";
     Answer {

@@ -1,4 +1,4 @@
-//! Choosing a content coding (RFC 9110 sections 12.4.2 and 12.5.3).
+//! Chooses a content coding (RFC 9110 sections 12.4.2 and 12.5.3).
 
 use fathometer_model::ContentCoding;
 
@@ -25,13 +25,13 @@ pub enum Coding {
 impl Coding {
     const COUNT: usize = 6;
 
-    /// Those that need no dictionary.
+    /// The codings that need no dictionary.
     pub const ALONE: [Coding; 4] = [Coding::Deflate, Coding::Gzip, Coding::Brotli, Coding::Zstd];
 
-    /// Those that need one.
+    /// The codings that need a dictionary.
     pub const WITH_DICTIONARY: [Coding; 2] = [Coding::DictionaryBrotli, Coding::DictionaryZstd];
 
-    /// Its token in `Accept-Encoding` and `Content-Encoding`.
+    /// The token of the coding in `Accept-Encoding` and `Content-Encoding`.
     pub const fn token(self) -> &'static str {
         match self {
             Coding::Deflate => ContentCoding::Deflate.token(),
@@ -43,7 +43,7 @@ impl Coding {
         }
     }
 
-    /// The same algorithm with a dictionary, if there is a coding for it.
+    /// The coding with the same algorithm and a dictionary, if there is one.
     pub const fn with_dictionary(self) -> Option<Coding> {
         match self {
             Coding::Brotli => Some(Coding::DictionaryBrotli),
@@ -52,7 +52,7 @@ impl Coding {
         }
     }
 
-    /// Whether it needs a dictionary.
+    /// Whether the coding needs a dictionary.
     pub const fn needs_dictionary(self) -> bool {
         matches!(self, Coding::DictionaryBrotli | Coding::DictionaryZstd)
     }
@@ -68,7 +68,7 @@ impl Coding {
             .find(|coding| token.eq_ignore_ascii_case(coding.token().as_bytes()))
     }
 
-    /// The coding of a file in a package; `None` for the codings that packages do not have.
+    /// The coding of a file in a package; `None` for codings that packages do not support.
     pub(super) const fn in_packages(self) -> Option<ContentCoding> {
         match self {
             Coding::Deflate => Some(ContentCoding::Deflate),
@@ -87,7 +87,7 @@ impl From<ContentCoding> for Coding {
     }
 }
 
-/// The qualities of `Accept-Encoding`, in thousandths. The field is read once, whatever its length.
+/// The qualities of `Accept-Encoding`, in thousandths. The field is read once, for any length.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Qualities {
     named: [Option<u16>; Coding::COUNT],
@@ -96,7 +96,7 @@ pub struct Qualities {
 }
 
 impl Qualities {
-    /// Reads the field. The first element with a name counts, and an invalid weight counts as zero.
+    /// Reads the field. If a name is repeated, its first element counts. An invalid weight counts as zero.
     pub fn of(accept: &Lines<'_>) -> Qualities {
         let mut qualities = Qualities::default();
         for element in accept.iter().flat_map(fields::list) {
@@ -120,25 +120,25 @@ impl Qualities {
         qualities
     }
 
-    /// The quality of a coding; `None` when the client does not accept it. A wildcard does not include the codings
-    /// that need a dictionary: clients that support them name them (RFC 9842 section 6.1).
+    /// The quality of a coding; `None` if the client does not accept it. A wildcard does not include codings
+    /// with dictionaries, because clients that support them name them (RFC 9842 section 6.1).
     pub fn of_coding(&self, coding: Coding) -> Option<u16> {
         let wildcard = self.wildcard.filter(|_| !coding.needs_dictionary());
         let quality = self.named[coding as usize].or(wildcard);
         quality.filter(|&quality| quality > 0)
     }
 
-    /// Whether the client does not accept content without a coding (RFC 9110 section 12.5.3).
+    /// Whether the client refuses content without a coding (RFC 9110 section 12.5.3).
     pub fn refuses_identity(&self) -> bool {
         self.identity.or(self.wildcard) == Some(0)
     }
 }
 
-/// Chooses among the codings in which a file is available. `available` yields each with the size of its
-/// representation, or any other rank. `None`: send the file without a coding.
+/// Chooses among the codings in which a file is available. `available` yields each coding with the size of its
+/// representation, or with any other rank. `None`: send the file without a coding.
 ///
-/// The highest quality wins; with equal quality, the smallest size. The file without a coding ranks below every
-/// coding that the client accepts, unless the client gives `identity` a quality of its own.
+/// The highest quality wins; if qualities are equal, the smallest size. The file without a coding ranks below
+/// every coding that the client accepts, unless the client gives `identity` a quality.
 pub fn choose(
     qualities: &Qualities,
     available: impl Iterator<Item = (Coding, u64)>,
@@ -155,7 +155,7 @@ pub fn choose(
         .map(|(coding, ..)| coding)
 }
 
-/// A weight: 0 to 1 with at most three decimals.
+/// Parses a weight: 0 to 1 with at most three decimals, in thousandths.
 pub(super) fn thousandths(text: &[u8]) -> Option<u16> {
     let (whole, decimals) = match text {
         [whole] => (*whole, &[][..]),

@@ -1,4 +1,4 @@
-//! An index of a site for serving: the file of each path, and each file's representations with their
+//! The index of a site for serving: the file of each path, and the representations of each file with their
 //! validators.
 
 use std::collections::HashMap;
@@ -12,12 +12,12 @@ use super::encoding::Coding;
 use super::target;
 use super::text::hexadecimal;
 
-/// One representation of one file: its bytes without a coding, or in one content coding.
+/// One representation of one file: without a coding, or in one content coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct RepresentationId(u32);
 
 impl RepresentationId {
-    /// Its index among all representations of the site.
+    /// The index of the representation among all representations of the site.
     pub const fn place(self) -> usize {
         self.0 as usize
     }
@@ -27,7 +27,8 @@ impl RepresentationId {
 #[derive(Debug, Clone)]
 pub(super) struct Representation {
     pub file: FileId,
-    /// Its index in [`fathometer_model::File::encoded`]; `None` for the bytes without a coding.
+    /// The index of the representation in [`fathometer_model::File::encoded`]; `None` for the bytes without a
+    /// coding.
     stored: Option<u8>,
     pub coding: Option<Coding>,
     pub length: u64,
@@ -36,13 +37,13 @@ pub(super) struct Representation {
 
 #[derive(Debug)]
 struct Entry {
-    /// Its first representation, without a coding; those with codings follow.
+    /// The first representation of the file, which has no coding. Those with codings follow.
     first: u32,
     last_modified: u64,
     last_modified_text: [u8; DATE_LENGTH],
 }
 
-/// Why a site cannot be served.
+/// The reason why a site cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SiteError {
     /// A path that no request can name.
@@ -139,7 +140,7 @@ impl Index {
         self.paths.get(path).copied()
     }
 
-    /// All representations of a file, the one without a coding first.
+    /// All representations of a file. The one without a coding comes first.
     pub fn representations(
         &self,
         file: FileId,
@@ -192,16 +193,15 @@ fn representation(file: FileId, stored: Option<(u8, Coding)>, body: &Body) -> Re
     }
 }
 
-/// The opaque part of an entity tag, quotes included.
+/// The opaque part of an entity tag, including the quotes.
 pub(super) fn etag_text(digest: u64) -> [u8; ETAG_LENGTH] {
     let mut text = [b'"'; ETAG_LENGTH];
     text[1..ETAG_LENGTH - 1].copy_from_slice(&hexadecimal(digest));
     text
 }
 
-/// A 64-bit digest of the content and its coding: the same on every machine and in every version. Different
-/// content has different digests, except with a probability of 2^-64. It does not protect against content made
-/// to collide.
+/// A 64-bit digest of the content and its coding: the same on every machine and in every version. The
+/// probability of a collision is 2^-64. The digest does not protect against content that was made to collide.
 pub(super) fn digest(coding: Option<Coding>, body: &[u8]) -> u64 {
     let mut state = START;
     let coding = coding.map_or("", Coding::token);
@@ -254,7 +254,7 @@ mod tests {
         for (place, digest) in cases.iter().enumerate() {
             assert!(!cases[..place].contains(digest), "{place}");
         }
-        // Computed by an independent implementation: entity tags stay in the caches of clients when this
+        // Computed by an independent implementation, because entity tags stay in clients' caches when this
         // program is updated.
         assert_eq!(cases[2], 0xb42176263aee6033);
     }

@@ -1,4 +1,4 @@
-//! Resources whose content is generated for each request, and what is known of them before.
+//! Resources whose content is generated for each request, and the data about them that is available in advance.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,29 +7,29 @@ use super::conditions::Validators;
 use super::target;
 use super::{Described, Origin, Selected};
 
-/// The most bytes of a part of text: it is buffered in memory until the client has taken it.
+/// The most bytes of a part of text. A part is buffered in memory until the client has taken it.
 pub const LARGEST_PART: u32 = 1 << 20;
 
 /// A resource whose content is generated for each request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dynamic {
-    /// Its canonical path ([`target::canonical`]), which does not end in a slash. If it is the index of a
-    /// folder, it is also used for the folder's path.
+    /// The canonical path of the resource ([`target::canonical`]), which does not end in a slash. If it is the
+    /// path of a folder's index, the resource is also used for the folder's path.
     pub path: String,
-    /// `Content-Type`; `None`: that of the file, or `text/plain`.
+    /// `Content-Type`; `None`: the type of the file, or `text/plain`.
     pub content_type: Option<String>,
     /// The number of parts of its content; at least one.
     pub parts: u32,
-    /// Bytes of each part of generated text: 1 to [`LARGEST_PART`]. `None`: the content is that of the file at
-    /// the path, in parts of equal size.
+    /// The bytes of each part of generated text, from 1 to [`LARGEST_PART`]. `None`: the content is that of the
+    /// file at the path, in parts of equal size.
     pub part: Option<u32>,
-    /// Time from the request until the first part is ready.
+    /// The time from the request until the first part is ready.
     pub first: Duration,
-    /// Time from one part to the next.
+    /// The time from one part to the next.
     pub every: Duration,
 }
 
-/// Why a dynamic resource cannot be served.
+/// The reason why a dynamic resource cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the dynamic resource {path:?} {fault}")]
 pub struct DynamicError {
@@ -38,12 +38,12 @@ pub struct DynamicError {
 }
 
 impl Dynamic {
-    /// Checks that it can be served.
+    /// Checks that the resource can be served.
     pub fn check(&self) -> Result<(), DynamicError> {
         let mut scratch = Vec::new();
         let canonical = target::canonical(self.path.as_bytes(), &mut scratch);
         let fault = if canonical != Ok(Some(self.path.as_bytes())) || self.path.ends_with('/') {
-            "needs the path of a file, starting with a slash"
+            "needs the path of a file that starts with a slash"
         } else if self.parts == 0 {
             "has no parts"
         } else if self
@@ -64,18 +64,18 @@ impl Dynamic {
         })
     }
 
-    /// Whether a canonical path refers to it.
+    /// Whether a canonical path refers to the resource.
     pub(super) fn is_at(&self, path: &[u8]) -> bool {
         let own = self.path.as_bytes();
         own == path || path.ends_with(b"/") && own.strip_prefix(path) == Some(target::INDEX)
     }
 
-    /// Whether its content is generated text.
+    /// Whether the content is generated text.
     pub(super) fn is_text(&self) -> bool {
         self.part.is_some()
     }
 
-    /// When a part is ready, counted from the request.
+    /// The time at which a part is ready, counted from the request.
     pub(super) fn ready(&self, part: u32) -> Duration {
         self.first.saturating_add(self.every.saturating_mul(part))
     }
@@ -151,7 +151,7 @@ pub(super) fn of_unknown_state(content_type: &[u8]) -> Described<'_> {
 /// The content of a file in a package that is composed while it is sent.
 #[derive(Debug, Clone)]
 pub(super) enum Packed {
-    /// With this many bytes.
+    /// The content of a file, with this many bytes.
     File(Selected, u64),
     Live(Live),
 }

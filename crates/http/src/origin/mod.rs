@@ -1,19 +1,19 @@
-//! The answers of a server, the same for all versions of HTTP (RFC 9110).
+//! The answers of a server to requests, for all versions of HTTP (RFC 9110).
 //!
-//! [`Origin`] holds a site in memory, with precomputed entity tags and dates, or asks a [`store`] for other
-//! resources. It decides the answer to a request: which status, which fields, which bytes of which
-//! representation. It serves files without a coding and in precomputed codings; it executes nothing and keeps no
-//! state between requests, except what it compressed on the fly where that is enabled. An answer allocates
-//! nothing, unless its content is compressed on the fly or generated while it is sent.
+//! [`Origin`] holds a site in memory, with precomputed entity tags and dates, or looks up other resources in a
+//! [`store`]. It decides the answer to a request: the status, the fields, and the bytes and their
+//! representation. It serves files without a coding and in precomputed codings. It executes no programs, and
+//! keeps no state between requests except content that was compressed on the fly, if that is enabled. An answer
+//! allocates nothing, unless its content is compressed on the fly or generated while it is sent.
 //!
-//! - [`target`]: forms of request targets, paths that cannot leave the root
+//! - [`target`]: the forms of request targets; paths cannot leave the root
 //! - [`conditions`]: entity tags, dates, preconditions
 //! - [`ranges`]: byte ranges and limits on them
 //! - [`encoding`]: choice of a content coding
-//! - [`negotiation`]: compression on the fly, dictionaries for it, images in several types
-//! - [`persona`]: server personas: which response fields, in which order
+//! - [`negotiation`]: compression on the fly, with or without dictionaries; images in several types
+//! - [`persona`]: server personas: the fields of responses and their order
 //! - [`store`]: resources that the caller looks up when they are requested
-//! - [`companions`]: which files belong to which page, for server push, Early Hints and packages
+//! - [`companions`]: the files of a page, for server push, Early Hints and packages
 //! - [`packages`]: all files of a page in one response
 //! - [`dynamic`]: content that is generated while it is sent
 
@@ -61,26 +61,26 @@ pub use status::{Method, Status};
 /// The configuration of an origin.
 #[derive(Debug, Clone, Default)]
 pub struct OriginConfig {
-    /// The server persona: which response fields it sends.
+    /// The server persona, which determines the response fields.
     pub persona: Persona,
-    /// Time since the Unix epoch at [`Instant::ZERO`], for `Date` and `Expires`.
+    /// The time since the Unix epoch at [`Instant::ZERO`], for `Date` and `Expires`.
     pub wall_clock: Duration,
-    /// A path that accepts POST and PUT, reads the content and answers 204; for tests of request bodies.
-    /// `None`: everything is read-only.
+    /// A path that accepts POST and PUT, reads the content and answers 204; for tests of request content.
+    /// `None`: all resources are read-only.
     pub discard: Option<String>,
-    /// What may be pushed with a page, if the protocol supports it and the client allows it.
+    /// The files that may be pushed with a page, if the protocol supports pushes and the client permits them.
     pub push: Plan,
-    /// What is announced to clients before a page, by 103 (Early Hints).
+    /// The files that are announced before a page by 103 (Early Hints).
     pub early_hints: Plan,
-    /// Whether and how all files of a page are sent in one response to clients that ask for it.
+    /// How all files of a page are sent in one response to clients that request it.
     pub packages: Packages,
     /// Resources whose content is generated for each request.
     pub dynamic: Vec<Dynamic>,
-    /// What is negotiated besides stored codings.
+    /// Negotiation beyond the stored codings.
     pub negotiation: Negotiation,
 }
 
-/// Why an origin cannot be created.
+/// The reason why an origin cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OriginError {
     /// The server persona is invalid.
@@ -100,7 +100,7 @@ pub struct Origin {
     index: Index,
     store: Option<Box<dyn Store>>,
     fields: Vec<PersonaField>,
-    /// Nanoseconds from the Unix epoch to [`Instant::ZERO`].
+    /// The nanoseconds from the Unix epoch to [`Instant::ZERO`].
     wall_clock: AtomicU64,
     discard: Option<Box<[u8]>>,
     companions: Table,
@@ -133,29 +133,30 @@ pub struct Request<'a> {
     pub no_transform: bool,
 }
 
-/// The answer to a request. [`Origin::write_fields`] and [`Origin::write_content`] write its fields and
+/// The answer to a request. [`Origin::write_fields`] writes its fields, and [`Origin::write_content`] its
 /// content.
 #[derive(Debug, Clone)]
 pub struct Answer {
     status: Status,
     file: Option<FileId>,
     content: Content,
-    /// Bytes of the content, even if it is not sent.
+    /// The bytes of the content, even if it is not sent.
     length: u64,
-    /// HEAD: fields as for GET, no content.
+    /// HEAD: the fields are those of a GET, and there is no content.
     head_only: bool,
     allow: Option<&'static str>,
-    /// With 301, the address; otherwise the address of the selected representation, if that is another one.
+    /// With 301, the new address; otherwise the address of the selected representation, if it differs from the
+    /// request's.
     location: Option<Box<str>>,
-    /// Set for the complete page, if it has companions.
+    /// The page of the answer; set if the answer is the complete page and has companions.
     page: Option<PageId>,
-    /// Another `Accept` might have selected another representation.
+    /// Whether another `Accept` might have selected another representation.
     negotiated: bool,
-    /// The request fields that selected the representation, where it is [negotiated](negotiation).
+    /// The request fields that selected the representation, if it is [negotiated](negotiation).
     varies: Varies,
-    /// The resource is a dictionary: its place among the [dictionaries](Negotiation::dictionaries).
+    /// The index of the resource among the [dictionaries](Negotiation::dictionaries), if it is one.
     dictionary: Option<u16>,
-    /// The answer with a package names the address of its page.
+    /// Whether the answer is a package and names the address of its page.
     names_base: bool,
 }
 
@@ -193,7 +194,7 @@ enum Subject {
 pub enum Located<'a> {
     /// In memory.
     Memory(&'a Body),
-    /// Behind a descriptor of the caller.
+    /// In a file behind a descriptor of the caller.
     File(&'a FileHandle),
 }
 
@@ -205,7 +206,7 @@ struct Described<'a> {
     content_type: &'a [u8],
     /// Whether the resource has representations in content codings.
     is_coded: bool,
-    /// Whether its content depends on which files the client has.
+    /// Whether the content depends on the files that the client has.
     by_have: bool,
 }
 
@@ -217,7 +218,7 @@ enum Source {
 
 #[derive(Debug, Clone)]
 enum Content {
-    /// No content; its length is stated where the status permits.
+    /// No content; the length is stated if the status permits it.
     Empty,
     /// The status line as plain text.
     StatusText,
@@ -228,13 +229,13 @@ enum Content {
     Whole(Subject),
     Part(Subject, ByteRange),
     Parts(Subject, Box<Ranges>),
-    /// All of it, generated while it is sent.
+    /// All of the content, generated while it is sent.
     Flowing(Subject),
     /// Not decided yet.
     Undecided(Box<Pending>),
 }
 
-/// Why an answer is not decided yet.
+/// The reason why an answer is not decided yet.
 #[derive(Debug, Clone)]
 enum Pending {
     /// The files of a package are being looked up.
@@ -255,20 +256,18 @@ impl From<Compressing> for Pending {
     }
 }
 
-/// The time from the end of a turn to the next: the smallest unit of time, so that other responses have their
-/// turn in between.
+/// The time from the end of a turn to the next. It is the smallest unit of time, so that other responses have
+/// their turns in between.
 pub(crate) const NEXT_TURN: Duration = Duration::from_nanos(1);
 
-/// The most bytes of files that are read for a response in one turn, if the caller has other responses to
-/// serve.
+/// The most bytes of files that are read for a response in one turn, if other responses wait.
 const READ_IN_A_TURN: u64 = 64 * 1024;
 
-/// The fixed cost of a file in bytes, in addition to the bytes read: looking one up has a cost even if it is
-/// short.
+/// The fixed cost of looking up a file, in bytes, added to the bytes read.
 const COST_OF_A_FILE: u64 = 4 * 1024;
 
 impl Origin {
-    /// Whether its persona announces how long an idle connection is kept.
+    /// Whether the persona announces how long an idle connection is kept.
     pub fn announces_keep_alive(&self) -> bool {
         self.fields
             .iter()
@@ -277,9 +276,9 @@ impl Origin {
 }
 
 impl Answer {
-    /// The refusal of a request that was not [decided](Origin::decide). A response to HEAD has no content, with
-    /// any status (RFC 9110 section 9.3.2). `None` is for a method that could not be read: it may have been
-    /// HEAD, so there is no content either.
+    /// The refusal of a request that was not [decided](Origin::decide). A response to HEAD has no content,
+    /// whatever its status (RFC 9110 section 9.3.2). `None` stands for a method that could not be read: it may
+    /// have been HEAD, so there is no content.
     pub fn refusal_of(method: Option<Method>, status: Status) -> Answer {
         match method {
             None => Answer::empty(status, None),
@@ -313,12 +312,12 @@ impl Answer {
         self.status
     }
 
-    /// The file of the site, when the target names one.
+    /// The file of the site, if the target names one.
     pub fn file(&self) -> Option<FileId> {
         self.file
     }
 
-    /// Number of content bytes that are sent.
+    /// The number of content bytes that are sent.
     pub fn sent_length(&self) -> u64 {
         if self.head_only || self.status.is_bodiless() {
             0
@@ -327,17 +326,17 @@ impl Answer {
         }
     }
 
-    /// Whether it is not decided yet, because that takes several turns: see [`Origin::go_on`].
+    /// Whether the answer is not decided yet because that takes several turns: see [`Origin::go_on`].
     pub fn is_undecided(&self) -> bool {
         matches!(self.content, Content::Undecided(_))
     }
 
-    /// Whether the length of its content is unknown until its end: see [`Origin::flow`].
+    /// Whether the length of the content is unknown until its end: see [`Origin::flow`].
     pub fn is_open(&self) -> bool {
         matches!(self.content, Content::Flowing(_))
     }
 
-    /// Whether the request's content would be accepted, so that the client should send it.
+    /// Whether the content of the request would be accepted, so that the client should send it.
     pub fn takes_content(&self) -> bool {
         !self.status.is_error()
     }
@@ -353,8 +352,8 @@ impl Answer {
 }
 
 impl Origin {
-    /// Indexes a site. Reads every byte of it once, for the entity tags, and builds the packages that are built
-    /// in advance.
+    /// Indexes a site. Reads all its bytes once for the entity tags, and builds the packages that are built in
+    /// advance.
     pub fn new(site: Arc<Site>, config: OriginConfig) -> Result<Origin, OriginError> {
         Origin::with(site, None, config)
     }
@@ -387,8 +386,8 @@ impl Origin {
         Ok(origin)
     }
 
-    /// An origin for a store instead of a site. Connections of several threads may share it if the store
-    /// supports that. [`prepare`](Origin::prepare) builds the packages that are built in advance.
+    /// An origin for a store instead of a site. Connections of several threads may share the origin if the
+    /// store supports that. [`prepare`](Origin::prepare) builds the packages that are built in advance.
     pub fn of_store(store: Box<dyn Store>, config: OriginConfig) -> Result<Origin, OriginError> {
         let nothing = Site {
             name: String::new(),
@@ -398,7 +397,7 @@ impl Origin {
         Origin::with(Arc::new(nothing), Some(store), config)
     }
 
-    /// The site; empty if there is a store instead.
+    /// The site; empty if the origin has a store instead.
     pub fn site(&self) -> &Arc<Site> {
         self.index.site()
     }
@@ -413,26 +412,26 @@ impl Origin {
                     Stored::File(file) => Located::File(file),
                 }
             }
-            // Only compressed content is ever sent.
+            // Only content whose compression is complete is sent.
             Place::Coded(coded) => Located::Memory(coded.content().unwrap_or(&self.nothing)),
         }
     }
 
-    /// Number of packages and archives sent since the last call.
+    /// The number of packages and archives sent since the last call.
     pub fn take_packages(&self) -> u64 {
         self.packager
             .as_ref()
             .map_or(0, |packager| packager.take_sent())
     }
 
-    /// The disk operations of its store since the last call.
+    /// The disk operations of the store since the last call.
     pub fn take_work(&self) -> Work {
         self.store
             .as_ref()
             .map_or_else(Work::default, |store| store.take_work())
     }
 
-    /// What may be pushed with the answer; empty unless it is the complete page for a GET.
+    /// The files that may be pushed with the answer; empty unless the answer is the complete page for a GET.
     pub fn pushed_with(&self, answer: &Answer) -> &[Companion] {
         answer.page.map_or(&[], |page| self.companions.pushed(page))
     }
@@ -442,12 +441,12 @@ impl Origin {
         self.companions.hints_early()
     }
 
-    /// The value of the `Link` field of a 103 (Early Hints) to be sent before the answer, if there is one.
+    /// The value of the `Link` field in a 103 (Early Hints) that is sent before the answer, if there is one.
     pub fn early_hints(&self, answer: &Answer) -> Option<&[u8]> {
         self.companions.link(answer.page?)
     }
 
-    /// Seconds since the Unix epoch at `now`.
+    /// The time at `now` in seconds since the Unix epoch.
     pub fn wall_clock(&self, now: Instant) -> u64 {
         let at_zero = Duration::from_nanos(self.wall_clock.load(Ordering::Relaxed));
         (at_zero + now.since(Instant::ZERO)).as_secs()
@@ -461,7 +460,7 @@ impl Origin {
     }
 }
 
-/// A `u64` of nanoseconds is enough for five centuries.
+/// The time in nanoseconds; a `u64` is enough for five centuries.
 fn whole_nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

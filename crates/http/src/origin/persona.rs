@@ -1,4 +1,4 @@
-//! Server personas: which fields the responses have, in which order, with which spelling.
+//! Server personas: the fields of responses, their order and their spelling.
 //!
 //! Measured traffic depends on the bytes of response heads, so the origin can imitate the responses of other
 //! servers. Fields that the protocol needs are sent with every persona.
@@ -7,31 +7,31 @@ use std::time::Duration;
 
 use crate::message::fields;
 
-/// A server persona: the fields of its responses, in the order they are sent.
+/// A server persona: the fields of its responses, in the order in which they are sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Persona {
     /// Its name.
     pub name: String,
-    /// Its fields. Computed fields that a response needs and that are not listed here come last.
+    /// The fields. Computed fields that a response needs and that are not listed here come last.
     pub fields: Vec<PersonaField>,
 }
 
 /// One field of a server persona.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PersonaField {
-    /// Its name as it is sent.
+    /// The name of the field, as it is sent.
     pub name: String,
-    /// Where its value comes from.
+    /// The source of its value.
     pub value: FieldValue,
-    /// The responses that have it, if it has a value there. Ignored for fields that the protocol needs: those
-    /// of [`FieldValue::is_required`].
+    /// The kinds of responses with this field, if it has a value there. Ignored for fields that the protocol
+    /// needs ([`FieldValue::is_required`]).
     pub on: Responses,
 }
 
 impl PersonaField {
-    /// Whether it announces range requests. It is omitted where ranges are not possible: for content that is
-    /// generated while it is sent, and for answers without a representation.
-    pub(super) fn promises_ranges(&self) -> bool {
+    /// Whether the field announces range requests. It is omitted if ranges are not possible: for content that
+    /// is generated while it is sent, and for answers without a representation.
+    pub(super) fn announces_ranges(&self) -> bool {
         match &self.value {
             FieldValue::Static(value) => {
                 self.name.eq_ignore_ascii_case("Accept-Ranges")
@@ -51,12 +51,12 @@ pub struct Responses {
     pub partial: bool,
     /// 304.
     pub not_modified: bool,
-    /// All others: errors and redirections.
+    /// All other responses: errors and redirections.
     pub refusal: bool,
 }
 
 impl Responses {
-    /// All of them.
+    /// All responses.
     pub const ALL: Responses = Responses {
         ok: true,
         partial: true,
@@ -99,7 +99,7 @@ pub enum FieldValue {
     ContentType,
     /// The bytes of the content.
     ContentLength,
-    /// The content coding of the representation, when it has one.
+    /// The content coding of the representation, if it has one.
     ContentEncoding,
     /// The range of the content, on 206 and 416.
     ContentRange,
@@ -108,18 +108,18 @@ pub enum FieldValue {
     Vary,
     /// `Allow`, on 405 and in responses to OPTIONS.
     Allow,
-    /// On 301, the address of a folder that was requested without its slash. A package has `Content-Location`
-    /// in this place, if its page has another address than the request.
+    /// On 301, the address of a folder that was requested without its slash. In the response with a
+    /// package, `Content-Location` has this place, if the address of the page differs from that of the request.
     Location,
-    /// `close` or, to a client that asked for it, `Keep-Alive`; HTTP/1 only. A client of HTTP/1.1 gets
-    /// `Keep-Alive` only from a persona that has [`KeepAlive`](Self::KeepAlive).
+    /// `close`, or `Keep-Alive` to a client that requested it; HTTP/1 only. An HTTP/1.1 client gets
+    /// `Keep-Alive` only from a persona with [`KeepAlive`](Self::KeepAlive).
     Connection,
-    /// The time-out and the number of requests left, if [`Connection`](Self::Connection) is `Keep-Alive`.
+    /// The time-out and the number of remaining requests, if [`Connection`](Self::Connection) is `Keep-Alive`.
     KeepAlive,
 }
 
 impl FieldValue {
-    /// Whether a client could misinterpret a message without it.
+    /// Whether a client could misinterpret a message without this field.
     pub fn is_required(&self) -> bool {
         REQUIRED.iter().any(|(_, value)| value == self)
     }
@@ -141,10 +141,10 @@ const REQUIRED: [(&str, FieldValue); 8] = [
     ("Connection", FieldValue::Connection),
 ];
 
-/// Names that are forbidden in a persona: this server controls the transfer coding itself.
+/// Names that are forbidden in a persona, because this server controls the transfer coding.
 const FORBIDDEN: [&str; 2] = ["Transfer-Encoding", "Trailer"];
 
-/// Why a persona is invalid.
+/// The reason why a persona is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PersonaError {
     /// An invalid field name.
@@ -161,9 +161,12 @@ pub enum PersonaError {
         /// Its value.
         value: String,
     },
-    /// A required field under another name, or another value under the name of a required field: it would
-    /// contradict its message.
-    #[error("{name} does not go with its value")]
+    /// A required field with another name, or another value under the name of a required field, which would
+    /// contradict the message.
+    #[error(
+        "the field {name} would contradict the message: this name is forbidden or requires another value, or this value \
+         requires another name"
+    )]
     Misnamed {
         /// The field's name.
         name: String,
@@ -177,8 +180,8 @@ pub enum PersonaError {
 }
 
 impl Persona {
-    /// This persona, which also announces to clients that ask for keep-alive how long and for how many requests a
-    /// connection is kept.
+    /// This persona, extended by the announcement for clients that request keep-alive: how long, and for how
+    /// many requests, a connection is kept.
     #[must_use]
     pub fn announcing_keep_alive(mut self) -> Persona {
         let value = FieldValue::KeepAlive;
@@ -192,7 +195,7 @@ impl Persona {
         self
     }
 
-    /// A modern minimum: only fields that a client can use.
+    /// A modern minimal persona: only fields that a client can use.
     pub fn minimal() -> Persona {
         use FieldValue::*;
         persona(
@@ -208,7 +211,7 @@ impl Persona {
         )
     }
 
-    /// The longest heads: a persona with every kind of field.
+    /// A persona with every kind of field, whose heads are the longest.
     pub fn verbose() -> Persona {
         use FieldValue::*;
         persona(

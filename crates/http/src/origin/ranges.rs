@@ -1,16 +1,16 @@
 //! Range requests (RFC 9110 section 14), with limits on their cost.
 //!
-//! A request for many or overlapping ranges costs the origin more than the complete representation would.
-//! Ranges that overlap, touch or have a gap smaller than a part's own head are merged. A request for more than
-//! [`MAX_RANGES`] ranges gets the complete representation.
+//! A request for many or overlapping ranges may cost the origin more than the complete representation.
+//! Therefore ranges that overlap, touch or have a gap smaller than the head of a part are merged. A request for
+//! more than [`MAX_RANGES`] ranges gets the complete representation.
 
 use crate::message::fields;
 
-/// The most ranges in a request; with more, its Range field is ignored.
+/// The most ranges in a request. If a request has more, its Range field is ignored.
 pub const MAX_RANGES: usize = 16;
 
 /// Ranges with a smaller gap between them are merged: the head of a separate part would take more bytes.
-const WORTHLESS_GAP: u64 = 80;
+const MIN_GAP: u64 = 80;
 
 /// The bytes of a representation from `first` up to, but not including, `end`. Never empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -22,13 +22,13 @@ pub struct ByteRange {
 }
 
 impl ByteRange {
-    /// Number of its bytes.
+    /// The number of bytes in the range.
     pub const fn length(self) -> u64 {
         self.end - self.first
     }
 }
 
-/// At most [`MAX_RANGES`] ranges, in the order requested.
+/// At most [`MAX_RANGES`] ranges, in the order in which they were requested.
 #[derive(Debug, Clone, Copy)]
 pub struct Ranges {
     ranges: [ByteRange; MAX_RANGES],
@@ -41,14 +41,15 @@ impl Ranges {
         &self.ranges[..self.count]
     }
 
-    /// Adds a range, merged with those it overlaps or nearly touches, in the place of the first of them.
+    /// Adds a range. It is merged with the ranges that it overlaps or nearly touches, and takes the place of
+    /// the first of them.
     fn add(&mut self, mut range: ByteRange) {
         let mut place = self.count;
         let mut kept = 0;
         for at in 0..self.count {
             let other = self.ranges[at];
-            let apart = range.first > other.end.saturating_add(WORTHLESS_GAP)
-                || other.first > range.end.saturating_add(WORTHLESS_GAP);
+            let apart = range.first > other.end.saturating_add(MIN_GAP)
+                || other.first > range.end.saturating_add(MIN_GAP);
             if apart {
                 self.ranges[kept] = other;
                 kept += 1;
@@ -70,9 +71,9 @@ impl Ranges {
 pub enum Selection {
     /// Ignore the field: another unit, an invalid range set, or too many ranges.
     Whole,
-    /// Send this one.
+    /// Send this range.
     Part(ByteRange),
-    /// Send these; at least two. Only this case allocates, and few clients use it.
+    /// Send these ranges, at least two. Only this case allocates, and few clients use it.
     Parts(Box<Ranges>),
     /// 416: none of the ranges is within the representation.
     Unsatisfiable,
@@ -129,7 +130,7 @@ fn range(text: &[u8], length: u64) -> Option<Option<ByteRange>> {
     Some((first < end).then_some(ByteRange { first, end }))
 }
 
-/// A position; positions above 2^64 are capped at the maximum.
+/// Parses a position. Positions above 2^64 are capped at the maximum.
 fn position(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;

@@ -6,12 +6,12 @@ use super::ranges::ByteRange;
 use super::text::{Decimal, FixedText, hexadecimal};
 use super::{Answer, Content, Described, Origin, Selected, Status, Subject};
 
-/// Receives the fields of a response, in order. Each version of HTTP writes them in its own format.
+/// The receiver of a response's fields, in order. Each version of HTTP writes them in its own format.
 pub trait FieldSink {
     /// A field with its value.
     fn field(&mut self, name: &str, value: &[u8]);
 
-    /// The position of a connection field. HTTP/1 fills it in; later versions omit it.
+    /// The position of a connection field. HTTP/1 writes the field; later versions omit it.
     fn hop(&mut self, field: HopField, name: &str);
 }
 
@@ -41,21 +41,21 @@ pub(super) enum PartOf<'a> {
     Content(ByteRange),
 }
 
-/// Formatted dates, kept from answer to answer.
+/// Formatted dates that are reused for later answers.
 #[derive(Debug, Clone, Default)]
 pub struct Dates {
     date: DateText,
     expires: DateText,
 }
 
-/// Whether a response that has the time of its file is sent before that time.
+/// Whether the response has the modification time of its file and is sent before that time.
 fn is_modified_after(second: u64, answer: &Answer, described: Option<&Described<'_>>) -> bool {
     let modified = described.and_then(|of| of.validators.modified);
     !matches!(answer.content, Content::Unsatisfiable(_))
         && modified.is_some_and(|modified| modified.second > second)
 }
 
-/// Length of a multipart boundary: a word and the digits of a digest.
+/// The length of a multipart boundary: a word and the digits of a digest.
 const BOUNDARY_LENGTH: usize = BOUNDARY_WORD.len() + 16;
 const BOUNDARY_WORD: &[u8] = b"part-";
 
@@ -79,7 +79,7 @@ impl Origin {
         for field in &self.fields {
             let name = field.name.as_str();
             if !field.value.is_required() && !is_on(field.on, answer)
-                || !has_ranges && field.promises_ranges()
+                || !has_ranges && field.announces_ranges()
             {
                 continue;
             }
@@ -92,8 +92,8 @@ impl Origin {
                 }
                 FieldValue::Connection => sink.hop(HopField::Connection, name),
                 FieldValue::KeepAlive => sink.hop(HopField::KeepAlive, name),
-                // The time of a file may be later than the server's clock, a response may not say so (RFC 9110, section
-                // 8.8.2.1).
+                // The time of a file may be later than the server's clock, but a response must not state such a
+                // time (RFC 9110 section 8.8.2.1).
                 FieldValue::LastModified
                     if is_modified_after(second, answer, described.as_ref()) =>
                 {
@@ -116,7 +116,7 @@ impl Origin {
         }
     }
 
-    /// Writes a field that depends on the content, if it has a value for this answer.
+    /// Writes a field that depends on the content, if this answer has a value for the field.
     fn write_described(
         &self,
         answer: &Answer,
@@ -193,7 +193,7 @@ impl Origin {
         }
     }
 
-    /// Writes the content of an answer, in pieces; nothing if no content is sent, or if it is a
+    /// Writes the content of an answer, in pieces. Writes nothing if no content is sent, or if the content is a
     /// [flow](Origin::flow).
     pub fn write_content(&self, answer: &Answer, mut sink: impl FnMut(Segment<'_>)) {
         if answer.sent_length() == 0 || answer.flows() {
@@ -222,7 +222,7 @@ impl Origin {
         }
     }
 
-    /// Number of bytes of the multipart content for these ranges.
+    /// The size in bytes of the multipart content for these ranges.
     pub(super) fn parts_length(&self, subject: &Subject, ranges: &[ByteRange]) -> u64 {
         let mut length = 0;
         self.write_parts(subject, ranges, |part| {
@@ -263,7 +263,7 @@ impl Origin {
     }
 }
 
-/// `bytes 0-99/1000`
+/// The value of `Content-Range`, such as `bytes 0-99/1000`.
 fn content_range(of: &Described<'_>, range: ByteRange) -> FixedText<72> {
     let mut text = FixedText::new();
     text.push(b"bytes ")
@@ -275,8 +275,8 @@ fn content_range(of: &Described<'_>, range: ByteRange) -> FixedText<72> {
     text
 }
 
-/// A boundary that occurs in its content with a probability below 2^-64 per byte. It is derived from a digest,
-/// either of the content itself or of data that is not part of the content.
+/// The boundary of multipart content. The probability that it occurs in the content is below 2^-64 per byte. It
+/// is derived from a digest of the content itself, or of data that is not part of the content.
 fn boundary(of: &Described<'_>) -> [u8; BOUNDARY_LENGTH] {
     let digits = &of.validators.etag[1..17];
     let number = digits.iter().fold(0u64, |number, &digit| {
@@ -284,14 +284,14 @@ fn boundary(of: &Described<'_>) -> [u8; BOUNDARY_LENGTH] {
     });
     let mut boundary = [0; BOUNDARY_LENGTH];
     boundary[..BOUNDARY_WORD.len()].copy_from_slice(BOUNDARY_WORD);
-    // Not the entity tag itself, because a page may contain that.
+    // The entity tag itself is not suitable, because a page may contain it.
     let number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     boundary[BOUNDARY_WORD.len()..].copy_from_slice(&hexadecimal(number));
     boundary
 }
 
 impl Subject {
-    /// Writes a part of it, in pieces.
+    /// Writes a range of the subject's content, in pieces.
     fn write(&self, range: ByteRange, mut sink: impl FnMut(Segment<'_>)) {
         match self {
             Subject::File(selected) => sink(Segment::Body(selected, range)),
@@ -300,7 +300,7 @@ impl Subject {
         }
     }
 
-    /// Whether the length of its content is unknown until its end.
+    /// Whether the length of the content is unknown until its end.
     pub(super) fn is_open(&self) -> bool {
         match self {
             Subject::File(_) => false,
@@ -309,7 +309,7 @@ impl Subject {
         }
     }
 
-    /// Whether its content is generated while it is sent.
+    /// Whether the content is generated while it is sent.
     fn flows(&self) -> bool {
         match self {
             Subject::File(_) => false,
@@ -334,7 +334,7 @@ impl Content {
 }
 
 impl Answer {
-    /// Whether its content is generated while it is sent.
+    /// Whether the content is generated while it is sent.
     fn flows(&self) -> bool {
         match &self.content {
             Content::Whole(subject)
@@ -349,7 +349,7 @@ impl Answer {
         }
     }
 
-    /// The address of a package's page, if that differs from the address of the request.
+    /// The address of a package's page, if it differs from the address of the request.
     fn content_location(&self) -> Option<&str> {
         match (&self.content, self.content.subject()?) {
             (Content::Unsatisfiable(_), _) => None,
@@ -359,7 +359,7 @@ impl Answer {
     }
 }
 
-/// The request fields that selected the representation.
+/// The value of `Vary`: the request fields that selected the representation.
 fn vary(answer: &Answer, of: Option<&Described<'_>>) -> Option<FixedText<80>> {
     let varies = answer.varies;
     let (is_coded, by_have) = of.map_or((false, false), |of| (of.is_coded, of.by_have));

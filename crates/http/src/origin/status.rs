@@ -123,7 +123,7 @@ impl Status {
         matches!(self.code, 100..=199 | 204 | 304)
     }
 
-    /// Whether it reports an error of the client or of the server.
+    /// Whether the status reports an error of the client or of the server.
     pub const fn is_error(self) -> bool {
         self.code >= 400
     }

@@ -1,7 +1,7 @@
-//! Resources that are not in memory from the start: looked up by path when they are requested.
+//! Resources that are not in memory from the start. They are looked up by path when they are requested.
 //!
 //! A [`Store`] gets a canonical path and answers at once, as a local disk can. It returns a [`Resource`] with
-//! its representations, each in memory or behind a descriptor of the caller. An answer keeps its resource:
+//! its representations, each in memory or behind a descriptor of the caller. An answer keeps its resource, so
 //! later changes in the store do not affect a response that has begun.
 
 use std::any::Any;
@@ -17,10 +17,10 @@ use super::encoding::Coding;
 use super::index::{digest, digest_words, etag_text};
 use fathometer_package::Checksum;
 
-/// Where an [`Origin`](super::Origin) looks up a path that its site does not have.
+/// The source of resources that the site of an [`Origin`](super::Origin) does not contain.
 ///
-/// All methods but [`find`](Store::find) are for [packages](super::packages); a store without packages need not
-/// implement them.
+/// All methods except [`find`](Store::find) are for [packages](super::packages). A store without packages need
+/// not implement them.
 pub trait Store: fmt::Debug + Send + Sync {
     /// The resource at a canonical path ([`target::canonical`](super::target::canonical)): decoded, from the
     /// root, without dot segments. The path may contain any byte except NUL.
@@ -31,27 +31,27 @@ pub trait Store: fmt::Debug + Send + Sync {
         self.find(path, now)
     }
 
-    /// A value that identifies the current state of a path, without opening anything. `None` when there is no
-    /// resource, or the state cannot be determined.
+    /// A value that identifies the current state of a path; the file is not opened for it. `None` if there is
+    /// no resource or its state cannot be determined.
     fn state(&self, _path: &[u8]) -> Option<u64> {
         None
     }
 
-    /// The targets of the files in a folder, whose path ends in a slash, in the order of their names. `None`
-    /// when there is no such folder, or there are more than `most` files.
+    /// The targets of the files in a folder, in the order of their names. The path of a folder ends in a slash.
+    /// `None` if there is no such folder, or if it has more than `most` files.
     fn list(&self, _folder: &[u8], _most: usize) -> Option<Vec<String>> {
         None
     }
 
-    /// Reads bytes of a file of this store, starting at `offset`: as many as are available and fit into the
-    /// buffer. `None` on failure.
+    /// Reads bytes of a file of this store from `offset` on: as many as are available and fit into the buffer.
+    /// `None` if the read fails.
     fn read(&self, _file: &FileHandle, _offset: u64, _room: &mut [u8]) -> Option<usize> {
         None
     }
 
-    /// Stores `length` bytes under a name, a word without slashes, and replaces an earlier entry of that name.
-    /// `write` passes them in pieces to the function that it gets, until that returns false, and returns
-    /// whether it passed all of them. Returns whether they are stored.
+    /// Stores `length` bytes under a name (a word without slashes), and replaces an earlier entry with that
+    /// name. `write` passes the bytes in pieces to its argument until that returns false, and returns whether
+    /// it passed all bytes. Returns whether the bytes are stored.
     fn keep(&self, _name: &str, _length: u64, _write: &mut WriteAll<'_>) -> bool {
         false
     }
@@ -70,7 +70,7 @@ pub trait Store: fmt::Debug + Send + Sync {
     }
 }
 
-/// Writes all bytes to the function that it gets; see [`Store::keep`].
+/// A function that passes all bytes to its argument; see [`Store::keep`].
 pub type WriteAll<'w> = dyn FnMut(&mut dyn FnMut(&[u8]) -> bool) -> bool + 'w;
 
 /// The disk operations of a store.
@@ -87,17 +87,17 @@ pub struct Work {
 pub enum Lookup {
     /// A resource.
     Found(Arc<Resource>),
-    /// A folder with an index, requested without the slash at its end.
+    /// A folder with an index. It was requested without the slash at its end.
     Folder,
-    /// Nothing, or something that must not be revealed.
+    /// There is no resource, or its existence must not be revealed.
     Missing,
     /// A resource that must not be read.
     Forbidden,
-    /// Not available at the moment: the server is out of descriptors or memory.
+    /// The resource is not available now, because the server is out of descriptors or memory.
     Overloaded,
 }
 
-/// A resource and its representations in the state in which they were looked up.
+/// A resource and its representations, in the state in which they were looked up.
 #[derive(Debug)]
 pub struct Resource {
     content_type: Cow<'static, str>,
@@ -141,8 +141,8 @@ impl Resource {
     /// A resource. `last_modified` is in seconds since the Unix epoch.
     ///
     /// # Panics
-    /// When the content type is invalid in a field; when the first representation, and no other, is not the one
-    /// without a content coding; or when there are more than 255 representations.
+    /// If the content type is invalid in a field, if the first representation is not the only one without a
+    /// content coding, or if there are more than 255 representations.
     pub fn new(
         content_type: impl Into<Cow<'static, str>>,
         last_modified: u64,
@@ -171,7 +171,7 @@ impl Resource {
         }
     }
 
-    /// Bytes in memory with a known entity tag: its opaque part, in quotes.
+    /// A resource of bytes in memory with a known entity tag: `etag` is its opaque part, in quotes.
     pub(super) fn whole(
         content_type: &'static str,
         etag: [u8; ETAG_LENGTH],
@@ -191,7 +191,7 @@ impl Resource {
         Resource::new(content_type, 0, vec![variant])
     }
 
-    /// Its representations, the one without a content coding first.
+    /// The representations. The one without a coding comes first.
     pub fn variants(&self) -> &[Variant] {
         &self.variants
     }
@@ -241,7 +241,7 @@ impl Variant {
         self.coding
     }
 
-    /// Number of its bytes.
+    /// The number of bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -251,7 +251,7 @@ impl Variant {
         &self.bytes
     }
 
-    /// The checksum of its bytes, once it was computed.
+    /// The checksum of the bytes, if it was computed.
     pub(super) fn checksum(&self) -> &OnceLock<Checksum> {
         &self.checksum
     }
@@ -263,7 +263,7 @@ impl FileHandle {
         FileHandle(descriptor)
     }
 
-    /// The descriptor; `None` when it is of another type.
+    /// The descriptor; `None` if it has another type.
     pub fn descriptor<T: Any>(&self) -> Option<&T> {
         self.0.downcast_ref()
     }
@@ -281,7 +281,7 @@ impl fmt::Debug for FileHandle {
 }
 
 impl EntityTag {
-    /// The tag of bytes in a coding. It is strong: other bytes have another tag, except with a probability of
+    /// The tag of bytes in a coding. The tag is strong: different bytes have the same tag with a probability of
     /// 2^-64.
     pub fn of_content(coding: Option<Coding>, body: &Body) -> EntityTag {
         EntityTag {
@@ -290,10 +290,10 @@ impl EntityTag {
         }
     }
 
-    /// The tag of bytes that are too many to be read for it. It is derived from data that identifies the state
-    /// of a file: which file it is, its size, its change time.
+    /// The tag of a file that is too large to be read for it. The tag is derived from data that identify the
+    /// state of the file: its identity, size and change time.
     ///
-    /// Such a tag is strong only when it is `settled`: when every later change must change this data (RFC 9110
+    /// Such a tag is strong only if it is `settled`: if every later change must change these data (RFC 9110
     /// section 8.8.1). A file that changed within the last tick of its time stamp clock may change again within
     /// that tick.
     pub fn of_metadata(words: &[u64], settled: bool) -> EntityTag {
@@ -304,13 +304,13 @@ impl EntityTag {
     }
 }
 
-/// A 64-bit digest of words: other words have another digest, except with a probability of 2^-64. For the
-/// [state](Store::state) of a store.
+/// A 64-bit digest of words for the [state](Store::state) of a store. Different words have the same digest with
+/// a probability of 2^-64.
 pub fn digest_of(words: &[u64]) -> u64 {
     digest_words(words)
 }
 
-/// The format of the field.
+/// The format of the `ETag` field.
 impl fmt::Display for EntityTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.weak {

@@ -1,7 +1,7 @@
-//! Request targets (RFC 9112 section 3.2) and the paths in them (RFC 3986 sections 2.1, 5.2.4).
+//! Request targets (RFC 9112 section 3.2), and the paths in them (RFC 3986 sections 2.1, 5.2.4).
 //!
-//! A path is decoded and its dot segments are resolved before it is looked up. So all spellings of a path name
-//! one file, and no spelling names a file above the root.
+//! A path is decoded and its dot segments are resolved before it is looked up. Therefore all spellings of a
+//! path name one file, and no spelling names a file above the root.
 
 use super::Method;
 
@@ -11,7 +11,7 @@ pub(super) const INDEX: &[u8] = b"index.html";
 /// The target of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// A path, still encoded, without its query: from origin-form or absolute-form.
+    /// A path from the origin-form or absolute-form, still encoded, without its query.
     Path(&'a [u8]),
     /// `*`: the server as a whole, only for OPTIONS.
     Asterisk,
@@ -19,14 +19,14 @@ pub enum Target<'a> {
     Authority(&'a [u8]),
 }
 
-/// Why a request target is invalid.
+/// The reason why a request target is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum TargetError {
-    /// A byte that is invalid in a URI: space, a control character, `#`, beyond ASCII.
-    #[error("a character that a URI may not have")]
+    /// A byte that is invalid in a URI: a space, a control character, `#`, or a byte beyond ASCII.
+    #[error("a character that is invalid in a URI")]
     BadCharacter,
-    /// A form that this method does not allow, or none of the four forms.
-    #[error("a form that does not fit the method")]
+    /// A form that the method does not allow, or a text in none of the four forms.
+    #[error("a form that the method does not allow")]
     BadForm,
     /// A percent sign without two hexadecimal digits after it.
     #[error("a percent sign without two hexadecimal digits")]
@@ -37,7 +37,7 @@ pub enum TargetError {
 }
 
 impl<'a> Target<'a> {
-    /// Distinguishes the four forms.
+    /// Parses the four forms of a target.
     pub fn parse(method: Method, text: &'a [u8]) -> Result<Target<'a>, TargetError> {
         if !text
             .iter()
@@ -56,8 +56,8 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Whether this is a host with an optional port (RFC 3986 section 3.2), without user information.
-/// An empty one is not.
+/// Whether the text is a host with an optional port (RFC 3986 section 3.2), without user information. The empty
+/// text is not.
 pub fn is_authority(text: &[u8], port_required: bool) -> bool {
     let (host, port) = match text {
         [b'[', ..] => match text.iter().position(|&byte| byte == b']') {
@@ -112,9 +112,9 @@ fn without_query(path: &[u8]) -> &[u8] {
     }
 }
 
-/// The canonical spelling of a path: decoded, without dot segments, from the root. `scratch` is used when the
-/// path is not canonical already. `None` for a path with an encoded slash, which names no file: decoding it
-/// would give another path.
+/// The canonical spelling of a path: decoded, without dot segments, from the root. `scratch` is used if the
+/// path is not canonical already. `None` for a path with an encoded slash, which names no file: its decoded
+/// form would be another path.
 pub fn canonical<'a>(
     path: &'a [u8],
     scratch: &'a mut Vec<u8>,
@@ -141,7 +141,7 @@ pub fn canonical<'a>(
                     let parent = memchr::memrchr(b'/', scratch).unwrap_or(0);
                     scratch.truncate(parent);
                 }
-                // A path that ends in a dot segment names the folder.
+                // A path that ends in a dot segment names a folder.
                 if last {
                     scratch.push(b'/');
                 }
@@ -170,14 +170,14 @@ pub fn encoded(path: &[u8]) -> String {
     target
 }
 
-/// Whether nothing is encoded and no segment starts with a dot.
+/// Whether the path has no encoded bytes and no segment that starts with a dot.
 fn is_canonical(path: &[u8]) -> bool {
     path.first() == Some(&b'/')
         && memchr::memchr(b'%', path).is_none()
         && !path.windows(2).any(|pair| pair == b"/.")
 }
 
-/// Appends the decoded segment; false when it contains an encoded slash.
+/// Appends the decoded segment. Returns false if it contains an encoded slash.
 fn decode(segment: &[u8], decoded: &mut Vec<u8>) -> Result<bool, TargetError> {
     let mut bytes = segment.iter();
     while let Some(&byte) = bytes.next() {

@@ -225,7 +225,7 @@ fn a_file_from_the_future_was_modified_when_its_response_is_sent() {
     assert_eq!(sent, "Sun, 06 Nov 1994 07:49:37 GMT");
     assert_eq!(early.field("Date"), Some(sent));
     assert_eq!(early.status, 200);
-    // What was sent is no promise that the file has not changed since.
+    // A response that was sent does not guarantee that the file has not changed since.
     origin.set_wall_clock(Duration::from_secs(MODIFIED));
     let later = page(sent);
     assert_eq!(later.status, 200);
@@ -294,7 +294,7 @@ fn each_representation_has_its_own_validator() {
     }
     assert_eq!(ask(&origin, "GET /other.html", &[]).field("Vary"), None);
 
-    // The tag of one representation does not match another.
+    // The tag of one representation does not match another representation.
     for (accept, etag, status) in [
         ("deflate", etags[1], 304),
         ("deflate", etags[0], 200),

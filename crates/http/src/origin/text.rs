@@ -1,4 +1,4 @@
-//! Numbers as text without allocation.
+//! Numbers and texts in fixed buffers, without allocation.
 
 /// A decimal number.
 #[derive(Debug, Clone, Copy)]
@@ -27,13 +27,13 @@ impl Decimal {
         }
     }
 
-    /// Its bytes.
+    /// The digits as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.digits[self.start as usize..]
     }
 }
 
-/// Sixteen lower-case hexadecimal digits.
+/// A number as sixteen lower-case hexadecimal digits.
 pub fn hexadecimal(number: u64) -> [u8; 16] {
     let mut digits = [0; 16];
     for (place, digit) in digits.iter_mut().enumerate() {
@@ -42,7 +42,7 @@ pub fn hexadecimal(number: u64) -> [u8; 16] {
     digits
 }
 
-/// A byte buffer of fixed size; bytes that do not fit are dropped.
+/// A byte buffer of fixed size. Bytes that do not fit are dropped.
 #[derive(Debug, Clone, Copy)]
 pub struct FixedText<const N: usize> {
     bytes: [u8; N],
@@ -66,7 +66,7 @@ impl<const N: usize> FixedText<N> {
         self
     }
 
-    /// Its bytes.
+    /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }

@@ -11,24 +11,24 @@ use crate::huffman;
 /// The result of decoding a field section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decoded {
-    /// Its fields were appended.
+    /// The fields of the section were appended.
     Fields,
-    /// It needs entries that have not arrived. When they have, [`Decoder::unblocked`] returns its stream, and
-    /// the section must be decoded again.
+    /// The section needs entries that have not arrived. When they have arrived, [`Decoder::unblocked`] returns
+    /// the section's stream, and the section must be decoded again.
     Blocked,
 }
 
-/// The decoder of one direction.
+/// The decoder for one direction of a connection.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     table: Table,
-    /// Largest capacity that the peer may set.
+    /// The largest capacity that the peer may set.
     max_capacity: u64,
     max_section: u64,
     max_blocked: usize,
     /// Blocked streams, each with the required insert count of its section.
     blocked: Vec<(u64, u64)>,
-    /// Number of entries that were acknowledged to the peer.
+    /// The number of entries that were acknowledged to the peer.
     known: u64,
     /// An incomplete instruction.
     partial: Vec<u8>,
@@ -41,7 +41,7 @@ pub struct Decoder {
 impl Decoder {
     /// A decoder whose peer may use a table of `max_capacity` bytes (SETTINGS_QPACK_MAX_TABLE_CAPACITY), may
     /// block `max_blocked` streams (SETTINGS_QPACK_BLOCKED_STREAMS) and may send field sections of
-    /// `max_section` bytes, counted with 32 more for each field (SETTINGS_MAX_FIELD_SECTION_SIZE).
+    /// `max_section` bytes, with 32 bytes added for each field (SETTINGS_MAX_FIELD_SECTION_SIZE).
     pub fn new(max_capacity: u32, max_blocked: u16, max_section: u64) -> Decoder {
         Decoder {
             table: Table::new(0),
@@ -56,7 +56,8 @@ impl Decoder {
         }
     }
 
-    /// Reads bytes of the peer's encoder stream, split at any place, and carries out their instructions.
+    /// Reads bytes of the peer's encoder stream and carries out their instructions. The bytes may be split
+    /// anywhere.
     ///
     /// # Errors
     /// Every error must close the connection.
@@ -74,14 +75,15 @@ impl Decoder {
         Ok(())
     }
 
-    /// Stores bytes of the peer's encoder stream, split at any place, for [`follow_on`](Self::follow_on).
+    /// Stores bytes of the peer's encoder stream for [`follow_on`](Self::follow_on). The bytes may be split
+    /// anywhere.
     pub fn take_instructions(&mut self, bytes: &[u8]) {
         self.partial.extend_from_slice(bytes);
     }
 
-    /// Carries out stored instructions until a blocked stream can continue; returns whether one can. If the
-    /// caller reads such a stream before the next instruction, the result does not depend on how the bytes were
-    /// split.
+    /// Carries out stored instructions until a blocked stream can continue. Returns whether a stream can
+    /// continue. If the caller reads that stream before the next instruction, the result does not depend on how
+    /// the bytes were split.
     ///
     /// # Errors
     /// Every error must close the connection.
@@ -96,7 +98,7 @@ impl Decoder {
     /// Decodes a complete field section of a stream, and appends its fields to `into`.
     ///
     /// # Errors
-    /// After [`Error::SectionTooLarge`] the connection continues, and `into` has the fields that fitted.
+    /// After [`Error::SectionTooLarge`] the connection continues, and `into` contains the fields that fitted.
     pub fn decode(
         &mut self,
         stream: u64,
@@ -124,8 +126,8 @@ impl Decoder {
         }
     }
 
-    /// The next stream whose section is no longer blocked; each is returned once. The stream with the lowest
-    /// required insert count comes first, as if entries had arrived one at a time.
+    /// The next stream whose section is no longer blocked. Each stream is returned once. The stream with the
+    /// lowest required insert count comes first, as if entries had arrived one at a time.
     pub fn unblocked(&mut self) -> Option<u64> {
         let streams = self.blocked.iter().enumerate();
         let (place, &(_, required)) = streams.min_by_key(|&(_, &(_, required))| required)?;
@@ -137,7 +139,7 @@ impl Decoder {
         self.blocked.len()
     }
 
-    /// Reports that the rest of a stream will not be read: its sections will not be acknowledged.
+    /// Notes that the rest of a stream will not be read: its sections will not be acknowledged.
     pub fn cancel(&mut self, stream: u64) {
         self.blocked.retain(|&(other, _)| other != stream);
         if self.max_capacity > 0 {
@@ -167,8 +169,8 @@ impl Decoder {
             .any(|&(_, required)| required <= arrived)
     }
 
-    /// Carries out the complete instructions at the start of `input`, with `to_unblocked` only until a blocked
-    /// stream can continue. Returns how many bytes they take.
+    /// Carries out the complete instructions at the start of `input`. With `to_unblocked`, stops when a blocked
+    /// stream can continue. Returns the number of bytes read.
     fn follow(&mut self, input: &[u8], to_unblocked: bool) -> Result<usize, Error> {
         let mut rest = input;
         loop {
@@ -241,15 +243,15 @@ impl Decoder {
         Ok(())
     }
 
-    /// Reads a string of an entry. The limit on its length bounds how many bytes an incomplete instruction
-    /// buffers.
+    /// Reads a string of an entry. The limit on the string's length bounds the bytes that an incomplete
+    /// instruction buffers.
     fn take_entry_string<'a>(
         &self,
         input: &mut &'a [u8],
         prefix: u32,
     ) -> Result<Written<'a>, Fault> {
-        // A Huffman code has at most 30 bits per byte. The limit is the same for complete and for incomplete
-        // strings.
+        // A Huffman code has at most 30 bits per byte of text. Complete and incomplete strings have the same
+        // limit.
         let most = 4 * self.table.capacity();
         match string::read(input, prefix) {
             Ok((written, _)) if written.length() > most => Err(Fault::EntryTooLarge),
@@ -263,7 +265,7 @@ impl Decoder {
         }
     }
 
-    /// The absolute number of an entry that an instruction refers to relative to the newest one.
+    /// The absolute number of an entry that an instruction names relative to the newest entry.
     fn relative(&self, index: u64) -> Result<u64, Fault> {
         self.table
             .inserted()

@@ -12,16 +12,17 @@ use crate::hpack::table::{Match, SearchTable, entry_size};
 /// How an encoder uses the dynamic table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncoderPolicy {
-    /// Largest dynamic table that it uses, in bytes, even if the peer permits more; 0: no table.
+    /// The largest dynamic table that the encoder uses, in bytes, even if the peer permits more; 0: no table.
     pub table: u32,
-    /// Whether it refers to entries before the peer has acknowledged them. Sections become smaller, but a lost
-    /// packet may block streams that lost no packet. It never blocks more streams than the peer permits.
+    /// Whether the encoder refers to entries before the peer has acknowledged them. Sections become smaller,
+    /// but a lost packet may block streams that lost no packet. The encoder never blocks more streams than the
+    /// peer permits.
     pub may_block: bool,
-    /// Most sections that wait for an acknowledgement; further ones do not use the dynamic table.
+    /// The most sections that wait for an acknowledgement. Further sections do not use the dynamic table.
     pub outstanding: u32,
 }
 
-/// 4096 bytes, no blocking, 256 sections.
+/// A table of 4096 bytes, no blocking, 256 sections.
 impl Default for EncoderPolicy {
     fn default() -> EncoderPolicy {
         EncoderPolicy {
@@ -41,24 +42,24 @@ impl EncoderPolicy {
     };
 }
 
-/// The encoder of one direction.
+/// The encoder for one direction of a connection.
 ///
 /// A field section is written by [`begin`](Encoder::begin), [`encode`](Encoder::encode) for each field, and
 /// [`finish`](Encoder::finish). Send the output of [`write_instructions`](Encoder::write_instructions) before
-/// that section, because the peer may need it.
+/// that section, because the peer may need it to decode the section.
 #[derive(Debug, Clone)]
 pub struct Encoder {
     policy: EncoderPolicy,
     table: SearchTable,
-    /// Largest table that the peer permits; required insert counts are encoded modulo twice its number of
+    /// The largest table that the peer permits. Required insert counts are encoded modulo twice its number of
     /// entries.
     max_capacity: u64,
     max_blocked: u64,
-    /// Number of entries that the peer has acknowledged.
+    /// The number of entries that the peer has acknowledged.
     known: u64,
     /// Sections with references that are not acknowledged, oldest first.
     outstanding: VecDeque<Outstanding>,
-    /// How many of them refer to entries that are not acknowledged.
+    /// The number of these sections that refer to unacknowledged entries.
     at_risk: u64,
     section: Section,
     /// Instructions for the peer.
@@ -70,9 +71,9 @@ pub struct Encoder {
 #[derive(Debug, Clone, Copy)]
 struct Outstanding {
     stream: u64,
-    /// One more than the newest entry that it refers to.
+    /// One more than the number of the newest entry that the section refers to.
     required: u64,
-    /// The oldest entry that it refers to.
+    /// The oldest entry that the section refers to.
     oldest: u64,
 }
 
@@ -81,12 +82,12 @@ struct Outstanding {
 struct Section {
     stream: u64,
     base: u64,
-    /// One more than the newest entry that it refers to; 0: none.
+    /// One more than the number of the newest entry that the section refers to; 0: no entry.
     required: u64,
     oldest: u64,
-    /// Whether it may refer to acknowledged entries.
+    /// Whether the section may refer to acknowledged entries.
     may_refer: bool,
-    /// Whether it may refer to entries that are not acknowledged.
+    /// Whether the section may refer to unacknowledged entries.
     may_block: bool,
     lines: Vec<u8>,
 }
@@ -120,7 +121,7 @@ impl Encoder {
         }
     }
 
-    /// Reads bytes of the peer's decoder stream, split at any place.
+    /// Reads bytes of the peer's decoder stream. The bytes may be split anywhere.
     ///
     /// # Errors
     /// Every error must close the connection.
@@ -157,8 +158,8 @@ impl Encoder {
         section.required = 0;
         section.oldest = u64::MAX;
         section.may_refer = may_refer;
-        // Two sections of one stream count twice: the count of blocked streams is never too low, but may be too
-        // high.
+        // Two sections of one stream count twice: the count of blocked streams may be too high, but never too
+        // low.
         section.may_block = may_refer && self.policy.may_block && self.at_risk < self.max_blocked;
         section.lines.clear();
     }
@@ -299,7 +300,7 @@ impl Encoder {
         }
     }
 
-    /// Whether an entry of this size can be inserted: all entries to be evicted must be acknowledged, and no
+    /// Whether an entry of this size can be inserted: all entries that it evicts must be acknowledged, and no
     /// unacknowledged section may refer to them (RFC 9204 section 2.1.1).
     fn has_room(&self, size: u64) -> bool {
         let table = self.table.table();
@@ -340,16 +341,16 @@ impl Encoder {
         self.table.insert(name_hash, name, value)
     }
 
-    /// Whether an entry is among the oldest: references to it would soon prevent insertions.
+    /// Whether an entry is among the oldest, so that references to it would soon prevent insertions.
     fn is_draining(&self, number: u64) -> bool {
         let table = self.table.table();
         let quarter = table.capacity() / 4;
         table.older_size(number) < quarter && table.size() > table.capacity() - quarter
     }
 
-    /// Duplicates an entry if there is room, and returns which of the two to refer to.
+    /// Duplicates an entry if there is room. Returns the number of the entry to refer to.
     fn duplicate(&mut self, name_hash: u64, number: u64, name: &[u8], value: &[u8]) -> u64 {
-        // The search finds the newest entry first: no newer duplicate exists that waits for acknowledgement.
+        // The search finds the newest entry first. Therefore no newer duplicate waits for acknowledgement.
         if !self.has_room(entry_size(name, value)) {
             return number;
         }

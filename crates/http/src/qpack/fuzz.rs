@@ -1,20 +1,19 @@
-//! Fuzzing: feeds both sides arbitrary input.
+//! Fuzzing: feeds encoder and decoder arbitrary input.
 
 use super::{Decoded, Decoder, Encoder, EncoderPolicy, Error, Indexing};
 use crate::field_block::FieldBlock;
 
-/// Largest field section of the decoder under test, in bytes.
+/// The largest field section of the tested decoder, in bytes.
 const SECTION: u64 = 2000;
-/// Largest table of it, in bytes.
+/// The largest dynamic table of the tested decoder, in bytes.
 const TABLE: u32 = 1000;
-/// Number of streams that may be blocked.
+/// The number of streams that may be blocked.
 const BLOCKED: u16 = 3;
 
-/// An entry point for fuzzing. The input consists of pieces: one byte for the kind and the length, and as many
-/// bytes as that. A piece belongs to the encoder stream, to the decoder stream, or is a field section of one of
+/// An entry point for fuzzing. The input consists of pieces: one byte for the kind and the length, and that
+/// many bytes. A piece belongs to the encoder stream or to the decoder stream, or is a field section of one of
 /// four streams. Panics if a limit is exceeded, if an unblocked stream is not decoded, if the result depends on
 /// how instructions are split, or if encoding and decoding the decoded fields does not return the same fields.
-/// encoder makes of it.
 pub fn fuzz(data: &[u8]) {
     let mut decoder = Decoder::new(TABLE, BLOCKED, SECTION);
     let mut in_bytes = decoder.clone();
@@ -35,7 +34,7 @@ pub fn fuzz(data: &[u8]) {
                 whole.is_ok() && wake(&mut decoder, &mut in_bytes, &mut waiting, &mut pair)
             }
             3 => {
-                // Arbitrary decoder instructions make the encoder's state useless, so that the run stops here.
+                // Arbitrary decoder instructions make the encoder's state useless, so the run stops here.
                 let result = pair.encoder.handle_instructions(piece);
                 assert!(result.is_ok() || result.is_err_and(Error::is_fatal));
                 return;
@@ -112,7 +111,7 @@ fn read(
     }
 }
 
-/// An encoder and its peer, which receives everything at once.
+/// An encoder and its peer, which receives all output at once.
 struct Pair {
     encoder: Encoder,
     decoder: Decoder,

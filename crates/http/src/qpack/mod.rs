@@ -1,19 +1,20 @@
 //! QPACK, the field compression of HTTP/3 (RFC 9204), for both sides.
 //!
-//! An [`Encoder`] writes field sections and, if it uses a dynamic table, instructions for the peer's decoder;
-//! it reads that decoder's instructions. A [`Decoder`] reads field sections and encoder instructions, and
-//! writes acknowledgements and cancellations. Field sections travel on request streams, and the instructions of
-//! each direction on a stream of their own. The three may arrive in any order. This module uses streams only by
-//! their numbers.
+//! An [`Encoder`] writes field sections and, if it uses a dynamic table, instructions for the peer's decoder.
+//! It also reads the instructions of the peer's decoder. A [`Decoder`] reads field sections and encoder
+//! instructions, and writes acknowledgements and cancellations. Field sections are sent on request streams, and
+//! the instructions of each direction on a separate stream. These streams may arrive in any order. This module
+//! refers to streams only by number.
 //!
 //! A field section may need entries that have not arrived. Its stream is then *blocked*: [`Decoder::decode`]
 //! returns [`Decoded::Blocked`], and the caller decodes the section again after instructions have arrived. A
-//! setting limits how many streams a peer may block. A [policy](EncoderPolicy) decides whether this side's
-//! encoder may cause blocking.
+//! setting limits the number of streams that a peer may block. A [policy](EncoderPolicy) decides whether this
+//! side's encoder may cause blocking.
 //!
-//! Memory is bounded by: a table of the announced capacity; one incomplete instruction, no longer than an entry
-//! of that table can be; and one field section of the announced size. An encoder also keeps a limited number of
-//! sections that wait for acknowledgement. Above that number it writes sections without the dynamic table.
+//! Memory is bounded by: a table of the announced capacity; one incomplete instruction, no longer than the
+//! longest entry of that table; and one field section of the announced size. An encoder also keeps a limited
+//! number of sections that wait for acknowledgement. Above that number it writes sections without the dynamic
+//! table.
 
 mod decoder;
 mod encoder;
@@ -28,20 +29,20 @@ pub use fuzz::fuzz;
 
 pub use crate::hpack::Indexing;
 
-/// Why decoding of a field section or an instruction failed.
+/// The reason why a field section or an instruction cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The fields exceed the announced size. The tables are still valid, and the connection continues.
-    #[error("a field section is larger than this side takes")]
+    #[error("a field section exceeds this side's limit")]
     SectionTooLarge,
     /// A field section cannot be decoded (QPACK_DECOMPRESSION_FAILED).
     #[error("a field section cannot be decoded: {0}")]
     Section(Fault),
     /// An encoder instruction cannot be carried out (QPACK_ENCODER_STREAM_ERROR).
-    #[error("an instruction of the encoder cannot be followed: {0}")]
+    #[error("invalid encoder instruction: {0}")]
     EncoderStream(Fault),
     /// A decoder instruction is impossible (QPACK_DECODER_STREAM_ERROR).
-    #[error("an instruction of the decoder cannot be true: {0}")]
+    #[error("invalid decoder instruction: {0}")]
     DecoderStream(Fault),
 }
 
@@ -55,7 +56,7 @@ impl Error {
 /// The cause of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// It ends within a field.
+    /// The section or instruction ends within a field.
     #[error("it ends within a field")]
     Truncated,
     /// An integer is larger than any valid count or index.
@@ -65,25 +66,25 @@ pub enum Fault {
     #[error("it refers to an entry that does not exist")]
     UnknownIndex,
     /// A string is not valid Huffman code.
-    #[error("a string breaks the Huffman code")]
+    #[error("a string is not valid Huffman code")]
     BadHuffman,
     /// An invalid required insert count or base.
-    #[error("its prefix is not one that an encoder writes")]
+    #[error("its required insert count or base is invalid")]
     BadPrefix,
     /// More streams are blocked than the settings permit.
-    #[error("more streams wait for entries than was agreed")]
+    #[error("more streams are blocked than the settings permit")]
     TooManyBlocked,
     /// A capacity above the announced one.
-    #[error("the dynamic table is to be larger than was announced")]
+    #[error("the table capacity exceeds the announced limit")]
     TableTooLarge,
     /// An entry that is larger than the table.
     #[error("an entry is larger than the dynamic table")]
     EntryTooLarge,
-    /// An acknowledgement of a section that has no references outstanding.
+    /// An acknowledgement of a section that has no outstanding references.
     #[error("it acknowledges a section that is not outstanding")]
     UnknownSection,
     /// An increment of zero, or beyond the inserted entries.
-    #[error("it counts entries that were not inserted")]
+    #[error("its increment is zero or beyond the inserted entries")]
     BadIncrement,
 }
 

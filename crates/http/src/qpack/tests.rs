@@ -1,4 +1,4 @@
-//! The examples of RFC 9204, its rules, and properties.
+//! Tests of the examples of RFC 9204, of its rules, and of properties.
 
 use proptest::prelude::*;
 
@@ -70,7 +70,8 @@ fn the_examples_of_the_rfc() {
     let insert = "810d 6375 7374 6f6d 2d76 616c 7565 32";
     decoder.handle_instructions(&bytes(insert)).unwrap();
     assert_eq!(instructions(&mut decoder), bytes("8c 01"));
-    // The first entry is evicted. The newest entry is found relative to a base before it and after it.
+    // The first entry is evicted. The newest entry is found relative to a base before it and to a base after
+    // it.
     let gone = decode(&mut decoder, 16, "0600 84");
     assert_eq!(gone, Err(Error::Section(Fault::UnknownIndex)));
     let fields = decode(&mut decoder, 16, "0600 80").unwrap();
@@ -94,11 +95,12 @@ fn each_fault_of_a_section_has_its_error() {
             "0000 ff ffff ffff ffff ffff ffff 7f",
             Fault::IntegerTooLarge,
         ),
-        // At most six entries: 13 is not a valid required insert count, nor is one that is too far behind.
+        // At most six entries: 13 is not a valid required insert count, and neither is a count that is too far
+        // behind.
         ("0e00 80", Fault::BadPrefix),
         ("0900 80", Fault::BadPrefix),
         ("0080 d1", Fault::BadPrefix),
-        // One entry is required, and another one is referred to.
+        // One entry is required, and the section refers to another entry.
         ("0201 80", Fault::UnknownIndex),
         ("0200 10", Fault::UnknownIndex),
         ("0281 10", Fault::BadPrefix),
@@ -195,7 +197,7 @@ fn with_blocking_at_most_the_permitted_streams_can_block() {
     }
     let (third, _) = encode(&mut encoder, 8, &fields);
     assert_eq!(third[..2], [0, 0]);
-    // Stream 4 is acknowledged: no stream can be blocked any more.
+    // Stream 4 is acknowledged, so no stream can be blocked any more.
     encoder.handle_instructions(&[0x84]).unwrap();
     assert_eq!(encode(&mut encoder, 8, &fields).0, bytes("0200 80"));
     // Stream 0 is cancelled, and cannot be acknowledged afterwards.
@@ -214,7 +216,7 @@ fn entries_referenced_by_a_section_are_not_evicted() {
     encoder.handle_settings(100, 100);
     let (_, before) = encode(&mut encoder, 0, &[("x-one", "0123456789")]);
     assert!(!before.is_empty());
-    // There is room for two, not for three.
+    // There is room for two entries, not for three.
     let (_, before) = encode(&mut encoder, 4, &[("x-two", "0123456789")]);
     assert!(!before.is_empty());
     let (section, before) = encode(&mut encoder, 8, &[("x-six", "0123456789")]);

@@ -282,7 +282,7 @@ fn retrieve(setting: &Setting) -> Outcome {
     while world.client_to_server() {}
     assert_eq!(
         world.server.close_reason(),
-        Some(server::CloseReason::ClientAsked)
+        Some(server::CloseReason::ClientRequested)
     );
     drop(world.origin);
     world.outcome

@@ -1,4 +1,4 @@
-//! What this machine can and cannot do, found by testing it.
+//! The abilities of this machine, determined by tests.
 
 mod probes;
 
@@ -20,7 +20,7 @@ pub struct Group {
     pub name: &'static str,
     /// The heading.
     pub title: &'static str,
-    /// What was tested.
+    /// The tested abilities.
     pub abilities: Vec<Ability>,
 }
 
@@ -48,7 +48,7 @@ pub fn test() -> Result<[Group; 4], DefinitionError> {
     Ok(groups)
 }
 
-/// Limits that control groups do not provide. Moves this process into a user namespace if it needs one.
+/// Tests the limits that control groups do not provide. Moves this process into a user namespace if that is necessary.
 fn other_limits() -> Vec<Ability> {
     let (_, most) = machine::open_files();
     let few = Limits {
@@ -66,7 +66,7 @@ fn other_limits() -> Vec<Ability> {
     [
         (
             "descriptors limit",
-            "servers that run out of them",
+            "servers that run out of descriptors",
             descriptors,
         ),
         ("backlog limit", "servers with a short backlog", backlog),

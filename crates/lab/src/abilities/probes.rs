@@ -1,4 +1,4 @@
-//! What this kernel offers for experiments, found by testing it.
+//! The abilities of this kernel that experiments use, determined by tests.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,20 +8,20 @@ use fathometer_sys::privilege::Ability;
 use fathometer_sys::probe::{NetworkProbe, SystemProbe};
 use fathometer_sys::reclaim;
 
-/// Whether a thread's priority counts against all other programs of this machine.
+/// Whether a thread's priority takes effect among all programs of this machine.
 pub(super) fn priorities() -> Ability {
     let file = "/proc/sys/kernel/sched_autogroup_enabled";
     // If the file is missing, the kernel has no autogroups and priorities take effect among all programs.
     let apart = fs::read_to_string(file).is_ok_and(|text| text.trim() == "1");
     Ability {
         name: "priorities".to_owned(),
-        purpose: "measuring while another session of this machine works in the background".to_owned(),
+        purpose: "measuring while another session of this machine is busy".to_owned(),
         required: false,
         state: match apart {
             false => Ok("take effect among all programs".to_owned()),
             true => Err(
-                "take effect within a session only, and every busy session gets the same share: run nothing else \
-                 while it measures, or sysctl -w kernel.sched_autogroup_enabled=0"
+                "take effect only within a session, and every busy session gets the same share: run no other programs \
+                 during a measurement, or sysctl -w kernel.sched_autogroup_enabled=0"
                     .to_owned(),
             ),
         },
@@ -32,13 +32,14 @@ pub(super) fn priorities() -> Ability {
 pub(super) fn page_cache() -> Ability {
     let schemes = reclaim::schemes();
     let state = match schemes.first() {
-        None => Ok("the kernel reclaims nothing from it while memory is free".to_owned()),
+        None => Ok("the kernel does not reclaim it while memory is free".to_owned()),
         Some(scheme) => Err(format!(
             "{scheme}: {}",
             match scheme.spares_mapped {
                 true =>
                     "studies protect the files of their sites from it; other files may be evicted and read again",
-                false => "disable it while such a study runs, or its cells may be INVALID",
+                false =>
+                    "disable it during studies with a memory or disk limit, or cells may be INVALID",
             }
         )),
     };
@@ -50,7 +51,7 @@ pub(super) fn page_cache() -> Ability {
     }
 }
 
-/// Every source of figures that some kernels lack or reserve for root.
+/// All sources of figures that some kernels lack or reserve for root.
 pub(super) fn available() -> Vec<Ability> {
     [
         ("pressure", "how long tasks waited for a resource", psi()),
@@ -71,7 +72,7 @@ pub(super) fn available() -> Vec<Ability> {
         ),
         (
             "smaps_rollup",
-            "memory of processes that share some of it",
+            "the memory of processes that share memory",
             readable("/proc/self/smaps_rollup", "Linux 4.14 or later"),
         ),
         (
@@ -123,38 +124,38 @@ fn memory_account() -> Result<String, String> {
         ("sockets", memory.sockets.is_some()),
     ];
     listed("of", &found)
-        .ok_or_else(|| format!("no control group accounts for it: {}", cgroup::advice()))
+        .ok_or_else(|| format!("no control group accounts for memory: {}", cgroup::advice()))
 }
 
 fn perf_counters() -> Result<String, String> {
     let file = "/proc/sys/kernel/perf_event_paranoid";
     readable(file, "CONFIG_PERF_EVENTS")?;
-    // Level 3 and higher, the default of some distributions, reserves it for root.
+    // Level 3 and higher, the default of some distributions, reserves perf events for root.
     let level = fs::read_to_string(file).ok();
     let level: Option<i32> = level.and_then(|level| level.trim().parse().ok());
     if level.is_some_and(|level| level > 2) && !rustix::process::geteuid().is_root() {
-        return Err("for root only: sysctl -w kernel.perf_event_paranoid=2".to_owned());
+        return Err("only for root: run sysctl -w kernel.perf_event_paranoid=2".to_owned());
     }
     let hardware = fs::exists("/sys/bus/event_source/devices/cpu").unwrap_or(false);
     Ok(match hardware {
         true => "of the kernel and of the processor",
-        false => "of the kernel only; this machine has no access to those of the processor",
+        false => "only of the kernel; this machine has no access to the counters of the processor",
     }
     .to_owned())
 }
 
-/// Whether a file of the kernel can be read, or what would make it readable.
+/// Checks whether a file of the kernel can be read. The error says what the file needs.
 fn readable(path: &str, needs: &str) -> Result<String, String> {
     match fs::read_to_string(path) {
         Ok(_) => Ok(path.to_owned()),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            Err(format!("{path} is not there: it takes {needs}"))
+            Err(format!("{path} does not exist: it needs {needs}"))
         }
         Err(error) => Err(format!("{path} cannot be read: {error}")),
     }
 }
 
-/// The names that were found, as in `of cpu, memory`.
+/// The names that were found, as in `of cpu, memory`; `None` if no name was found.
 fn listed(word: &str, found: &[(&str, bool)]) -> Option<String> {
     let there: Vec<&str> = found
         .iter()

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fathometer_tls::certificate::{Authority, Issue, Lifetime};
 use fathometer_tls::{Identity, Roots, SettingsError};
 
-/// Validity of a certificate before and after its creation.
+/// The time for which a certificate is valid before and after its creation.
 const MARGIN: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// How clients connect to a server.
@@ -42,7 +42,7 @@ impl<'a> Access<'a> {
         matches!(self, Access::Tls(_))
     }
 
-    /// The certificate, with TLS.
+    /// The certificate; `None` without TLS.
     pub const fn credentials(self) -> Option<&'a Credentials> {
         match self {
             Access::Clear => None,
@@ -51,7 +51,7 @@ impl<'a> Access<'a> {
     }
 }
 
-/// Which of a host's servers it is: two can run at a time, each on ports of its own.
+/// The number of a server on its host: two servers can run at a time, each on its own ports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ServerSlot {
     /// The first server.
@@ -82,7 +82,7 @@ impl Credentials {
         })
     }
 
-    /// The same for a server that accepts early data (0-RTT); only our own origin does.
+    /// The same credentials for a server that accepts early data (0-RTT). Only the embedded origin does.
     #[must_use]
     pub fn with_early_data(self) -> Credentials {
         Credentials {

@@ -1,5 +1,5 @@
-//! A server in a host with limits. It always runs as its own process, including our own origin, so that a
-//! control group can contain it and account for it alone.
+//! A server in a host with limits. Every server, including the embedded origin, runs as its own process, so that a
+//! control group can contain only this server and account for it.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -19,7 +19,7 @@ use crate::program as own_program;
 use fathometer_files::scratch::Scratch;
 use fathometer_quic_sockets::UdpOffload;
 
-/// A running server within limits. Dropping it kills it.
+/// A running server within limits. Dropping this kills the server.
 #[derive(Debug)]
 pub struct Limited(Processes);
 
@@ -28,18 +28,18 @@ pub struct Limited(Processes);
 pub struct Service<'a> {
     /// The server.
     pub definition: &'a Definition,
-    /// The installed program, if it is not our own origin.
+    /// The installed program; `None` for the embedded origin.
     pub installed: Option<&'a Installed>,
-    /// The folder that it serves.
+    /// The folder that the server serves.
     pub root: &'a Path,
-    /// The limits of its connections.
+    /// The limits of the server's connections.
     pub throttle: Throttle,
-    /// With or without TLS.
+    /// Whether clients connect with TLS.
     pub access: Access<'a>,
-    /// Whether our own origin also serves HTTP/3, and with which UDP offloads; for other programs, their
-    /// definitions decide.
+    /// Whether the embedded origin also serves HTTP/3, and with which UDP offloads; for other programs, the
+    /// definition decides.
     pub http3: Option<UdpOffload>,
-    /// Which of the host's servers it is.
+    /// The number of the server on its host.
     pub slot: ServerSlot,
 }
 
@@ -64,7 +64,7 @@ pub fn start(
     start_service(&service, host, group)
 }
 
-/// The same for any service.
+/// Starts a server as [`start`] does, with all settings of a [`Service`].
 pub fn start_service(
     service: &Service<'_>,
     host: &Host,
@@ -102,7 +102,7 @@ pub fn start_service(
         }
     };
     if let Some(backlog) = throttle.backlog {
-        // Set even if the server has its own setting: it may pass another number to the kernel.
+        // Set even if the server has its own setting, because the server may pass a different number to the kernel.
         host.namespace.set_listen_backlog(backlog)?;
     }
     group.place(&mut command)?;
@@ -119,7 +119,7 @@ pub fn start_service(
     Processes::start(&start, command, host, runtime).map(Limited)
 }
 
-/// This program as `fathometer serve`.
+/// The command that starts this program as `fathometer serve`.
 fn ours(
     definition: &Definition,
     place: Place<'_>,
@@ -168,7 +168,7 @@ impl Limited {
         self.0.pid()
     }
 
-    /// How the server exited, if it exited by itself or was killed, for example by the OOM killer.
+    /// The error that the server has exited by itself or was killed, for example by the OOM killer; `None` if it runs.
     pub fn ended(&self, name: &str) -> Option<ServerError> {
         self.0.ended(name)
     }

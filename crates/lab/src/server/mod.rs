@@ -1,4 +1,4 @@
-//! Servers under test: their definitions ([`definition`]), and running one in a host of a lab.
+//! Servers under test: their definitions ([`definition`]), and starting a server in a host of a lab.
 
 mod credentials;
 pub mod definition;
@@ -41,7 +41,7 @@ use fathometer_origin::{
 /// The port of servers under test without TLS; see [`Access::port`].
 pub const PORT: u16 = 80;
 
-/// Limit of early data in bytes, if our origin accepts it: enough for the requests of a page.
+/// The limit of early data in bytes, if the embedded origin accepts early data: enough for the requests of a page.
 const MOST_EARLY_DATA: u32 = 64 * 1024;
 
 /// The settings that a cell requests from its server.
@@ -49,45 +49,45 @@ const MOST_EARLY_DATA: u32 = 64 * 1024;
 pub struct Demands {
     /// The server closes a connection after this number of requests.
     pub max_requests: Option<u32>,
-    /// Whether both directions are then closed at once.
+    /// Whether the server closes both directions of a connection at once.
     pub careless_close: bool,
-    /// TCP_NODELAY.
+    /// Whether TCP_NODELAY is set.
     pub nodelay: bool,
-    /// TCP_QUICKACK on the listening socket, which its connections inherit; `None`: the kernel's default.
+    /// TCP_QUICKACK on the listening socket, which its connections inherit; `None` for the kernel's default.
     pub quick_ack: Option<bool>,
-    /// Service time of our origin for each request.
+    /// The service time of the embedded origin for each request.
     pub service_time: Duration,
-    /// Additional service time for the first request of a connection.
+    /// The additional service time for the first request of a connection.
     pub connection_time: Duration,
 }
 
-/// The content to serve: the same site in memory, which only our own origin uses, and in a folder.
+/// The content to serve: a site in memory, which only the embedded origin uses, and the same site in a folder.
 #[derive(Debug, Clone, Copy)]
 pub struct Content<'a> {
     /// The site.
     pub site: &'a Arc<Site>,
-    /// The folder it was written to.
+    /// The folder with the site's files.
     pub folder: &'a Path,
-    /// The files that our origin may push, by page.
+    /// The files that the embedded origin may push, by page.
     pub push: &'a Plan,
-    /// The files that our origin announces before a page, by 103 (Early Hints).
+    /// The files that the embedded origin announces before a page, with 103 (Early Hints).
     pub early_hints: &'a Plan,
-    /// The packages of our origin.
+    /// The packages of the embedded origin.
     pub packages: &'a Packages,
-    /// Where our origin reads files from.
+    /// The storage from which the embedded origin reads files.
     pub storage: Storage<'a>,
 }
 
-/// Where our origin reads files from.
+/// The storage from which the embedded origin reads files.
 #[derive(Debug, Clone, Copy)]
 pub enum Storage<'a> {
     /// The site in memory.
     Memory,
     /// The folder.
     Disk {
-        /// What may be cached of its files between requests.
+        /// The bounds of the cache that keeps files between requests.
         bounds: Bounds,
-        /// The folder for packages made in advance; `None`: a folder that is removed with the origin.
+        /// The folder for packages made in advance; `None` for a folder that is removed with the origin.
         packages_in: Option<&'a Path>,
     },
 }
@@ -95,11 +95,11 @@ pub enum Storage<'a> {
 /// A running server.
 #[derive(Debug)]
 pub enum Running {
-    /// Our own origin on a thread of this process.
+    /// The embedded origin on a thread of this process.
     Embedded {
-        /// Stops it.
+        /// The handle that stops the origin.
         handle: OriginHandle,
-        /// Its thread.
+        /// The origin's thread.
         thread: JoinHandle<std::io::Result<OriginStatistics>>,
     },
     /// Another program.
@@ -113,9 +113,9 @@ pub struct RunningProgram(Processes);
 /// The report of a server after it stopped.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ServerReport {
-    /// Statistics of our own origin; `None` for a program.
+    /// The statistics of the embedded origin; `None` for a program.
     pub origin: Option<OriginStatistics>,
-    /// CPU time of a program and its descendants.
+    /// The CPU time of a program and its descendants; `None` for the embedded origin.
     pub program_cpu: Option<Duration>,
 }
 
@@ -125,7 +125,7 @@ pub enum ServerError {
     /// The definition is invalid.
     #[error(transparent)]
     Definition(#[from] DefinitionError),
-    /// Our origin cannot serve the site.
+    /// The embedded origin cannot serve the site.
     #[error("failed to set up the origin: {0}")]
     Origin(#[from] OriginError),
     /// A system call failed.
@@ -133,7 +133,7 @@ pub enum ServerError {
     System {
         /// The operation that failed.
         doing: String,
-        /// The error of the system.
+        /// The error of the operating system.
         error: std::io::Error,
     },
     /// A temporary folder could not be created.
@@ -143,7 +143,7 @@ pub enum ServerError {
     #[error(transparent)]
     Sys(#[from] fathometer_sys::Error),
     /// TLS cannot be set up.
-    #[error("failed to set TLS up: {0}")]
+    #[error("failed to set up TLS: {0}")]
     Tls(#[from] SettingsError),
     /// The program is not installed.
     #[error("{name} is not installed: install the package {package}")]
@@ -153,7 +153,7 @@ pub enum ServerError {
         /// The Debian packages.
         package: String,
     },
-    /// The program does not support a requested setting: the cell does not apply to this server.
+    /// The program does not support a requested setting, so that the cell cannot run with this server.
     #[error("{name} cannot do this: {reason}")]
     Cannot {
         /// The server.
@@ -166,7 +166,7 @@ pub enum ServerError {
     Ended {
         /// The server.
         name: String,
-        /// The end of its error log.
+        /// The end of the program's error log.
         output: String,
     },
     /// The program runs but does not listen.
@@ -174,15 +174,15 @@ pub enum ServerError {
     NotReady {
         /// The server.
         name: String,
-        /// How long it was waited for, in seconds.
+        /// The time limit, in seconds.
         seconds: u64,
-        /// The end of its error log.
+        /// The end of the program's error log.
         output: String,
     },
 }
 
 impl ServerError {
-    /// Whether the server can never support the requested settings. Such a cell is left out; it has not failed.
+    /// Whether the server does not support the requested settings. The cell is then left out; it does not count as failed.
     pub fn is_inability(&self) -> bool {
         matches!(self, ServerError::Cannot { .. })
     }
@@ -208,7 +208,7 @@ pub fn start(
     start_with_access(definition, installed, host, content, demands, access, clock)
 }
 
-/// The same, with or without TLS.
+/// Starts a server in a host, with or without TLS, and waits until it answers.
 pub fn start_with_access(
     definition: &Definition,
     installed: Option<&Installed>,
@@ -240,7 +240,7 @@ pub fn start_with_access(
 }
 
 impl Running {
-    /// Number of responses that our origin has passed to the kernel completely so far; `None` for a program.
+    /// The number of responses that the embedded origin has completely passed to the kernel so far; `None` for a program.
     pub fn responses(&self) -> Option<u64> {
         match self {
             Running::Embedded { handle, .. } => Some(handle.responses()),
@@ -248,7 +248,7 @@ impl Running {
         }
     }
 
-    /// The CPU-time clock of our origin's thread; `None` for a program.
+    /// The CPU-time clock of the embedded origin's thread; `None` for a program.
     pub fn thread(&self) -> Option<ThreadClock> {
         match self {
             Running::Embedded { thread, .. } => ThreadClock::of(thread),
@@ -284,7 +284,7 @@ impl Running {
     }
 }
 
-/// The configuration of our origin for a definition and a cell's settings.
+/// The configuration of the embedded origin for a definition and a cell's settings.
 pub fn embedded_config(embedded: &Embedded, demands: Demands) -> ServerConfig {
     ServerConfig {
         max_requests_per_connection: demands.max_requests,
@@ -306,7 +306,7 @@ pub fn embedded_config(embedded: &Embedded, demands: Demands) -> ServerConfig {
     }
 }
 
-/// The configuration of HTTP/2 that corresponds to one of HTTP/1: the same limits where both have them.
+/// The HTTP/2 configuration that corresponds to an HTTP/1 configuration: limits that both have are equal.
 pub fn http2_config(http1: &ServerConfig) -> h2::server::ServerConfig {
     let mut config = h2::server::ServerConfig {
         max_requests_per_connection: http1.max_requests_per_connection,
@@ -321,8 +321,8 @@ pub fn http2_config(http1: &ServerConfig) -> h2::server::ServerConfig {
     config
 }
 
-/// The protocols of our origin for this access: HTTP/1 and HTTP/2; with TLS the handshake selects one. Sessions
-/// are resumed only by tickets.
+/// The protocols of the embedded origin for this access: HTTP/1 and HTTP/2; with TLS the handshake selects one of them.
+/// Sessions are resumed only with tickets.
 pub fn protocols(
     http1: ServerConfig,
     access: Access<'_>,
@@ -335,7 +335,7 @@ pub fn protocols(
             let mut options = ServerOptions::new(credentials.identity().clone(), unix_time);
             options.alpn = alpn(true, true);
             if credentials.takes_early_data() {
-                // Early data is protected from replay only if each ticket is accepted once.
+                // Early data is protected from replay only if each ticket is accepted at most once.
                 options.tickets = Tickets::Stateful {
                     count: 2,
                     capacity: 1024,
@@ -360,7 +360,7 @@ pub fn alpn(http1: bool, http2: bool) -> Vec<Vec<u8>> {
     served.map(|(_, name)| name.to_vec()).collect()
 }
 
-/// Our origin for a definition and a site, without push, early hints and packages.
+/// The embedded origin for a definition and a site, without push, early hints and packages.
 pub fn embedded_origin(
     name: &str,
     embedded: &Embedded,
@@ -378,8 +378,8 @@ pub fn embedded_origin(
     origin_of(name, embedded, content, clock)
 }
 
-/// Our origin for a definition and its content. Packages made in advance exist when this returns; their disk
-/// accesses are not counted.
+/// The embedded origin for a definition and its content. Packages made in advance exist when this returns; the disk
+/// accesses for making them are not counted.
 pub fn origin_of(
     name: &str,
     embedded: &Embedded,
@@ -448,7 +448,7 @@ fn start_program(
         behind: program::behind_address(ServerSlot::First),
     };
     let throttle = Throttle {
-        // The cell sets the number of requests per connection, instead of the program's default.
+        // The cell overrides the program's default number of requests per connection.
         keep_alive_requests: Some(demands.max_requests.unwrap_or(0)),
         ..Throttle::default()
     };
@@ -524,7 +524,7 @@ mod tests {
 
     use super::*;
 
-    /// Mean length of the response heads in bytes over requests for all files.
+    /// The mean length of the response header sections, in bytes, over requests for all files.
     fn mean_head(name: &str, field: &str) -> f64 {
         let definition = Definition::load(name).unwrap();
         let embedded = definition.embedded.as_ref().unwrap();

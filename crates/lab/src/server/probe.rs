@@ -13,17 +13,17 @@ use fathometer_tls::{ClientOptions, ClientSettings, Session, Verification};
 use super::Access;
 use super::definition::{Generation, Program};
 
-/// Timeout of a connection attempt, and of a response.
+/// The timeout of a connection attempt, and of a response.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// Number of bytes to read at a time.
+/// The number of bytes to read at a time.
 const READ: usize = 4096;
 
 /// The check that a server must pass before it counts as started.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ready<'a> {
-    /// The path of the request that it must answer.
+    /// The path of the request that the server must answer.
     path: &'a str,
-    /// Whether it is checked with HTTP/1.1; otherwise it only has to start HTTP/2.
+    /// Whether the server must answer a request of HTTP/1.1; otherwise it only has to start HTTP/2.
     http1: bool,
     tls: bool,
 }
@@ -39,7 +39,7 @@ impl<'a> Ready<'a> {
         }
     }
 
-    /// The check of our own origin.
+    /// The check of the embedded origin.
     pub fn ours(access: Access<'_>) -> Ready<'static> {
         Ready {
             path: "/",
@@ -48,14 +48,14 @@ impl<'a> Ready<'a> {
         }
     }
 
-    /// Connects, and returns whether the response is anything but a server error. A proxy whose origin does not
+    /// Sends a request, and returns whether a response arrives that is not a server error. A proxy whose origin does not
     /// listen yet is therefore not ready.
     pub fn is_reached(self, address: SocketAddr) -> bool {
         TcpStream::connect_timeout(&address, ANSWER_WITHIN).is_ok_and(|stream| self.answers(stream))
     }
 
     fn answers(self, stream: TcpStream) -> bool {
-        // Reset the connection, so that it is not counted later among those in TIME_WAIT.
+        // Reset the connection, so that it is not counted later as a connection in TIME_WAIT.
         let _ = socket::set_linger(&stream, Some(Duration::ZERO));
         let _ = stream.set_read_timeout(Some(ANSWER_WITHIN));
         let asked = match self.tls {

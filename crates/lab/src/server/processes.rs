@@ -15,31 +15,30 @@ use super::probe::Ready;
 use crate::hosts::Host;
 use fathometer_files::scratch::Scratch;
 
-/// Longest wait until a server answers: its host may have little CPU time.
+/// The longest wait until a server answers: its host may have little CPU time.
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// Time between two checks.
+/// The time between two checks.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// How long a server may take to exit after the stop signal.
+/// The longest time from the stop signal until a server exits.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// The exit code of a program that does not support a requested setting, as in the interoperability tests of
-/// QUIC.
+/// The exit code of a program that does not support a requested setting, as in the QUIC interoperability tests.
 const CANNOT: i32 = 127;
 
-/// What to start, and how.
+/// The parameters of a start.
 #[derive(Debug)]
 pub(super) struct Start<'a> {
-    /// The server, for messages.
+    /// The name of the server, for messages.
     pub name: &'a str,
-    /// The check that it must pass to count as started.
+    /// The check that the server must pass to count as started.
     pub ready: Ready<'a>,
-    /// The address on which it will listen.
+    /// The address on which the server will listen.
     pub address: SocketAddr,
-    /// The signal that stops it.
+    /// The signal that stops the server.
     pub stop: StopSignal,
 }
 
-/// A running server. Dropping it kills it and all its descendants.
+/// A running server. Dropping this kills the server and all its descendants.
 #[derive(Debug)]
 pub(super) struct Processes {
     process: HostProcess,
@@ -71,7 +70,7 @@ impl Processes {
         self.process.pid()
     }
 
-    /// How the server exited, if it exited by itself or was killed.
+    /// The error that the server has exited by itself or was killed; `None` if it runs.
     pub fn ended(&self, name: &str) -> Option<ServerError> {
         let exit = self.process.try_wait()?;
         Some(ServerError::Ended {
@@ -80,12 +79,12 @@ impl Processes {
         })
     }
 
-    /// Its listening sockets.
+    /// The server's listening sockets.
     pub fn listening_sockets(&self) -> Result<Vec<TcpListener>, ServerError> {
         Ok(self.process.listening_sockets()?)
     }
 
-    /// Stops it; returns the resource usage of the process and its descendants.
+    /// Stops the server; returns the resource usage of the process and its descendants.
     pub fn stop(self) -> Result<Exit, ServerError> {
         let signal = match self.stop {
             StopSignal::Term => rustix::process::Signal::TERM,

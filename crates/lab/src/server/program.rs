@@ -10,7 +10,7 @@ use super::throttle::Throttle;
 use super::{Access, ServerError, ServerSlot};
 use fathometer_files::scratch::open_to_all;
 
-/// The address of the program behind another one, for the first or second server of the host.
+/// The address of a program that is behind another program, for the first or second server of the host.
 pub(super) fn behind_address(slot: ServerSlot) -> SocketAddr {
     let port = match slot {
         ServerSlot::First => 8000,
@@ -22,19 +22,19 @@ pub(super) fn behind_address(slot: ServerSlot) -> SocketAddr {
 /// A program that is installed on this machine.
 #[derive(Debug, Clone)]
 pub struct Installed {
-    /// Its path.
+    /// The path of the program.
     pub path: PathBuf,
-    /// The folder of its modules.
+    /// The folder of the program's modules.
     pub modules: Option<PathBuf>,
-    /// The first line of its version output.
+    /// The first line of the program's version output.
     pub version: String,
     user: Option<String>,
     group: Option<String>,
-    /// The program behind it.
+    /// The program behind this program.
     behind: Option<Box<(Definition, Installed)>>,
 }
 
-/// Looks for a program, and for the one behind it; `None` if either is not installed.
+/// Looks for a program, and for the program behind it; `None` if either is not installed.
 pub fn find(program: &Program) -> Option<Installed> {
     let path = program.commands.iter().find_map(|name| on_path(name))?;
     let behind = match &program.behind {
@@ -100,7 +100,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|path| path.is_file());
     }
-    // Servers are installed in folders that an ordinary user's PATH does not contain.
+    // Servers may be installed in folders that an ordinary user's PATH does not contain.
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from))
@@ -108,9 +108,9 @@ fn on_path(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Configures a program to serve the folder `root` at an address; returns the command that starts it in the
-/// foreground. Its configuration and its output are in the folder `runtime`. A connection serves `max_requests`
-/// requests; `None` means no limit.
+/// Configures a program to serve the folder `root` at an address; returns the command that starts the program in the
+/// foreground. Its configuration and its output are in the folder `runtime`. The program closes a connection after
+/// `max_requests` requests; `None` means no limit.
 pub fn command(
     definition: &Definition,
     program: &Program,
@@ -141,7 +141,7 @@ pub(super) struct Place<'a> {
     pub root: &'a Path,
     pub runtime: &'a Path,
     pub access: Access<'a>,
-    /// The address of the program behind it, if there is one.
+    /// The address of the program behind this program, if there is one.
     pub behind: SocketAddr,
 }
 
@@ -187,7 +187,7 @@ pub(super) fn throttled_command(
             )?)
         }
     };
-    // A server may run as a user whom the umask of this program keeps from its files.
+    // A server may run as another user, to whom the umask of this program would deny access to the files.
     open_to_all(place.runtime)
         .map_err(system(format!("open {} to all", place.runtime.display())))?;
     command
@@ -224,7 +224,7 @@ impl Invocation {
         let config = place.runtime.join("server.conf");
         fs::write(&config, filled(&template, program, place.access, &words))
             .map_err(system(format!("write {}", config.display())))?;
-        // Apache requires a file of media types; the relevant ones are in its configuration.
+        // Apache requires a file of media types; the relevant types are in its configuration.
         fs::write(place.runtime.join("mime.types"), "")
             .map_err(system("write the media types".to_owned()))?;
         words.push(("config".to_owned(), config.display().to_string()));
@@ -239,7 +239,7 @@ impl Invocation {
         };
         invocation.words.push(installed.path.display().to_string());
         let arguments = program.arguments.iter().map(fill);
-        // An argument is left out if its placeholders are empty and nothing else remains.
+        // An argument is left out if only empty placeholders remain.
         invocation
             .words
             .extend(arguments.filter(|argument| !argument.is_empty()));
@@ -254,7 +254,7 @@ impl Invocation {
         command
     }
 
-    /// A command that runs this program with another one beside it. Both end when this one does.
+    /// A command that runs this program, with the other program as a child process. Both are stopped together.
     fn beside(&self, other: &Invocation) -> Command {
         let line = |invocation: &Invocation| {
             let set = invocation.environment.iter();
@@ -271,7 +271,7 @@ impl Invocation {
     }
 }
 
-/// Removes the lines of a configuration that set the user, if there is no other user to switch to.
+/// Removes the lines of a configuration that set the user, if the program cannot switch to another user.
 fn with_user_or_without(template: &str) -> String {
     if may_become_others() {
         return template.to_owned();
@@ -281,8 +281,8 @@ fn with_user_or_without(template: &str) -> String {
     kept.join("\n") + "\n"
 }
 
-/// Whether a program started here can switch to another user. It cannot if it is not root, or if it is root of
-/// a user namespace without other users.
+/// Whether a program that this process starts can switch to another user: the program must be root, and its user
+/// namespace must have other users.
 fn may_become_others() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map");
     // A kernel without user namespaces does not have this file.
@@ -330,9 +330,9 @@ fn prefix(program: &Program, installed: &Installed) -> Vec<String> {
     .into()
 }
 
-/// The command prefix that runs a program as the only user, under an ID other than root's: servers that run as
-/// root switch to another user, and exit if they cannot. An ordinary user cannot listen on port 80, unless the
-/// network namespace allows it for all.
+/// The command prefix that runs a program as the only user of its namespace, with an ID other than root's: servers that run
+/// as root switch to another user, and exit if they cannot. An ordinary user cannot listen on port 80, unless the
+/// network namespace permits that to all users.
 fn as_the_only_user() -> Vec<String> {
     const OPEN_PORTS: &str = "echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start; exec \"$@\"";
     let Some(unshare) = on_path("unshare") else {
@@ -346,7 +346,7 @@ fn as_the_only_user() -> Vec<String> {
     prefix
 }
 
-/// The ID of the only user within a server's namespace: that of `nobody`.
+/// The ID of the only user within a server's namespace: the ID of `nobody`.
 const ONLY_USER: u32 = 65_534;
 
 /// Quotes a word for a shell.
@@ -381,7 +381,8 @@ fn words(
     words
 }
 
-/// Fills in the placeholders of a text; those of the definition first, because their values may contain others.
+/// Fills in the placeholders of a text. Placeholders of the definition come first, because their values may contain other
+/// placeholders.
 fn filled(text: &str, program: &Program, access: Access<'_>, words: &[(String, String)]) -> String {
     let over_tls = program.tls.as_ref().filter(|_| access.is_tls());
     let over_tls = over_tls.map(|tls| &tls.words).into_iter().flatten();

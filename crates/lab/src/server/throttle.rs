@@ -1,23 +1,23 @@
 //! The connection limits that a load study sets on a server ([`Throttle`]), and how the definition of a program
 //! supports them ([`Capabilities`]).
 //!
-//! Programs differ in how they limit connections, and in what they cannot limit. For each limit a definition
-//! states the supported numbers, and its configuration has a placeholder; or it states why the limit is not
-//! supported, and cells that need it are left out with that reason. No limit is silently ignored.
+//! Programs differ in how they limit connections, and in the limits that they support. For each limit a definition
+//! states the supported numbers, and its configuration has a placeholder. Or it states why the limit is not
+//! supported; cells that need the limit are then left out with this reason. No limit is silently ignored.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// The connection limits of a server. `None`: the default of the server's definition.
+/// The connection limits of a server. `None` is the default of the server's definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Throttle {
-    /// Listen backlog: connections that may wait to be accepted.
+    /// The listen backlog: the number of connections that may wait to be accepted.
     pub backlog: Option<u32>,
-    /// Connections served at a time; further ones are not accepted.
+    /// The number of connections served at a time; further connections are not accepted.
     pub connections: Option<u32>,
-    /// Connections served at a time; further ones are reset.
+    /// The number of connections served at a time; further connections are reset.
     pub shed_above: Option<u32>,
     /// The server closes a connection after it was idle for this time.
     pub keep_alive: Option<Duration>,
@@ -27,7 +27,7 @@ pub struct Throttle {
 
 impl Throttle {
     /// The limit that a level of a study's factor sets: for `workers`, `backlog` and `keep_alive_requests` a
-    /// number, for `keep_alive_s` seconds, for `shed` the word `on` or a number. None for other factors, and
+    /// number, for `keep_alive_s` seconds, for `shed` the word `on` or a number. No limit for other factors, and
     /// for levels that leave the server unchanged.
     pub fn of_level(factor: &str, level: &str) -> Throttle {
         let mut asked = Throttle::default();
@@ -59,13 +59,13 @@ const ANY_NUMBER: u32 = 1024;
 pub struct Capabilities {
     /// The listen backlog: `{backlog}`.
     pub backlog: Option<Capability>,
-    /// Maximum number of connections, further ones not accepted: `{connections}`.
+    /// Maximum number of connections; further connections are not accepted: `{connections}`.
     pub connections: Option<Capability>,
-    /// Maximum number of connections, further ones reset: `{shed_above}`.
+    /// Maximum number of connections; further connections are reset: `{shed_above}`.
     pub shed_above: Option<Capability>,
     /// Idle timeout of a connection in seconds: `{keep_alive_s}` and `{keep_alive_ms}`.
     pub keep_alive: Option<Capability>,
-    /// Requests per connection: `{keep_alive_requests}`.
+    /// Maximum number of requests per connection: `{keep_alive_requests}`.
     pub keep_alive_requests: Option<Capability>,
 }
 
@@ -73,27 +73,27 @@ pub struct Capabilities {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Capability {
-    /// Why it is not supported.
+    /// The reason why the limit is not supported.
     pub cannot: Option<String>,
     /// The value in the configuration if no limit is set.
     pub default: Option<u64>,
-    /// The value in the configuration for "no limit", which a requested zero selects. Also set if the program
-    /// has no such limit at all.
+    /// The value in the configuration for "no limit", which a requested 0 selects. Also set if the program
+    /// has no such limit.
     pub unlimited: Option<u64>,
     /// The smallest supported value.
     pub least: Option<u64>,
     /// The largest supported value.
     pub most: Option<u64>,
-    /// Added to the value, if the program counts differently.
+    /// A number that is added to the value, if the program counts differently.
     #[serde(default)]
     pub plus: i64,
-    /// The number is the product of `{processes}` processes and `{threads}` threads each. `{threads}` is as
-    /// large as possible up to this value.
+    /// Set if the limit is the product of a number of processes, `{processes}`, and a number of threads per process,
+    /// `{threads}`. `{threads}` is as large as possible, up to this value.
     pub in_processes_of_at_most: Option<u64>,
-    /// Only whole seconds are supported.
+    /// Whether only whole seconds are supported.
     #[serde(default)]
     pub whole_seconds: bool,
-    /// The program has no setting; the kernel of its host applies the limit.
+    /// Whether the kernel of the host applies the limit, because the program has no setting for it.
     #[serde(default)]
     pub by_kernel: bool,
 }
@@ -106,7 +106,7 @@ struct Asked<'a> {
 }
 
 impl Capabilities {
-    /// Why the program does not support the limits; `None`: it does.
+    /// The reason why the program does not support the limits; `None` if it does.
     pub fn refusal(&self, throttle: &Throttle) -> Option<String> {
         self.asked(throttle).iter().find_map(|asked| {
             let number = asked.number?;
@@ -119,7 +119,7 @@ impl Capabilities {
         })
     }
 
-    /// What is wrong with the definition itself.
+    /// The error in the definition, if it has one.
     pub fn nonsense(&self) -> Option<String> {
         self.asked(&Throttle::default()).iter().find_map(|asked| {
             let capability = asked.capability?;
@@ -205,7 +205,7 @@ const KEEP_ALIVE: &str = "keep_alive";
 
 impl Capability {
     fn refusal(&self, asked: f64) -> Option<String> {
-        // Zero means no limit, if the program can express that or has no limit.
+        // Zero means no limit, if the program has a value for that or has no such limit.
         if asked == 0.0 && self.unlimited.is_some() {
             return None;
         }

@@ -16,7 +16,7 @@ use fathometer_packets::Class;
 use fathometer_packets::parse::{Parsed, Transport};
 use fathometer_path::Direction;
 
-/// The initial length of a bin. The ends of a window of one second are accurate to 1 %.
+/// The initial length of a bin. Half a bin, the accuracy of the ends of a window, is 1 % of a second.
 pub const BIN: Duration = Duration::from_millis(20);
 
 /// Maximum number of bins per direction; when it is exceeded, the length of a bin doubles.
@@ -27,11 +27,11 @@ const CLASSES: usize = Class::ALL.len();
 /// Number and total length of packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Packets.
+    /// The number of packets.
     pub packets: u64,
-    /// Their bytes, from the IP header on.
+    /// The bytes of the packets, including IP headers.
     pub bytes: Bytes,
-    /// Their bytes of TCP payload.
+    /// The bytes of TCP payload.
     pub payload: Bytes,
 }
 
@@ -53,17 +53,17 @@ pub struct Course {
 }
 
 impl Course {
-    /// Empty counts, starting at `start`.
+    /// Creates empty counts that start at `start`.
     pub fn new(start: Instant) -> Course {
         Course {
             start,
             bin: BIN.as_nanos() as u64,
-            // The kernel allocates this memory only as it is used.
+            // The kernel allocates this memory only when it is used.
             bins: Vec::with_capacity(MOST_BINS),
         }
     }
 
-    /// Counts a packet, given from its IP header on. A packet before the start is counted in the first bin.
+    /// Counts a packet, which begins with its IP header. A packet before the start is counted in the first bin.
     #[inline]
     pub fn count(&mut self, at: Instant, packet: &[u8]) {
         let parsed = Parsed::parse(packet, packet.len() as u32);
@@ -85,7 +85,7 @@ impl Course {
         };
     }
 
-    /// The bin of an instant; it may be one past the last.
+    /// The index of the bin of an instant; it may be the index after the last bin.
     fn bin_of(&mut self, at: Instant) -> usize {
         let since = at.since(self.start).as_nanos() as u64;
         while since / self.bin >= MOST_BINS as u64 {
@@ -156,9 +156,9 @@ fn add(sum: &mut [Tally; CLASSES], other: &[Tally; CLASSES]) {
 /// The packets of both directions over time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PacketCounts {
-    /// To the server.
+    /// The packets to the server.
     pub up: Course,
-    /// To the client.
+    /// The packets to the client.
     pub down: Course,
 }
 
@@ -171,7 +171,7 @@ impl PacketCounts {
         }
     }
 
-    /// One direction.
+    /// The packets of one direction.
     pub fn direction(&self, direction: Direction) -> &Course {
         match direction {
             Direction::Up => &self.up,

@@ -1,4 +1,4 @@
-//! The thread of one direction: reads packets from one host and delivers each to the other when it is due.
+//! The thread of one direction: reads packets from one host, and delivers each packet to the other host when it is due.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -15,23 +15,23 @@ use super::lateness::Lateness;
 use super::receiver::Ring;
 use super::taps::DirectionTaps;
 
-/// Number of packets read before due deliveries are checked again, so that a burst does not delay them.
+/// The number of packets that are read before due deliveries are checked, so that a burst does not delay deliveries.
 const BURST: usize = 16;
 
-/// Busy-waiting takes at most 1/8 of a wait: this thread has a higher priority than all others and must leave
+/// Busy-waiting takes at most 1/8 of a wait: this thread has a higher priority than all other threads and must leave
 /// time for them.
 const SPIN_SHARE: u32 = 8;
 
 /// After this idle time the capture is written to disk.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// Number of buffers allocated in advance; more are allocated if the queue needs them.
+/// The number of buffers that are allocated in advance; more buffers are allocated if the queue needs them.
 const BUFFERS: usize = 64;
 
-/// Packets dropped because the receiving host's ring was full.
+/// The drop reason of packets for which the receiving host's ring had no room.
 pub const RING_FULL: &str = "host-ring-full";
 
-/// Maximum number of buffers kept for reuse.
+/// The maximum number of buffers that are kept for reuse.
 const POOL: usize = 4096;
 
 /// State shared by the thread and its owner.
@@ -40,20 +40,20 @@ pub(super) struct Shared {
     pub(super) stop: AtomicBool,
     /// The time at which a packet last entered or left, in nanoseconds of the clock.
     pub(super) active: AtomicU64,
-    /// Number of packets in flight, plus 1 while more may wait in the device.
+    /// The number of packets in flight, plus 1 while more packets may wait in the device.
     pub(super) in_transit: AtomicU64,
 }
 
 /// The result of a direction.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// Without the drops that only the devices count.
+    /// The certificate, without the drops that only the devices count.
     pub(super) certificate: DirectionCertificate,
-    /// Why it ended before it was stopped.
+    /// The reason why the direction ended before it was stopped.
     pub(super) failure: Option<String>,
     /// The first refused delivery.
     pub(super) refusal: Option<String>,
-    /// The longest delay of a packet by its capture.
+    /// The longest time that the path needed to capture a packet.
     pub(super) longest_capture: Duration,
     /// The delivered packets, if they are counted.
     pub(super) counts: Option<Course>,
@@ -83,7 +83,7 @@ pub(super) struct Lane<'a> {
     waiter: Waiter,
     spin: Duration,
     taps: Option<DirectionTaps<'a>>,
-    /// Delayed acknowledgements of the sending host, and of the receiving one.
+    /// Delayed acknowledgements of the sending host, and of the receiving host.
     acks_from: Option<Acks>,
     acks_to: Option<Acks>,
     counts: Option<Course>,
@@ -100,11 +100,11 @@ pub(super) struct Parts<'a> {
     pub(super) link: Link<Box<[u8]>>,
     pub(super) from: &'a Tun,
     pub(super) to: &'a Tun,
-    /// The ring that packets are written to instead of `to`, if a separate process receives for the host.
+    /// The ring to which packets are written instead of `to`, if a separate process receives for the host.
     pub(super) ring: Option<Ring>,
     pub(super) clock: Clock,
     pub(super) waiter: Waiter,
-    /// How long before a deadline the thread polls instead of sleeping.
+    /// The time before a deadline in which the thread polls instead of sleeping.
     pub(super) spin: Duration,
     pub(super) taps: Option<DirectionTaps<'a>>,
     /// Delayed acknowledgements of the sending host.
@@ -238,7 +238,7 @@ impl<'a> Lane<'a> {
         Ok(true)
     }
 
-    /// Sends the acknowledgements whose tick has come.
+    /// Sends the delayed acknowledgements that are due.
     fn release_acks(&mut self) {
         let Some(acks) = self.acks_from.clone() else {
             return;
@@ -276,7 +276,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Delivers everything that is due.
+    /// Delivers all packets that are due.
     fn hand_over(&mut self) {
         let mut now = self.clock.now();
         while let Some(delivery) = self.link.deliver(now) {
@@ -298,8 +298,8 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Writes one packet to the receiving host, whose kernel processes it on this thread. The time stamp is
-    /// taken before, so that a response never appears to precede it.
+    /// Writes a packet to the receiving host, whose kernel processes it on this thread. The time stamp is
+    /// taken before the write, so that a response never appears to precede the packet.
     fn deliver(&mut self, now: Instant, delivery: Delivery<Box<[u8]>>) -> Instant {
         let packet = &delivery.payload[..delivery.length as usize];
         let late = now.since(delivery.scheduled);

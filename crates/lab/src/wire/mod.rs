@@ -1,13 +1,13 @@
-//! The path on devices: two threads carry packets between the TUN devices of two hosts, as defined by the
-//! machine of `fathometer-path`.
+//! The path on devices: two threads carry packets between the TUN devices of two hosts. The state machine of
+//! `fathometer-path` defines what happens to each packet.
 //!
 //! ```text
 //!  client ─ TUN ─► [up:   link, clock] ─► TUN ─ server
 //!  client ◄ TUN ─  [down: link, clock] ◄─ TUN ─ server
 //! ```
 //!
-//! Each thread reads one host's device and writes to the other's. A write runs the receiver's TCP on the
-//! writing thread, so a direction's CPU time belongs to its receiving host. A thread sleeps until the next
+//! Each thread reads one host's device and writes to the other host's device. A write runs the receiver's TCP on the
+//! writing thread, so that a direction's CPU time belongs to its receiving host. A thread sleeps until the next
 //! delivery is due or a packet arrives, with the precision of the kernel's timers. The lateness of each
 //! delivery is recorded and reported in the [`PathCertificate`]. Unrequested effects (a full device ring, a
 //! refused write, lateness beyond the [`Limits`], an incomplete capture) make the measurement invalid
@@ -40,7 +40,7 @@ use self::taps::Taps;
 pub use self::counts::PacketCounts;
 pub use self::direction::RING_FULL;
 
-/// Longer than 90 % of wake-ups take, also on virtual machines.
+/// The default of [`WireOptions::spin`]: longer than 90 % of wake-ups take, also on virtual machines.
 pub const USUAL_SPIN: Duration = Duration::from_micros(100);
 
 /// Options of a path.
@@ -54,27 +54,27 @@ pub struct WireOptions {
     pub capture: Option<PathBuf>,
     /// The comment in the capture file.
     pub comment: String,
-    /// How long before a deadline a thread stops sleeping and polls, if polling is at most an eighth of the
-    /// wait. It hides the wake-up latency.
+    /// The time before a deadline in which a thread polls instead of sleeping, if that is at most an eighth of the
+    /// wait. Polling hides the wake-up latency.
     pub spin: Duration,
-    /// Limits of valid lateness; `None`: [`Limits::of`] the profile.
+    /// The limits of valid lateness; `None` for [`Limits::of`] the profile.
     pub limits: Option<Limits>,
     /// The clock that delays the client's acknowledgements, if the client's kernel cannot delay them as
     /// required. Its route must then have quick acknowledgements on.
     pub client_acks: Option<DelayedAckClock>,
     /// Whether a separate process receives for the server's host, so that the work can be charged to the host
-    /// ([`Wire::server_receiver`]); otherwise the path does that work.
+    /// ([`Wire::server_receiver`]); otherwise the path does this work.
     pub server_receives: bool,
-    /// The same for the client's host ([`Wire::client_receiver`]).
+    /// Whether a separate process receives for the client's host ([`Wire::client_receiver`]).
     pub client_receives: bool,
-    /// Maximum number of bytes that the capture keeps per packet; `None` keeps all.
+    /// The maximum number of bytes that the capture keeps per packet; `None` keeps all.
     pub snap_length: Option<u32>,
     /// Whether packets are counted by class and time ([`Carried::packets`]).
     pub count_packets: bool,
 }
 
 impl WireOptions {
-    /// No capture and no counts, [`USUAL_SPIN`], the usual limits, and a clock that starts now.
+    /// Options without a capture and counts, with [`USUAL_SPIN`], the usual limits, and a clock that starts now.
     pub fn new(seed: Seed) -> WireOptions {
         WireOptions {
             seed,
@@ -95,15 +95,15 @@ impl WireOptions {
 /// Limits of a path's lateness; beyond them the measurement is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// For 99 % of deliveries.
+    /// The limit of the 99th percentile.
     pub p99: Duration,
-    /// For every delivery.
+    /// The limit of every delivery.
     pub maximum: Duration,
 }
 
 impl Limits {
-    /// For 99 % of deliveries a millisecond or a fiftieth of the round trip, whichever is larger; for every
-    /// delivery 20 ms or a tenth of the round trip.
+    /// The default limits of a profile. For the 99th percentile: 1 ms or a fiftieth of the round-trip time, whichever is
+    /// larger; for every delivery: 20 ms or a tenth of the round-trip time, whichever is larger.
     pub fn of(profile: &Profile) -> Limits {
         let round_trip = profile.round_trip();
         Limits {
@@ -116,9 +116,9 @@ impl Limits {
 /// The result of a path, and its validity.
 #[derive(Debug)]
 pub struct Carried {
-    /// What it did to packets, and how punctually.
+    /// What the path did to packets, and its lateness.
     pub certificate: PathCertificate,
-    /// The reasons why it is invalid.
+    /// The validity, with the reasons if the path is invalid.
     pub validity: Validity,
     /// The delivered packets, if they were counted.
     pub packets: Option<PacketCounts>,
@@ -147,7 +147,7 @@ struct Running {
     dropped_before: u64,
 }
 
-/// The source and the destination of a direction's packets.
+/// The devices from which and to which a direction carries packets.
 struct Ends<'a> {
     from: &'a Arc<Tun>,
     to: &'a Arc<Tun>,
@@ -204,14 +204,13 @@ impl Wire {
         self.server.as_ref().map(Receiver::pid)
     }
 
-    /// The same for the client's host.
+    /// The ID of the process that receives for the client's host, if there is one.
     pub fn client_receiver(&self) -> Option<u32> {
         self.client.as_ref().map(Receiver::pid)
     }
 
     /// Waits until no packet has been in flight for `quiet`, at most for `limit`. Returns whether the path
-    /// became quiet. When both hosts are done, the remaining packets close their connections, and belong in a
-    /// capture.
+    /// became quiet. After the last exchange, the remaining packets close connections, and belong in a capture.
     pub fn settle(&self, quiet: Duration, limit: Duration) -> bool {
         let end = self.clock.now() + limit;
         loop {
@@ -246,7 +245,7 @@ impl Wire {
     /// Stops the path. Packets in flight are lost without being counted as drops.
     pub fn end(mut self) -> Carried {
         let mut validity = Validity::default();
-        // Signal both threads before waiting for either, so that neither continues alone for long.
+        // Signal both threads before waiting for either, so that both stop at about the same time.
         self.up.tell_to_stop();
         self.down.tell_to_stop();
         let (up, packets_up) = self.up.finish("up", self.limits, &mut validity);
@@ -281,7 +280,7 @@ impl Wire {
 }
 
 impl Drop for Wire {
-    /// Stops the threads even if the certificate is not collected: both, before either is waited for.
+    /// Stops both threads if the certificate is not collected; signals both before waiting for either.
     fn drop(&mut self) {
         self.up.tell_to_stop();
         self.down.tell_to_stop();

@@ -1,18 +1,17 @@
 //! A separate process that receives for a host, so that the work of receiving can be charged to the host.
 //!
 //! A write of a packet to a device runs the receiver's TCP on the writing thread, as an interrupt does on a
-//! real machine. If a host has little CPU time, this work must come out of its budget, and the path must not
-//! wait for it. The path therefore puts packets into a ring, as a wire does with a network interface, and this
-//! process takes them out. It has priority over the host's programs, as interrupts do, and is stopped with them
-//! when the budget is used up. Then the ring fills, and further packets are lost, as in a network interface.
+//! real machine. If a host has little CPU time, this work must be charged to its budget, and the path must not
+//! wait for the work. The path therefore writes packets to a ring, as a network interface does, and this process reads
+//! them from the ring. The process has priority over the host's programs, as interrupts have, and is throttled with them
+//! when the budget is used up. The ring then fills, and further packets are lost, as in a network interface.
 //!
-//! It is a process and not a thread, because control groups of version 2 move only whole processes where they
-//! limit memory or the disk. It is this program, started as `fathometer receive-packets`: after a fork of a
-//! program with much memory, every page that the program writes to would be copied. Its standard input is a
-//! socket. Over it the process receives the descriptors of the device, the ring and the waker, reports that it
-//! is ready, and reports errors. It exits when the other end of the socket is closed; the kernel closes it
-//! however this program exits. It joins the host's group once it is ready, so that its memory is not charged to
-//! the host.
+//! The receiver is a process, not a thread, because control groups of version 2 that limit memory or the disk contain only
+//! whole processes. The process runs this program as `fathometer receive-packets`: after a fork of a program with much
+//! memory, every page that the program writes to would be copied. Its standard input is a socket. Over this socket, the
+//! process receives the descriptors of the device, the ring and the waker, reports that it is ready, and reports errors.
+//! It exits when the other end of the socket is closed; the kernel closes that end when the starting program exits for any
+//! reason. The process joins the host's group when it is ready, so that its memory is not charged to the host.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -33,10 +32,10 @@ use crate::program;
 /// The command line argument that makes a process of this program a receiver.
 pub const ARGUMENT: &str = "receive-packets";
 
-/// Number of packets in a ring: a common size for network interfaces.
+/// The number of packets in a ring: a common size for network interfaces.
 const RING: u32 = 1024;
 
-/// How long the process may take to be ready: starting a program under emulation takes seconds.
+/// The longest time until the process is ready: starting a program under emulation takes seconds.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// The byte that reports readiness.
@@ -45,7 +44,7 @@ const READY: u8 = b'r';
 /// The byte that precedes an error message.
 const FAILED: u8 = b'!';
 
-/// Maximum length of that message, in bytes.
+/// The maximum length of an error message, in bytes.
 const LONGEST_WORDS: u64 = 1000;
 
 const STARTING: &str = "start the process that receives a host's packets";
@@ -58,7 +57,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Copies a packet into the ring; returns whether there was room.
+    /// Copies a packet into the ring; returns whether the ring had room.
     pub(super) fn push(&mut self, packet: &[u8]) -> bool {
         let pushed = self.sender.push(packet);
         if self.sender.must_wake() {
@@ -91,7 +90,7 @@ impl Receiver {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Ctrl-C at the terminal must reach only the program that started it.
+            // Ctrl-C at the terminal must reach only the program that started this process.
             .process_group(0)
             .spawn()
             .map_err(failed)?;
@@ -110,7 +109,7 @@ impl Receiver {
         handover::send(&self.control, &descriptors)?;
         let mut answer = [0];
         let mut read = || loop {
-            // Signals that request the end of this program interrupt a read with a timeout.
+            // Signals that ask this program to exit interrupt a read with a timeout.
             match (&self.control).read(&mut answer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 answered => return answered,
@@ -141,20 +140,20 @@ impl Receiver {
         self.process.id()
     }
 
-    /// Packets that the device refused.
+    /// The number of packets that the device refused.
     pub(super) fn refused(&self) -> u64 {
         self.ring.refused()
     }
 
-    /// Stops the process. If it has already exited, something went wrong, and the reason is returned.
+    /// Stops the process. If the process has already exited, that is an error, and the reason is returned.
     pub(super) fn stop(&mut self) -> Option<String> {
         let ended = match self.process.try_wait() {
             Ok(ended) => ended,
-            // It was reaped elsewhere, and its process ID may be another process's by now.
+            // The process was reaped elsewhere, and its ID may now belong to another process.
             Err(error) => return Some(format!("its exit status is unknown: {error}")),
         };
         if ended.is_none() {
-            // It has no state that could be lost.
+            // The process has no state that could be lost.
             let _ = self.process.kill();
             let _ = self.process.wait();
             return None;
@@ -197,8 +196,8 @@ pub fn serve(control: &UnixStream) -> Result<()> {
 fn receive(control: &UnixStream) -> Result<()> {
     helper::set_name(c"host-receive")?;
     helper::ignore_termination_signals()?;
-    // Without these rights, programs may run before packets within the same budget, and a host out of memory
-    // may lose its receiver. The measurement then reports it.
+    // Without these rights, programs may run before packets within the same budget, and the receiver of a host that is out
+    // of memory may be killed. The measurement then reports that.
     let _ = priority::raise_priority();
     let _ = helper::exempt_from_oom_killer();
     let [device, ring, wake] = handover::receive(control)?;
@@ -208,7 +207,7 @@ fn receive(control: &UnixStream) -> Result<()> {
     (&mut &*control)
         .write_all(&[READY])
         .map_err(|source| Error::System {
-            doing: "say that packets can be received".to_owned(),
+            doing: "report that packets can be received".to_owned(),
             source,
         })?;
     loop {
@@ -223,7 +222,7 @@ fn receive(control: &UnixStream) -> Result<()> {
             }
         }
         if ring.may_sleep() {
-            // No data is ever sent to this process: readable means that the socket is closed.
+            // No data is sent to this process: a readable socket is closed.
             let ready = waiter.wait(&[(control.as_fd(), Interest::Read)], None)?;
             if ready.readable(0) {
                 return Ok(());

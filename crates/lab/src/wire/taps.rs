@@ -3,15 +3,15 @@
 //! | interface | sees | comment |
 //! |---|---|---|
 //! | `client.tx` | what the client sends, as it enters the path | number, queue found, drop reason |
-//! | `server.rx` | what the server gets, just before its kernel does | number, lateness |
+//! | `server.rx` | what the server receives, just before its kernel | number, lateness |
 //! | `server.tx` | what the server sends | as `client.tx` |
-//! | `client.rx` | what the client gets | as `server.rx` |
+//! | `client.rx` | what the client receives | as `server.rx` |
 //! | `up.drop`, `down.drop` | what CoDel dropped, and when | number, reason, queue left |
 //!
 //! Comments are pairs `key=value`: `packet=17 queue_packets=3 queue_bytes=4500`, with `drop=loss` if the packet
 //! was dropped there, and `packet=17 late_ns=8312`, with `copy=2` for the second copy of a duplicated packet.
-//! The number counts the packets that entered this direction, from 0. It identifies a packet at both taps of a
-//! direction, and is the number in a profile's drop list.
+//! `packet` is the number of the packet among those that entered this direction, from 0. It identifies a packet at both
+//! taps of a direction, and is the number in a profile's drop list.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -23,7 +23,7 @@ use fathometer_path::{Depth, Direction, DropReason, Profile, Queue};
 use fathometer_sys::pcapng::{self, CaptureWriter, Packet, Section, Tap};
 use fathometer_sys::{Clock, Result};
 
-/// Both directions write to one file.
+/// The capture file, to which both directions write.
 #[derive(Debug)]
 pub(super) struct Taps {
     writer: Mutex<CaptureWriter>,
@@ -34,13 +34,13 @@ pub(super) struct Taps {
 #[derive(Debug)]
 pub(super) struct DirectionTaps<'a> {
     taps: &'a Taps,
-    /// Indices of this direction's interfaces in the file.
+    /// The indices of this direction's interfaces in the file.
     sent: u32,
     received: u32,
     dropped: u32,
     comment: String,
     news: bool,
-    /// The longest delay of the path by its capture.
+    /// The longest time that the path needed to capture a packet.
     longest: Duration,
 }
 
@@ -109,7 +109,7 @@ impl Taps {
         }
     }
 
-    /// Waits until the file is complete, and returns whether anything was lost.
+    /// Waits until the file is complete; an error if a part of the capture was lost.
     pub(super) fn finish(self) -> Result<()> {
         let writer = self.writer.into_inner();
         writer.unwrap_or_else(|lock| lock.into_inner()).finish()
@@ -117,7 +117,7 @@ impl Taps {
 }
 
 impl DirectionTaps<'_> {
-    /// Records a packet that enters the path, or is dropped on entry.
+    /// Records a packet that enters the path, or is dropped when it enters.
     pub(super) fn sent(
         &mut self,
         at: Instant,
@@ -182,7 +182,7 @@ impl DirectionTaps<'_> {
         self.news = false;
     }
 
-    /// The longest delay of one packet by its capture.
+    /// The longest time that the path needed to capture a packet.
     pub(super) fn longest(&self) -> Duration {
         self.longest
     }

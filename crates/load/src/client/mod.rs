@@ -1,9 +1,9 @@
-//! Hosts a page driver on kernel sockets: one thread, one poll loop, as many connections as the policy opens.
-//! Its waits are as exact as the kernel's timers, because QUIC paces by microseconds.
+//! Runs a page driver on kernel sockets: one thread, one poll loop, as many connections as the policy
+//! opens. Its timers have the resolution of the kernel's timers, because QUIC paces by microseconds.
 //!
-//! The loop adds no policy: it opens, writes and closes when the driver requests it, and hands over bytes as
-//! soon as the kernel has them. It decides only the socket options ([`ClientSockets`]). If the policy has TLS,
-//! the loop puts it between a connection's machine and its socket (`transport`).
+//! The loop adds no policy: it opens, writes and closes when the driver requests it, and passes bytes to
+//! the driver as soon as the kernel has them. It determines only the socket options ([`ClientSockets`]). If
+//! the policy has TLS, the loop runs TLS between a connection's state machine and its socket (`transport`).
 
 mod quic;
 mod transport;
@@ -31,14 +31,14 @@ use crate::http3_client::ClientSettings as QuicSettings;
 pub struct ClientSockets {
     /// The options that are set before the handshake.
     pub options: SocketOptions,
-    /// TCP_QUICKACK, set after connecting and again after every read, because the kernel leaves the mode by
-    /// itself. `Some(true)` acknowledges at once, `Some(false)` delays from the first segment on, `None` keeps
-    /// the kernel's default.
+    /// TCP_QUICKACK, set after connecting and again after every read, because the kernel can leave the mode
+    /// at any time. `Some(true)` acknowledges at once, `Some(false)` delays from the first segment on,
+    /// `None` keeps the kernel's default.
     pub quick_ack: Option<bool>,
     /// The TLS settings, for policies with TLS; shared, so that later connections can resume the sessions of
     /// earlier ones.
     pub tls: Option<Arc<ClientSettings>>,
-    /// The QUIC settings, for policies of HTTP/3; shared likewise.
+    /// The QUIC settings, for policies with HTTP/3; shared for the same reason.
     pub quic: Option<Arc<QuicSettings>>,
     /// The seed of QUIC's identifiers and other random values.
     pub seed: Seed,
@@ -59,19 +59,19 @@ impl Default for ClientSockets {
 /// Statistics of the loop itself: they show whether the client limited the result.
 #[derive(Debug, Clone, Default)]
 pub struct LoopStatistics {
-    /// Longest time from the return of a poll to the next one: the longest time that anything could have waited
-    /// for this loop.
+    /// The longest time from the return of a poll to the next poll: the longest delay that the loop can
+    /// have caused for an event.
     pub busy_max: Duration,
     /// The largest delay of the driver's own timers.
     pub timer_lag_max: Duration,
-    /// Waits for timers of QUIC (pacing, losses, acknowledgements) that no other event ended.
+    /// The number of waits for QUIC timers (pacing, losses, acknowledgements) that no other event ended.
     pub transport_waits: u64,
     /// The total delay of these waits.
     pub transport_lag: Duration,
     /// The number of system calls and buffers that carried QUIC datagrams.
     pub datagrams: Batches,
-    /// CPU time of the thread from the first connection to the end of the last: of the driver, of the loop, and
-    /// of the kernel on its behalf.
+    /// CPU time of the thread from the first connection to the end of the last: time of the driver, of the
+    /// loop, and of the kernel on their behalf.
     pub cpu_time: Duration,
     /// Whether the retrieval reached the deadline.
     pub timed_out: bool,
@@ -80,7 +80,7 @@ pub struct LoopStatistics {
 }
 
 impl LoopStatistics {
-    /// The statistics of two loops, one after the other.
+    /// The statistics of two loops that ran one after the other.
     #[must_use]
     pub fn and(self, later: LoopStatistics) -> LoopStatistics {
         LoopStatistics {
@@ -103,15 +103,15 @@ pub enum ClientError {
     /// The poller or a socket failed.
     #[error("failed to set up the client's sockets: {0}")]
     System(#[from] io::Error),
-    /// The policy has TLS, and there are no settings for it.
+    /// The policy has TLS, but there are no TLS settings.
     #[error("the policy {0} needs settings for TLS")]
     NoTls(String),
-    /// The policy has QUIC, and there are no settings for it.
+    /// The policy has QUIC, but there are no QUIC settings.
     #[error("the policy {0} needs settings for QUIC")]
     NoQuic(String),
 }
 
-/// Ready sockets reported at a time.
+/// Maximum number of ready sockets reported by one poll.
 const EVENTS: usize = 256;
 /// The longest wait before the deadline and `interrupted` are checked again.
 const LOOK: Duration = Duration::from_millis(100);
@@ -223,7 +223,7 @@ fn identity(token: u64) -> ConnectionId {
 }
 
 impl Host<'_> {
-    /// Carries out the driver's actions on its connections.
+    /// Performs the driver's actions on its connections.
     fn obey(&mut self, poller: &Poller) -> io::Result<()> {
         while let Some(action) = self.driver.poll_action() {
             match action {
@@ -288,7 +288,7 @@ impl Host<'_> {
         Ok(())
     }
 
-    /// Writes what may be written; returns whether anything was.
+    /// Writes the bytes that may be written now; returns whether it wrote any.
     fn write(&mut self) -> bool {
         let mut progress = false;
         for (&id, transport) in &mut self.open {
@@ -307,24 +307,24 @@ impl Host<'_> {
         }
     }
 
-    /// When QUIC needs a turn if nothing happens before.
+    /// When QUIC must run if nothing else happens before.
     fn quic_timeout(&mut self) -> Option<Instant> {
         let transports = self.quic.values_mut();
         transports.filter_map(QuicTransport::poll_timeout).min()
     }
 
-    /// Adds the counts of a QUIC connection that is over.
+    /// Adds the counts of a closed QUIC connection.
     fn retire(&mut self, batches: Batches) {
         self.statistics.datagrams = self.statistics.datagrams.and(batches);
     }
 
-    /// Whether a connection may have more to read at once.
+    /// Whether a connection may have unread data.
     fn has_unread(&self) -> bool {
         self.open.values().any(Transport::is_unread) || self.quic.values().any(|quic| quic.more)
     }
 
-    /// Reads from every connection that has something to read, for one turn: a connection that always has more must
-    /// keep neither the others nor the deadline waiting.
+    /// Reads from every connection that has unread data, for one turn each: a connection that always has
+    /// more data must not delay the other connections or the deadline.
     fn read(&mut self, buffer: &mut [u8]) {
         let quick_ack = self.sockets.quick_ack;
         for (&id, transport) in &mut self.open {

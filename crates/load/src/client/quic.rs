@@ -1,4 +1,4 @@
-//! One connection of HTTP/3: its machine works below the driver, on QUIC's streams.
+//! An HTTP/3 connection: its state machine runs below the driver, on QUIC streams.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,14 +14,14 @@ use fathometer_sys::udp::{Batches, ReceiveBuffer};
 
 use crate::http3_client::{ClientSettings, Event, Http3Client};
 
-/// One connection.
+/// An HTTP/3 connection.
 pub(super) struct QuicTransport {
     client: Http3Client,
     begun: Instant,
     is_over: bool,
-    /// There may be more to receive at once.
+    /// Whether there may be more datagrams to receive at once.
     pub(super) more: bool,
-    /// The error that the connection failed with, until it is taken.
+    /// The error with which the connection failed, until it is taken.
     pub(super) failure: Option<String>,
 }
 
@@ -59,18 +59,19 @@ impl QuicTransport {
         self.client.handle_ready(readable, writable);
     }
 
-    /// When it needs `work` at the latest.
+    /// When [`work`](Self::work) must be called at the latest.
     pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
         self.client.poll_timeout()
     }
 
-    /// The number of system calls and buffers that carried its datagrams.
+    /// The number of system calls and buffers that carried the connection's datagrams.
     pub(super) fn batches(&self) -> Batches {
         self.client.batches()
     }
 
-    /// Does what can be done without waiting, for one turn: takes the driver's requests, hands over what arrived,
-    /// and sends what may be sent. [`more`](Self::more) is whether another turn would receive more.
+    /// Does everything that needs no wait, for one turn: takes the driver's requests, passes on what
+    /// arrived, and sends what may be sent. [`more`](Self::more) is whether another turn would receive
+    /// more.
     pub(super) fn work(
         &mut self,
         id: ConnectionId,
@@ -82,7 +83,7 @@ impl QuicTransport {
             self.client.handle_timeout(now);
         }
         self.more = self.client.receive(buffer, now);
-        self.tell_progress(id, driver, now);
+        self.report_progress(id, driver, now);
         self.take_requests(id, driver, now);
         while self.take_event(id, driver, now) {
             self.take_requests(id, driver, now);
@@ -92,10 +93,10 @@ impl QuicTransport {
             driver.handle_window_waits(id, waits);
         }
         self.client.flush(now);
-        self.tell_progress(id, driver, now);
+        self.report_progress(id, driver, now);
     }
 
-    fn tell_progress(&self, id: ConnectionId, driver: &mut PageDriver, now: Instant) {
+    fn report_progress(&self, id: ConnectionId, driver: &mut PageDriver, now: Instant) {
         let statistics = self.client.statistics();
         let unsent = self.client.http_ref().first_unsent();
         let (sent, received) = (statistics.sent.bytes, statistics.received.bytes);
@@ -114,7 +115,7 @@ impl QuicTransport {
         }
     }
 
-    /// Hands over the next event; returns whether there was one.
+    /// Passes the next event to the driver; returns whether there was one.
     fn take_event(&mut self, id: ConnectionId, driver: &mut PageDriver, now: Instant) -> bool {
         match self.client.poll_event(now) {
             None => return false,
@@ -158,7 +159,7 @@ impl QuicTransport {
     }
 }
 
-/// Makes a request of the driver on the machine.
+/// Queues a request of the driver on the HTTP/3 machine.
 fn make(
     http: &mut h3::client::Connection,
     request: &HostedRequest,

@@ -1,7 +1,7 @@
-//! One connection of the client below its machine: a socket, and TLS on it if the policy has TLS.
+//! A client connection below its state machine: a socket, with TLS if the policy has TLS.
 //!
-//! What the driver offers at one time is one flush: it becomes one write, with TLS the records of one turn. So
-//! the network sees only the client's buffering.
+//! The bytes that the driver offers at one time are one flush. A flush becomes one write, with TLS the
+//! records of one turn, so the network sees only the client's buffering.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -15,37 +15,37 @@ use fathometer_tls::{ClientSettings, EarlyData, Resumption, Session, TlsFailure}
 
 use super::ClientSockets;
 
-/// Reads from one connection before the loop looks at everything else again.
+/// The number of reads from one connection before the loop handles other work.
 const READS_IN_A_ROW: usize = 8;
 
 /// One connection's socket and TLS.
 pub(super) struct Transport {
     stream: TcpStream,
-    /// The socket is connected.
+    /// Whether the socket is connected.
     connected: bool,
-    /// Nothing more can be read.
+    /// Whether there is nothing more to read.
     ended: bool,
     pub(super) wants_write: bool,
-    /// The poller has reported data, and not all of it has been read.
+    /// Whether the poller has reported data that has not all been read.
     readable: bool,
-    /// The client's side is to be closed when all data is written.
+    /// Whether to close the client's side after all data is written.
     ending: bool,
     tls: Option<Box<Tls>>,
-    /// The error that TLS failed with, until it is taken.
+    /// The error with which TLS failed, until it is taken.
     pub(super) tls_failure: Option<String>,
 }
 
 struct Tls {
     session: Session,
     begun: Instant,
-    /// Data written before the handshake was complete; it is written again if the server rejects it.
+    /// Data written before the handshake was complete. It is written again if the server rejects it.
     early: Vec<u8>,
-    /// The driver was notified that the handshake is complete.
+    /// Whether the driver was notified that the handshake is complete.
     is_reported: bool,
 }
 
 impl Transport {
-    /// Begins with a socket that is connecting.
+    /// A transport on a socket that is connecting.
     pub(super) fn new(stream: TcpStream) -> Transport {
         Transport {
             stream,
@@ -59,7 +59,7 @@ impl Transport {
         }
     }
 
-    /// Checks whether the socket is connected, and returns that.
+    /// Checks and returns whether the socket is connected.
     pub(super) fn handle_progress(
         &mut self,
         id: ConnectionId,
@@ -107,7 +107,7 @@ impl Transport {
                 });
                 if tls.session.may_send_early() {
                     driver.handle_connected(id, now);
-                    // The first requests leave with the first bytes of the handshake.
+                    // The first requests are sent with the first bytes of the handshake.
                     while tls.take(id, driver, now) > 0 {}
                 }
                 self.tls = Some(tls);
@@ -116,7 +116,7 @@ impl Transport {
         }
     }
 
-    /// Writes what there is to write, as far as the socket takes it; returns whether anything was written.
+    /// Writes pending bytes until the socket is full; returns whether it wrote any.
     pub(super) fn write(
         &mut self,
         id: ConnectionId,
@@ -157,7 +157,8 @@ impl Transport {
                     self.wants_write = false;
                 }
                 Err(error) => {
-                    // What the peer sent before it closed is still to be read: a reset shows there.
+                    // Data that the peer sent before it closed must still be read; the read also reports a
+                    // reset.
                     if error.kind() != io::ErrorKind::BrokenPipe {
                         self.ended = true;
                         driver.handle_failure(id, socket::classify(&error), clock.now());
@@ -169,7 +170,7 @@ impl Transport {
         }
         if self.ending && self.wants_write {
             self.ending = false;
-            // It fails if the peer has reset the connection meanwhile, which does no harm.
+            // Fails if the peer has reset the connection meanwhile, which does no harm.
             let _ = self.stream.shutdown(Shutdown::Write);
         }
         progress
@@ -180,12 +181,12 @@ impl Transport {
         self.readable = true;
     }
 
-    /// Whether there may be more to read.
+    /// Whether there may be unread data.
     pub(super) fn is_unread(&self) -> bool {
         self.connected && self.readable && !self.ended
     }
 
-    /// Reads available data, for one turn, and hands it over.
+    /// Reads available data, for one turn, and passes it to the driver.
     pub(super) fn read(
         &mut self,
         id: ConnectionId,
@@ -260,7 +261,7 @@ impl Transport {
         }
     }
 
-    /// The server has closed its side. Over TLS, an end without close_notify may not come from the server.
+    /// Handles the end of the server's side. Over TLS, an end without close_notify may have been forged.
     fn handle_eof(&mut self, id: ConnectionId, driver: &mut PageDriver, now: Instant) {
         match &mut self.tls {
             None => driver.handle_eof(id, now),
@@ -286,7 +287,7 @@ impl Transport {
         self.refuse(id, driver, refused, now);
     }
 
-    /// TLS has failed: notifies the server, as far as the socket takes it, and the driver.
+    /// Handles a failure of TLS: notifies the driver, and the server if the socket accepts the alert.
     fn refuse(
         &mut self,
         id: ConnectionId,
@@ -323,7 +324,7 @@ impl Transport {
         let _ = socket::set_linger(&self.stream, Some(Duration::ZERO));
     }
 
-    /// Offers the remaining data of TLS to the socket once.
+    /// Writes the remaining bytes of TLS, in one attempt.
     fn say_last_word(&mut self) {
         if let Some(tls) = &mut self.tls {
             let bytes = tls.session.transmit();
@@ -350,7 +351,7 @@ impl From<TlsFailure> for Refused {
 }
 
 impl Tls {
-    /// Takes one flush of the driver, as far as there is space for it; returns the number of bytes.
+    /// Takes one flush of the driver, up to the available space; returns the number of bytes.
     fn take(&mut self, id: ConnectionId, driver: &mut PageDriver, now: Instant) -> usize {
         let bytes = driver.transmit(id);
         if bytes.is_empty() {
@@ -405,7 +406,7 @@ impl Tls {
         driver.handle_connected(id, now);
         let early = std::mem::take(&mut self.early);
         if rejected {
-            // It is at most what a ticket allows, so it fits into the empty buffer.
+            // Early data is limited by the ticket, so it fits into the empty buffer.
             self.session.write(&early);
         }
         Ok(())

@@ -18,13 +18,13 @@ use super::host_names::without_port;
 use super::security::agreement;
 use super::url::Url;
 
-/// Why no test can begin.
+/// Why a load test cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// The policy does not fit the URL, or the number of streams.
+    /// The policy does not fit the URL or the number of streams.
     #[error("{0}")]
     Policy(String),
-    /// TLS options that contradict each other.
+    /// The TLS options contradict each other.
     #[error("{0}")]
     Settings(#[from] SettingsError),
     /// A system call failed.
@@ -48,12 +48,12 @@ pub struct Checked {
     pub policy: Policy,
     /// Settings for all connections of the test, if TLS is used.
     pub tls: Option<Arc<ClientSettings>>,
-    /// What the handshake has negotiated, as text.
+    /// The negotiated parameters of the handshake, as text.
     pub agreement: Option<String>,
 }
 
-/// Determines the policy from that of the user and the number of streams. The URL decides whether TLS is used. Returns
-/// `None` if no policy was given and the server chooses over TLS.
+/// Determines the policy from the user's policy (`asked`) and the number of streams. The URL determines
+/// whether TLS is used. Returns `None` if no policy was given and the server chooses the protocol over TLS.
 ///
 /// # Errors
 /// [`CheckError::Policy`].
@@ -69,7 +69,7 @@ pub fn policy(
         });
     };
     match (url.secure, policy.tls) {
-        // For a policy that works with and without TLS, the URL decides.
+        // If a policy works with and without TLS, the URL decides.
         (true, false) if policy.protocol.has_optional_tls() => policy.tls = true,
         (true, false) => {
             return Err(CheckError::Policy(format!(
@@ -113,11 +113,11 @@ fn with_streams(mut policy: Policy, streams: Option<u16>) -> Result<Option<Polic
 /// A server to check.
 #[derive(Clone, Copy)]
 pub struct Server<'a> {
-    /// Its URL.
+    /// The URL of the server.
     pub url: &'a Url,
-    /// Its address.
+    /// The address of the server.
     pub address: SocketAddr,
-    /// The longest wait for each of its answers.
+    /// The time limit of each wait for the server.
     pub patience: Duration,
 }
 
@@ -217,7 +217,8 @@ fn secured(
         Some(policy) => alpn_names(&[policy.protocol]),
         None => alpn_names(&Protocol::USUAL),
     };
-    // These settings are separate, so that the test does not start with a ticket of this connection.
+    // These settings are separate, so that the test does not start with a session ticket of this
+    // connection.
     let first = ClientOptions {
         resumption: None,
         early_data: false,

@@ -1,4 +1,4 @@
-//! The connection check with an HTTP/3 server before a test.
+//! The connection check for an HTTP/3 server before a test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::security::agreement_of_quic;
 /// The longest wait between two checks of the clock.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Completes one handshake, closes the connection, and returns a description of what was negotiated.
+/// Completes one handshake, closes the connection, and describes what was negotiated.
 pub(super) fn handshake(
     settings: &Arc<ClientSettings>,
     server: Server<'_>,

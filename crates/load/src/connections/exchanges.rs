@@ -1,4 +1,4 @@
-//! Exchanges on connections: requested, answered, failed, retried.
+//! Exchanges on connections: requesting, completing, failing and retrying them.
 
 use fathometer_http::client::{Event, Received};
 use fathometer_model::{Bytes, Failure, Outcome};
@@ -9,7 +9,7 @@ use super::slot::State;
 use super::{Connections, Requester};
 
 impl Connections<'_> {
-    /// Gives an exchange to a connection that has room for it.
+    /// Passes an exchange to a connection that has room for it.
     pub(crate) fn request(&mut self, place: u32, mut exchange: Exchange) {
         let shared = self.context.shared;
         let slot = &mut self.slots[place];
@@ -17,7 +17,8 @@ impl Connections<'_> {
         let shape = shared
             .requests
             .shape(TargetId(exchange.target()), slot.host);
-        // This cannot fail: the targets were checked when the test began, the room by the caller.
+        // This cannot fail: the targets were checked at the start of the test, and the caller checked the
+        // room.
         let content = target.content.as_deref().filter(|c| !c.is_empty());
         let queued = slot
             .machine
@@ -41,12 +42,12 @@ impl Connections<'_> {
         self.make_dirty(place);
     }
 
-    /// Schedules a connection's bytes to be written as soon as the current step is done.
+    /// Schedules a connection's bytes to be written at the end of the current step.
     pub(super) fn make_dirty(&mut self, place: u32) {
         self.to_write.add(place, &mut self.slots[place].dirty);
     }
 
-    /// Feeds the machine of a connection and handles its events.
+    /// Passes input to the state machine of a connection and handles its events.
     pub(super) fn pump(&mut self, requester: &mut impl Requester, place: u32, mut input: &[u8]) {
         let now = self.context.now();
         if self.slots[place].machine.is_quic() {
@@ -65,13 +66,13 @@ impl Connections<'_> {
             self.deal_with(requester, place, event);
         }
         let machine = &self.slots[place].machine;
-        // HTTP/2 sends acknowledgements and window updates by itself.
+        // HTTP/2 sends acknowledgements and window updates on its own initiative.
         if machine.multiplexes() && !machine.transmit().is_empty() {
             self.make_dirty(place);
         }
     }
 
-    /// Handles the end of a response of which the machine has reported nothing else.
+    /// Handles the end of a response if it is the first event of that response.
     fn begins_and_ends(&mut self, requester: &mut impl Requester, place: u32, end: Event<'_>) {
         let now = self.context.now();
         let slot = &mut self.slots[place];
@@ -85,7 +86,7 @@ impl Connections<'_> {
         self.deal_with(requester, place, end);
     }
 
-    /// Handles an event of a machine.
+    /// Handles an event of a state machine.
     pub(super) fn deal_with(
         &mut self,
         requester: &mut impl Requester,
@@ -164,7 +165,7 @@ impl Connections<'_> {
                 }
             }
             Event::Settings => {
-                slot.knows_server = true;
+                slot.has_peer_limit = true;
                 self.has_room_again(requester, place);
             }
             Event::GoAway { .. } => self.detach(requester, place),
@@ -172,7 +173,7 @@ impl Connections<'_> {
         }
     }
 
-    /// An exchange has ended. `persists`: the connection takes more.
+    /// Handles the end of an exchange. `persists`: the connection accepts more requests.
     fn after_exchange(&mut self, requester: &mut impl Requester, place: u32, persists: bool) {
         let slot = &mut self.slots[place];
         slot.free_since = self.context.now();
@@ -188,7 +189,7 @@ impl Connections<'_> {
         }
     }
 
-    /// A connection may take more than before. Until now the server made requests wait.
+    /// Called when the server, which has made requests wait until now, allows more on a connection.
     pub(super) fn has_room_again(&mut self, requester: &mut impl Requester, place: u32) {
         let now = self.context.now();
         self.slots[place].room_since = now;
@@ -271,8 +272,8 @@ impl Connections<'_> {
         }
     }
 
-    /// Some exchanges of a connection have timed out. Ends their streams, where there are streams and data
-    /// still arrives; otherwise ends the connection.
+    /// Handles exchanges of a connection that have timed out. If the protocol has streams and data still
+    /// arrives, cancels the streams of these exchanges; otherwise fails the connection.
     pub(super) fn time_out(&mut self, requester: &mut impl Requester, place: u32) {
         let (now, limits) = (self.context.now(), &self.context.shared.limits);
         let slot = &mut self.slots[place];

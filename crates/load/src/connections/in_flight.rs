@@ -10,7 +10,7 @@ use fathometer_model::Instant;
 
 use super::super::exchange::Exchange;
 
-/// Exchanges in flight, in the order of their requests, in whatever order they are answered.
+/// Exchanges in flight, in the order of their requests, regardless of the order of the responses.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight(VecDeque<Exchange>);
 
@@ -27,7 +27,7 @@ impl InFlight {
         self.0.iter()
     }
 
-    /// The one that was requested first.
+    /// The exchange whose request is the oldest.
     pub(super) fn oldest(&self) -> Option<&Exchange> {
         self.0.front()
     }
@@ -42,7 +42,7 @@ impl InFlight {
         self.0.push_back(exchange);
     }
 
-    /// The index of a request's exchange. HTTP/1.x answers in order, and HTTP/2 nearly.
+    /// The index of a request's exchange. HTTP/1.x responds in order, HTTP/2 nearly so.
     fn index_of(&self, request: RequestId) -> Option<usize> {
         match self.0.front() {
             Some(oldest) if oldest.request() == request => Some(0),
@@ -59,7 +59,7 @@ impl InFlight {
         self.0.get_mut(index)
     }
 
-    /// Removes the exchange of a request, which has ended.
+    /// Removes the exchange of a request that has ended.
     pub(super) fn take(&mut self, request: RequestId) -> Option<Exchange> {
         match self.index_of(request)? {
             0 => self.0.pop_front(),
@@ -67,19 +67,19 @@ impl InFlight {
         }
     }
 
-    /// Those that have not been sent could leave from an instant on.
+    /// Records that the unsent requests could have been sent from `from` on.
     pub(super) fn could_leave(&mut self, from: Instant) {
         self.could_leave_from_request(RequestId::default(), from);
     }
 
-    /// The same for those from a request on.
+    /// As [`InFlight::could_leave`], for request `first` and later requests.
     pub(super) fn could_leave_from_request(&mut self, first: RequestId, from: Instant) {
         let later = self.0.iter_mut().filter(|e| e.request() >= first);
         later.for_each(|exchange| exchange.could_leave(from));
     }
 
-    /// The first bytes of these requests were handed to the kernel at `now`. Reports the exchanges that had not
-    /// been sent before, the newest first.
+    /// Records that the first bytes of these requests were handed to the kernel at `now`. Reports the
+    /// exchanges that had not been sent before, the newest first.
     pub(super) fn leave(
         &mut self,
         begun: Range<RequestId>,
@@ -89,7 +89,7 @@ impl InFlight {
         if begun.is_empty() {
             return;
         }
-        // They are the newest, except for those that have not begun.
+        // The sent exchanges are the newest, apart from those that have not begun.
         for exchange in self.0.iter_mut().rev() {
             if exchange.request() >= begun.end {
                 continue;
@@ -103,7 +103,7 @@ impl InFlight {
         }
     }
 
-    /// Marks those whose time is over, and returns their requests.
+    /// Marks the exchanges that have timed out, and returns their requests.
     pub(super) fn time_out(&mut self, now: Instant, timeout: Duration) -> Vec<RequestId> {
         let overdue = self.0.iter_mut().filter(|e| e.is_overdue(now, timeout));
         overdue
@@ -118,7 +118,7 @@ impl InFlight {
         self.0.drain(..)
     }
 
-    /// Frees its memory, if there are none.
+    /// Frees the memory if there are no exchanges.
     pub(super) fn shrink(&mut self) {
         if self.0.is_empty() {
             self.0 = VecDeque::new();

@@ -1,4 +1,4 @@
-//! The protocol machine of a connection, whichever protocol that is.
+//! The protocol state machine of a connection, for any protocol.
 
 use fathometer_http::client::{
     Config, Connection, Event, PreparedRequest, Queued, RequestId, SendError,
@@ -10,21 +10,21 @@ use fathometer_model::{CloseReason, Failure, Instant};
 use super::super::shared::Shared;
 use super::quic_connection::QuicConnection;
 
-/// The protocol machine of a connection.
+/// The protocol state machine of a connection.
 #[expect(
     clippy::large_enum_variant,
     reason = "a box would be one more way to memory for every exchange of HTTP/1.x and HTTP/2"
 )]
 pub(super) enum Machine {
-    /// HTTP/1.x or HTTP/2, over a byte stream that the slot holds.
+    /// HTTP/1.x or HTTP/2 over a byte stream; the slot holds the stream.
     Stream(Connection),
     /// HTTP/3, which includes its transport; `None` while there is no connection.
     Quic(Option<Box<QuicConnection>>),
 }
 
 impl Machine {
-    /// A machine for the connections of a test. The loop enforces the time limits, which count from the planned
-    /// instant.
+    /// A machine for the connections of a test. The loop, not the machine, enforces the time limits, which
+    /// count from the planned instant.
     pub(super) fn new(shared: &Shared) -> Machine {
         let timeouts = Timeouts {
             head: None,
@@ -47,7 +47,7 @@ impl Machine {
         }
     }
 
-    /// The connection of HTTP/3, where there is one.
+    /// The HTTP/3 connection, if there is one.
     pub(super) fn quic(&mut self) -> Option<&mut QuicConnection> {
         match self {
             Machine::Stream(_) | Machine::Quic(None) => None,
@@ -55,7 +55,7 @@ impl Machine {
         }
     }
 
-    /// Whether it is HTTP/3.
+    /// Whether the protocol is HTTP/3.
     pub(super) fn is_quic(&self) -> bool {
         matches!(self, Machine::Quic(_))
     }
@@ -76,7 +76,7 @@ impl Machine {
         }
     }
 
-    /// Queues a request with the content that it announces.
+    /// Queues a request and its content.
     pub(super) fn request(
         &mut self,
         shape: &PreparedRequest,
@@ -106,7 +106,7 @@ impl Machine {
         }
     }
 
-    /// The status of the head that was announced last.
+    /// The status of the latest response header section.
     pub(super) fn status(&self) -> u16 {
         match self {
             Machine::Stream(connection) => connection.head().status(),
@@ -115,7 +115,7 @@ impl Machine {
         }
     }
 
-    /// Cancels one request, which is reported with this failure.
+    /// Cancels a request, which is then reported with this failure.
     pub(super) fn cancel(&mut self, request: RequestId, failure: Failure, now: Instant) {
         match self {
             Machine::Stream(connection) => connection.cancel(request, failure, now),
@@ -124,7 +124,7 @@ impl Machine {
         }
     }
 
-    /// No more requests follow.
+    /// Ends the connection after the requests in flight.
     pub(super) fn finish(&mut self) {
         match self {
             Machine::Stream(connection) => connection.finish(),
@@ -139,14 +139,14 @@ impl Machine {
             Machine::Stream(connection) => connection.handle_failure(failure, now),
             Machine::Quic(Some(quic)) => {
                 quic.client.http().handle_failure(failure, now);
-                // The server need not wait for more.
+                // The server need not wait for more data.
                 quic.client.close(now);
             }
             Machine::Quic(None) => {}
         }
     }
 
-    /// Why it is done with its connection.
+    /// Why the machine has finished with its connection.
     pub(super) fn close_reason(&self) -> Option<CloseReason> {
         match self {
             Machine::Stream(connection) => connection.close_reason(),
@@ -169,7 +169,7 @@ impl Machine {
         }
     }
 
-    /// The connection, if it is one of HTTP/2.
+    /// The connection, if it is an HTTP/2 connection.
     pub(super) fn http2(&self) -> Option<&h2::client::Connection> {
         match self {
             Machine::Stream(connection) => connection.http2(),
@@ -178,7 +178,7 @@ impl Machine {
     }
 }
 
-/// What goes over a byte stream; nothing of HTTP/3 does.
+/// The methods for byte streams, which HTTP/3 does not use.
 impl Machine {
     /// The bytes that may be handed to the transport now.
     pub(super) fn transmit(&self) -> &[u8] {
@@ -188,7 +188,7 @@ impl Machine {
         }
     }
 
-    /// The transport took this many of them.
+    /// Records that the transport accepted the first `bytes` of these bytes.
     pub(super) fn transmitted(&mut self, bytes: usize, now: Instant) {
         if let Machine::Stream(connection) = self {
             connection.transmitted(bytes, now);
@@ -203,7 +203,7 @@ impl Machine {
         }
     }
 
-    /// Reads bytes off the front of `input` and reports the event they make.
+    /// Reads bytes from the front of `input` and returns the event that they complete.
     pub(super) fn poll<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
         match self {
             Machine::Stream(connection) => connection.poll(input, now),
@@ -211,8 +211,7 @@ impl Machine {
         }
     }
 
-    /// Takes a complete response off the front of `input` in one step, where that is possible, and returns its
-    /// end.
+    /// Reads a complete response from the front of `input` in one step, if possible, and returns its end.
     pub(super) fn poll_whole<'i>(
         &mut self,
         input: &mut &'i [u8],
@@ -224,7 +223,7 @@ impl Machine {
         }
     }
 
-    /// The server has closed its side.
+    /// Handles the end of the server's side.
     pub(super) fn handle_eof(&mut self, now: Instant) {
         if let Machine::Stream(connection) = self {
             connection.handle_eof(now);

@@ -1,4 +1,4 @@
-//! The connections of a loop: opened, established, watched, closed.
+//! The connections of a loop: opening, establishing, monitoring and closing them.
 
 mod exchanges;
 mod in_flight;
@@ -33,21 +33,22 @@ use slots::Slots;
 pub(super) use requester::Requester;
 pub(super) use slot::Owner;
 
-/// Ready sockets reported at a time.
+/// Maximum number of ready sockets reported by one poll.
 const EVENTS: usize = 256;
 
-/// How long a connection that is done waits for the server to close it.
+/// The time that a finished connection waits for the server to close it.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// The connections of a loop, and their sockets.
 ///
-/// Responsible for what happens on a connection: its handshakes, the bytes of its exchanges, its time-outs and
-/// its end. It reports what concerns a user to [`Requester`], and decides nothing about what is requested.
+/// Handles everything on a connection: its handshakes, the bytes of its exchanges, its time-outs and its
+/// end. It reports what concerns a user to a [`Requester`], and never decides what is requested.
 ///
-/// Every exchange that is given to a connection is reported exactly once: as ended or as to be retried, or it is
-/// returned by [`Connections::leave`]. Connections are read and written in the order in which they became ready.
+/// Every exchange that is given to a connection is reported exactly once: as ended or to be retried, or by
+/// being returned from [`Connections::leave`]. Connections are read and written in the order in which they
+/// became ready.
 pub(super) struct Connections<'a> {
-    /// What all parts of the loop use.
+    /// The state that all parts of the loop use.
     pub(super) context: Context<'a>,
     pub(super) poller: Poller,
     slots: Slots,
@@ -86,12 +87,12 @@ impl<'a> Connections<'a> {
         self.slots[place].exchanges.len()
     }
 
-    /// Which of the policy's hosts a connection goes to.
+    /// The host of the policy to which a connection goes.
     pub(super) fn host(&self, place: u32) -> u16 {
         self.slots[place].host
     }
 
-    /// The number of a connection in the whole test.
+    /// The number of a connection, over the whole test.
     pub(super) fn number(&self, place: u32) -> u32 {
         self.slots[place].number
     }
@@ -101,7 +102,7 @@ impl<'a> Connections<'a> {
         self.slots[place].shrink();
     }
 
-    /// Opens a connection and returns its place. An immediate failure is counted.
+    /// Opens a connection and returns its place. Counts an immediate failure.
     pub(super) fn open(&mut self, owner: Owner, host: u16) -> Result<u32, Failure> {
         self.context.tally.connect_begins(self.context.now());
         match self.try_open(owner, host) {
@@ -135,14 +136,14 @@ impl<'a> Connections<'a> {
         Ok(place)
     }
 
-    /// Gives a place a socket that begins to connect.
+    /// Opens a socket for a place and begins to connect.
     fn open_socket(&mut self, place: u32, host: u16, number: u32) -> io::Result<()> {
         let shared = self.context.shared;
         let token = self.slots.token(place);
         if let Some(plan) = &shared.quic {
             let connection = self.connect_quic(plan, host, number, token)?;
             self.slots[place].machine = Machine::Quic(Some(connection));
-            // Its first datagrams leave with those of all others.
+            // The first datagrams are sent with the datagrams of other connections.
             self.make_dirty(place);
             return Ok(());
         }
@@ -152,14 +153,14 @@ impl<'a> Connections<'a> {
         Ok(())
     }
 
-    /// Makes sure that a connection is checked by `at`.
+    /// Ensures that a connection is checked by `at`.
     fn check_by(&mut self, place: u32, at: Instant) {
         let timer = Timer::Connection(place);
         let deadline = &mut self.slots[place].deadline;
         deadline.set_by(at, timer, &mut self.context.timers);
     }
 
-    /// The timer of a connection is due, which was set for `at`.
+    /// Handles a connection's timer that was set for `at`.
     pub(super) fn is_due(&mut self, requester: &mut impl Requester, place: u32, at: Instant) {
         let slot = &mut self.slots[place];
         if !slot.deadline.is_reached(at) {
@@ -204,23 +205,23 @@ impl<'a> Connections<'a> {
             self.reached(requester, place);
         } else if ready.writable && slot.blocked {
             slot.blocked = false;
-            // Until now the server did not read: that wait is caused by the server, and is no send lag.
+            // The server did not read until now, so this wait is caused by the server and is no send lag.
             slot.exchanges.could_leave(self.context.exact_time());
             self.flush(requester, place);
         }
-        // A connection that is already queued for reading gets no second turn.
+        // A connection that is already queued for reading must not get a second turn.
         if ready.readable && !self.slots[place].unread {
             self.read(requester, place, ready.ended, buffer);
         }
     }
 
-    /// TCP is established: the connection can be used, or TLS begins.
+    /// Handles the end of the TCP handshake: the connection can be used, or the TLS handshake begins.
     fn reached(&mut self, requester: &mut impl Requester, place: u32) {
         let now = self.context.now();
         let slot = &mut self.slots[place];
         slot.reached = now;
         if let (Some(quick), Some(stream)) = (self.context.shared.quick_ack, &slot.stream) {
-            // A closed connection reports that when it is read.
+            // If the connection is closed, the next read reports it.
             let _ = socket::set_quick_ack(stream, quick);
         }
         self.context.tally.reached(now.since(slot.opened), now);
@@ -230,7 +231,7 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// Begins the handshake of TLS, with early data where that is allowed and safe.
+    /// Begins the TLS handshake, with early data if that is allowed and safe.
     fn secure(&mut self, requester: &mut impl Requester, place: u32) {
         let Some(tls) = &self.context.shared.tls else {
             return;
@@ -242,7 +243,12 @@ impl<'a> Connections<'a> {
             Ok(session) => session,
             Err(error) => return self.fail(requester, place, error.failure()),
         };
-        if session.may_send_early() && self.context.shared.is_harmless(slot.exchanges.iter()) {
+        if session.may_send_early()
+            && self
+                .context
+                .shared
+                .are_safe_to_repeat(slot.exchanges.iter())
+        {
             let taken = session.early_write(slot.machine.transmit());
             slot.early = (taken > 0).then_some((taken, self.context.now()));
         }
@@ -252,7 +258,7 @@ impl<'a> Connections<'a> {
         self.flush(requester, place);
     }
 
-    /// The handshake of TLS is over.
+    /// Handles the end of the TLS handshake.
     fn secured(
         &mut self,
         requester: &mut impl Requester,
@@ -277,7 +283,7 @@ impl<'a> Connections<'a> {
         Ok(())
     }
 
-    /// A connection can be used.
+    /// Handles a connection that has become usable.
     fn established(&mut self, requester: &mut impl Requester, place: u32) {
         let now = self.context.now();
         let slot = &mut self.slots[place];
@@ -300,7 +306,7 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// Makes sure that an idle connection frees its memory, and is closed in time.
+    /// Sets the timer after which an idle connection frees its memory or is closed.
     fn watch_idle(&mut self, place: u32) {
         if self.slots[place].exchanges.is_empty() {
             let at = self.context.now() + idle_time(&self.context.shared.limits);
@@ -308,7 +314,7 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// A connection failed, or could not be established.
+    /// Handles the failure of a connection, or of an attempt to connect.
     fn fail(&mut self, requester: &mut impl Requester, place: u32, failure: Failure) {
         let slot = &self.slots[place];
         if matches!(slot.state, State::Connecting | State::Securing) {
@@ -319,7 +325,7 @@ impl<'a> Connections<'a> {
         self.pump(requester, place, &[]);
     }
 
-    /// Counts a connection that could not be established; its user waits a little.
+    /// Counts a failed attempt to connect, and notifies its user, who pauses.
     fn not_connected(&mut self, requester: &mut impl Requester, place: u32, failure: Failure) {
         self.context
             .tally
@@ -327,8 +333,8 @@ impl<'a> Connections<'a> {
         requester.has_not_connected(self.slots[place].owner, self.context.now());
     }
 
-    /// The machine is done with its connection. It is closed at once, unless the server is to close first,
-    /// which keeps the local port free.
+    /// Handles a connection with which the machine has finished. The connection is closed at once, unless
+    /// the server should close first so that the local port is free without TIME_WAIT.
     fn closed(&mut self, requester: &mut impl Requester, place: u32) {
         self.detach(requester, place);
         let slot = &mut self.slots[place];
@@ -342,11 +348,11 @@ impl<'a> Connections<'a> {
             return self.close_quic(place, end);
         }
         let lingers = slot.state == State::Open
-            && !slot.closed_there
+            && !slot.peer_closed
             && !self.context.shared.reset_on_close
             && reason == Some(CloseReason::ServerAsked);
         if !lingers {
-            // The TLS session is in use by the caller, which closes the connection afterwards.
+            // The TLS session is in use by the caller, who closes the connection afterwards.
             if matches!(slot.protection, Protection::Lent) {
                 slot.ending = Some(end);
                 return;
@@ -359,14 +365,13 @@ impl<'a> Connections<'a> {
         self.check_by(place, until);
     }
 
-    /// Takes a connection from its owner: it will carry nothing more.
+    /// Removes the owner of a connection, which carries no more requests.
     fn detach(&mut self, requester: &mut impl Requester, place: u32) {
         let owner = std::mem::replace(&mut self.slots[place].owner, Owner::Nothing);
         requester.has_lost(owner, place);
     }
 
-    /// Closes a connection after the final messages of its protocols, where there are any and the connection is
-    /// open.
+    /// Closes a connection. If it is open, the final messages of its protocols are sent first.
     fn close_after_messages(&mut self, place: u32, end: ConnectionEnd) {
         let slot = &mut self.slots[place];
         let has_messages =
@@ -377,13 +382,13 @@ impl<'a> Connections<'a> {
         self.release(place, end);
     }
 
-    /// Ends a connection from this side, together with its exchanges.
+    /// Closes a connection from this side, and ends its exchanges.
     pub(super) fn finish(&mut self, requester: &mut impl Requester, place: u32) {
         self.slots[place].machine.finish();
         self.pump(requester, place, &[]);
     }
 
-    /// Ends the shared connection with this number, unless it carries exchanges or has ended.
+    /// Closes the shared connection with this number, unless it carries exchanges or is closed already.
     pub(super) fn finish_if_idle(
         &mut self,
         requester: &mut impl Requester,
@@ -406,7 +411,7 @@ impl<'a> Connections<'a> {
         if let Some(stream) = slot.stream.take()
             && (end == ConnectionEnd::Failure || self.context.shared.reset_on_close)
         {
-            // If it fails there is no connection left to reset.
+            // If this fails, there is no connection left to reset.
             let _ = socket::set_linger(&stream, Some(Duration::ZERO));
         }
         let tally = &mut self.context.tally;
@@ -418,7 +423,7 @@ impl<'a> Connections<'a> {
         tally.connection_closed();
     }
 
-    /// Counts the frames of a connection since the last call into the window of an instant.
+    /// Counts the frames of a connection since the last call in the window of `at`.
     fn count_frames(&mut self, place: u32, at: Instant) {
         let slot = &mut self.slots[place];
         let Some(connection) = slot.machine.http2().filter(|_| slot.state != State::Free) else {
@@ -437,8 +442,8 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// Releases everything when the test is over. Returns the exchanges in flight, each with the number of its
-    /// connection.
+    /// Releases everything at the end of the test. Returns the exchanges in flight, each with the number of
+    /// its connection.
     pub(super) fn leave(&mut self) -> Vec<(Exchange, u32)> {
         let now = self.context.now();
         self.count_all_frames(now);

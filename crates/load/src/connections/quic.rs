@@ -1,11 +1,11 @@
-//! Connections of HTTP/3 in a loop: opened, read, written, timed, counted.
+//! HTTP/3 connections in a loop: opening, reading, writing, timing and counting.
 //!
-//! A connection is established when the handshake of QUIC is over, which includes that of TLS: the time of
-//! connecting covers both. A request counts as sent when it was handed to QUIC, which hands it to the kernel in
-//! the same step as far as congestion control and pacing allow. Requests for which the server allows no stream
-//! wait for one, and are due when there is one. Where a session is resumed with early data, requests that may
-//! be repeated leave with the first datagrams of the handshake, and are due then. Time limits of QUIC are
-//! timers of the loop, exact to its clock.
+//! A connection is established when the QUIC handshake, which contains the TLS handshake, is complete; the
+//! connect time covers both. A request counts as sent when it is passed to QUIC, which passes it to the
+//! kernel in the same step unless congestion control or pacing delays it. A request for which the server
+//! permits no stream waits, and is due when a stream is permitted. If a session is resumed with early data,
+//! requests that are safe to repeat are sent with the first datagrams of the handshake, and are due then.
+//! QUIC's time limits are timers of the loop, with the resolution of its clock.
 
 use std::io;
 
@@ -28,7 +28,8 @@ use super::{Connections, Requester};
 use crate::http3_client::{Event, Http3Client};
 
 impl Connections<'_> {
-    /// Creates a client for a connection to one of the policy's hosts, and watches its socket under a token.
+    /// Creates a client for a connection to one of the policy's hosts, and registers its socket under a
+    /// token.
     pub(super) fn connect_quic(
         &mut self,
         plan: &QuicPlan,
@@ -63,13 +64,13 @@ impl Connections<'_> {
             let readable = ready.readable || ready.ended;
             quic.client.handle_ready(readable, ready.writable);
         }
-        // A connection that is already queued for reading gets no second turn.
+        // A connection that is already queued for reading must not get a second turn.
         if !self.slots[place].unread {
             self.read_quic(requester, place);
         }
     }
 
-    /// Receives what there is, for one turn, and handles it.
+    /// Receives and handles the available datagrams, up to the limit of one turn.
     pub(super) fn read_quic(&mut self, requester: &mut impl Requester, place: u32) {
         self.context.tick();
         let now = self.context.now();
@@ -77,7 +78,7 @@ impl Connections<'_> {
         let (Some(quic), Some(buffer)) = (slot.machine.quic(), &mut self.datagrams) else {
             return;
         };
-        // Handshakes are few. Exchanges are many, and not worth two clock readings each.
+        // Handshakes are few. Exchanges are many, so two clock readings for each would be too expensive.
         let begin = (slot.state == State::Connecting).then(thread_cpu_time);
         let before = quic.client.batches().received;
         let more = quic.client.receive(buffer, now);
@@ -85,7 +86,7 @@ impl Connections<'_> {
         if let Some(begin) = begin {
             slot.handshake_time += thread_cpu_time() - begin;
         }
-        // The socket is ready as well when a datagram that was sent has left it.
+        // The socket is also ready when it has sent a datagram.
         if has_heard {
             slot.last_received = now;
         }
@@ -116,7 +117,7 @@ impl Connections<'_> {
                     self.quic_established(requester, place, &handshake);
                     continue;
                 }
-                // The machine reported its own end before, and the slot is free.
+                // The machine has reported its own end before, and the slot is free.
                 Some(Event::Closed(_)) => return,
             };
             let failure = quic.client.failure();
@@ -165,7 +166,11 @@ impl Connections<'_> {
         };
         let client = &mut quic.client;
         if slot.state == State::Connecting && client.can_send_early() {
-            match self.context.shared.is_harmless(slot.exchanges.iter()) {
+            match self
+                .context
+                .shared
+                .are_safe_to_repeat(slot.exchanges.iter())
+            {
                 true => slot.exchanges.could_leave(slot.opened),
                 false => client.wait_for_handshake(),
             }
@@ -180,7 +185,7 @@ impl Connections<'_> {
         let due = client.poll_timeout();
         let was_stalled = std::mem::replace(&mut quic.stalled, stalled);
         if let Some(first) = was_stalled {
-            // They could not leave before the server allowed streams.
+            // These requests could not be sent before the server allowed streams.
             slot.exchanges.could_leave_from_request(first, now);
         }
         slot.exchanges
@@ -214,7 +219,7 @@ impl Connections<'_> {
         }
         match quic.client.poll_timeout() {
             Some(due) if due <= now => quic.client.handle_timeout(now),
-            // The timeout has moved meanwhile: packets were acknowledged.
+            // The timeout has moved because packets were acknowledged.
             Some(due) => return self.wake_quic(place, due),
             None => return,
         }
@@ -222,7 +227,7 @@ impl Connections<'_> {
         self.make_dirty(place);
     }
 
-    /// The machine is done: notifies the server and frees the slot.
+    /// Closes a connection with which the machine has finished: notifies the server and frees the slot.
     pub(super) fn close_quic(&mut self, place: u32, end: ConnectionEnd) {
         if let Some(quic) = self.slots[place].machine.quic() {
             quic.client.flush(self.context.now());
@@ -240,7 +245,7 @@ impl Connections<'_> {
         }
     }
 
-    /// Counts the datagrams of a connection since the last call into the window of an instant.
+    /// Counts the datagrams of a connection since the last call in the window of `at`.
     pub(super) fn count_datagrams(&mut self, place: u32, at: Instant) {
         let slot = &mut self.slots[place];
         let Machine::Quic(Some(quic)) = &mut slot.machine else {

@@ -1,4 +1,4 @@
-//! The state of a connection of HTTP/3.
+//! The state of an HTTP/3 connection.
 
 use fathometer_http::client::RequestId;
 use fathometer_quic::Statistics;
@@ -7,16 +7,16 @@ use fathometer_sys::udp::Batches;
 use super::super::timers::Deadline;
 use crate::http3_client::Http3Client;
 
-/// A connection of HTTP/3, with its transport.
+/// An HTTP/3 connection, with its transport.
 pub(super) struct QuicConnection {
     pub(super) client: Http3Client,
-    /// When QUIC has something to do.
+    /// When QUIC has work to do.
     pub(super) deadline: Deadline,
     /// The first request that has no stream.
     pub(super) stalled: Option<RequestId>,
-    /// It failed before it was established, and that was counted.
+    /// Whether it failed before it was established, and the failure was counted.
     pub(super) is_refused: bool,
-    /// Figures that are already in the tally.
+    /// Statistics that are already in the tally.
     pub(super) counted: Statistics,
     pub(super) batches: Batches,
     pub(super) overflowed: u64,
@@ -37,7 +37,7 @@ impl QuicConnection {
         }
     }
 
-    /// Whether a request may be given to it: not while others wait for streams.
+    /// Whether a request may be queued: not while others wait for streams.
     pub(super) fn can_request(&self) -> bool {
         self.stalled.is_none() && self.client.http_ref().can_request()
     }

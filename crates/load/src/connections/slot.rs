@@ -1,4 +1,5 @@
-//! A place for a connection: its socket, its TLS session (if any), its protocol machine and its exchanges.
+//! A slot for a connection: its socket, its TLS session (if any), its protocol state machine and its
+//! exchanges.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -13,8 +14,8 @@ use super::super::timers::{Deadline, NEVER};
 use super::in_flight::InFlight;
 use super::machine::Machine;
 
-/// Streams that a connection uses before the server has announced its limit. RFC 9113 section 6.5.2 recommends
-/// that servers allow no fewer.
+/// The maximum number of concurrent streams before the server has announced its limit. RFC 9113 section
+/// 6.5.2 recommends a limit of at least 100.
 const STREAMS_AT_FIRST: usize = 100;
 
 /// A connection that is idle for this long frees its buffers.
@@ -25,77 +26,78 @@ const SHRINK_AFTER: Duration = Duration::from_secs(5);
 pub(super) enum State {
     /// There is no connection.
     Free,
-    /// Waiting for the handshake of TCP, or of QUIC.
+    /// Waiting for the TCP or QUIC handshake.
     Connecting,
-    /// Waiting for the handshake of TLS.
+    /// Waiting for the TLS handshake.
     Securing,
     /// Carrying exchanges.
     Open,
-    /// Done; waiting for the server to close first, so that the local port is free at once.
+    /// Finished; waiting for the server to close first, so that the local port is free at once.
     Lingering,
 }
 
-/// What protects the bytes of a connection.
+/// The protection of the bytes of a connection.
 pub(super) enum Protection {
-    /// Nothing.
+    /// Cleartext.
     None,
     /// TLS.
     Tls(Box<Session>),
-    /// TLS, taken out while the data that it opened is handled: nothing can be written.
+    /// TLS, taken out while the decrypted data is handled; nothing can be written meanwhile.
     Lent,
 }
 
-/// What uses a connection.
+/// The user of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// All sessions of an open loop.
     Pool,
     /// A user of a closed loop: its index in the loop.
     User(u32),
-    /// Nothing: it carries no further request.
+    /// None: the connection carries no further request.
     Nothing,
 }
 
-/// What is to be done with a connection whose timer is due.
+/// The action for a connection whose timer is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Check {
-    /// Nothing, however long it stays as it is.
+    /// No action as long as its state does not change.
     Nothing,
-    /// It is checked again at an instant.
+    /// Another check at an instant.
     Again(Instant),
-    /// The server did not close it as announced: it is closed.
+    /// Close it: the server did not close it as announced.
     StopLingering,
-    /// It was idle for too long: it is closed.
+    /// Close it: it was idle for too long.
     CloseIdle,
-    /// Some of its exchanges have timed out.
+    /// Time out some of its exchanges.
     TimeOutExchanges,
-    /// It was not established in time, or not before its first exchange timed out.
+    /// Fail it: it was not established in time, or not before its first exchange timed out.
     FailToConnect,
 }
 
-/// A place for connections, one after another. The machine keeps its memory.
+/// A slot for one connection at a time. The machine keeps its memory between connections.
 ///
-/// A connection carries requests between `established` and its last event, and then has no owner. Its exchanges
-/// are those that were given to it and have not ended.
+/// A connection carries requests between `established` and its last event, and has no owner after that.
+/// `exchanges` holds those that were passed to it and have not ended.
 pub(super) struct Slot {
     pub(super) state: State,
-    /// Its socket; `None` for QUIC, which has a socket of its own.
+    /// The TCP socket; `None` for QUIC, whose client has a UDP socket.
     pub(super) stream: Option<TcpStream>,
     pub(super) protection: Protection,
     pub(super) machine: Machine,
     pub(super) exchanges: InFlight,
-    /// Counts the connections in this slot, so that events of an earlier one are recognised.
+    /// The number of connections that this slot has had, so that events of earlier connections can be
+    /// recognised.
     pub(super) generation: u32,
-    /// The number of the connection in the whole test.
+    /// The number of the connection, over the whole test.
     pub(super) number: u32,
     pub(super) owner: Owner,
-    /// Which of the policy's hosts it goes to.
+    /// The host of the policy to which it goes.
     pub(super) host: u16,
     /// When it was opened.
     pub(super) opened: Instant,
-    /// When TCP was established, and TLS began.
+    /// When the TCP handshake was complete and TLS began.
     pub(super) reached: Instant,
-    /// When it could carry requests; zero: not yet.
+    /// When it could carry requests; zero until then.
     pub(super) established: Instant,
     /// When data was last read from it.
     pub(super) last_received: Instant,
@@ -103,7 +105,7 @@ pub(super) struct Slot {
     pub(super) handshake_time: Duration,
     /// Bytes of the machine that were sent as early data, and when.
     pub(super) early: Option<(usize, Instant)>,
-    /// When it could take a further request.
+    /// Since when it could take a further request.
     pub(super) free_since: Instant,
     /// When the server last allowed more streams.
     pub(super) room_since: Instant,
@@ -111,25 +113,25 @@ pub(super) struct Slot {
     pub(super) linger_until: Instant,
     /// When it is checked ([`Slot::check`]).
     pub(super) deadline: Deadline,
-    /// Exchanges completed on this connection.
+    /// The number of exchanges completed on this connection.
     pub(super) served: u32,
-    /// Requests that it may still carry; counts down only where there is a limit.
+    /// The number of requests that it may still carry; counts down only if there is a limit.
     pub(super) left: u32,
-    /// The kernel's buffer is full.
+    /// Whether the kernel's send buffer is full.
     pub(super) blocked: bool,
-    /// The server has closed its side.
-    pub(super) closed_there: bool,
-    /// The server has announced how many streams it allows.
-    pub(super) knows_server: bool,
-    /// How it ended; set when the machine is done while its input is still borrowed.
+    /// Whether the server has closed its side.
+    pub(super) peer_closed: bool,
+    /// Whether the server has announced its limit of streams.
+    pub(super) has_peer_limit: bool,
+    /// How it ended; set if the machine finishes while its input is still borrowed.
     pub(super) ending: Option<ConnectionEnd>,
-    /// The most exchanges in flight on it at a time since frames were last counted.
+    /// The maximum number of concurrent exchanges since frames were last counted.
     pub(super) most_streams: u32,
     /// Frames that are already in the tally.
     pub(super) counted: Counted,
-    /// It is in the queue of those with something to write.
+    /// Whether it is in the queue of connections to write.
     pub(super) dirty: bool,
-    /// It is in the queue of those with more to read.
+    /// Whether it is in the queue of connections to read.
     pub(super) unread: bool,
 }
 
@@ -158,8 +160,8 @@ impl Slot {
             served: 0,
             left: u32::MAX,
             blocked: false,
-            closed_there: false,
-            knows_server: false,
+            peer_closed: false,
+            has_peer_limit: false,
             ending: None,
             most_streams: 0,
             counted: Counted::default(),
@@ -168,7 +170,7 @@ impl Slot {
         }
     }
 
-    /// A new connection begins, which may carry `left` requests.
+    /// Starts a new connection, which may carry `left` requests.
     pub(super) fn begin(&mut self, number: u32, owner: Owner, host: u16, left: u32, now: Instant) {
         self.state = State::Connecting;
         self.number = number;
@@ -182,14 +184,14 @@ impl Slot {
         self.served = 0;
         self.left = left;
         self.blocked = false;
-        self.closed_there = false;
-        self.knows_server = false;
+        self.peer_closed = false;
+        self.has_peer_limit = false;
         self.ending = None;
         self.counted = Counted::default();
         self.most_streams = 0;
     }
 
-    /// The place is free again; the caller has closed the socket.
+    /// Frees the slot; the caller has closed the socket.
     pub(super) fn end(&mut self) {
         self.state = State::Free;
         self.protection = Protection::None;
@@ -201,20 +203,20 @@ impl Slot {
         self.established > Instant::ZERO
     }
 
-    /// Whether a request may be given to it now.
+    /// Whether a request may be passed to the connection now.
     pub(super) fn has_room(&self) -> bool {
         matches!(
             self.state,
             State::Open | State::Connecting | State::Securing
         ) && self.left > 0
             && self.machine.can_request()
-            && (self.knows_server
+            && (self.has_peer_limit
                 || self.exchanges.len() < STREAMS_AT_FIRST
                 || !self.machine.multiplexes())
     }
 
-    /// Whether the server has not sent anything for so long that the connection itself has failed, and not only
-    /// one of its streams. A request that waited long before it was sent is no evidence about that.
+    /// Whether the server has sent nothing for so long that the connection itself has failed, and not only
+    /// one of its streams. The time that a request waited before it was sent does not count.
     pub(super) fn is_dead(&self, now: Instant, timeout: Duration) -> bool {
         self.exchanges.oldest().is_some_and(|oldest| {
             let waits = now.since(oldest.sent_at());
@@ -222,9 +224,11 @@ impl Slot {
         })
     }
 
-    /// What is to be done now that its timer is due. Frees unused memory if it has been idle for long.
+    /// The action for a connection whose timer is due. Frees unused memory if the connection has been idle
+    /// for long.
     ///
-    /// A busy connection may soon be idle. Checking it after each idle time avoids a timer for every exchange.
+    /// A busy connection may soon be idle. Checking it after each idle time avoids a timer for every
+    /// exchange.
     pub(super) fn check(&mut self, now: Instant, limits: &Limits) -> Check {
         let oldest = self.exchanges.oldest_plan();
         let overdue_at = oldest.map(|planned| planned + limits.timeout);
@@ -261,7 +265,7 @@ impl Slot {
         }
     }
 
-    /// Frees unused memory, for a connection that will be idle for long.
+    /// Frees unused memory of a connection that will be idle for long.
     pub(super) fn shrink(&mut self) {
         self.machine.shrink();
         self.exchanges.shrink();

@@ -1,13 +1,13 @@
-//! The places for connections of a loop.
+//! The slots for connections of a loop.
 
 use std::ops::{Index, IndexMut};
 
 use super::slot::{Slot, State};
 
-/// Places for connections, by index.
+/// Slots for connections, by place (index).
 ///
-/// A place is either on the list of free places or holds one connection. Its token names the connection, not
-/// the place: the events of a connection that has ended are not taken for those of its successor.
+/// A place is either on the list of free places or holds one connection. A token identifies the connection,
+/// not the place, so events of a closed connection are not taken for events of its successor.
 #[derive(Default)]
 pub(super) struct Slots {
     slots: Vec<Slot>,
@@ -15,7 +15,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Takes a free place; `new` makes one if there is none.
+    /// Takes a free place; creates a slot with `new` if there is none.
     pub(super) fn take(&mut self, new: impl FnOnce() -> Slot) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.slots.push(new());
@@ -23,12 +23,12 @@ impl Slots {
         })
     }
 
-    /// Gives back a place whose connection could not be opened.
+    /// Returns a place whose connection could not be opened.
     pub(super) fn give_back(&mut self, place: u32) {
         self.free.push(place);
     }
 
-    /// Ends the connection in a place and gives the place back.
+    /// Ends the connection in a place and frees the place.
     pub(super) fn release(&mut self, place: u32) {
         self[place].end();
         self.free.push(place);
@@ -39,7 +39,7 @@ impl Slots {
         u64::from(self[place].generation) << 32 | u64::from(place)
     }
 
-    /// The place of the connection with this token; `None` when it has ended.
+    /// The place of the connection with this token; `None` if the connection is closed.
     pub(super) fn at_token(&self, token: u64) -> Option<u32> {
         let place = token as u32;
         (u64::from(self[place].generation) == token >> 32).then_some(place)
@@ -50,7 +50,7 @@ impl Slots {
         self.slots.len() as u32
     }
 
-    /// Those that hold a connection.
+    /// The slots that hold a connection.
     pub(super) fn taken_mut(&mut self) -> impl Iterator<Item = &mut Slot> {
         self.slots
             .iter_mut()

@@ -1,8 +1,9 @@
-//! Moves bytes between the machines of connections and their sockets, through TLS where there is TLS.
+//! Moves bytes between the state machines of connections and their sockets, through TLS if the connection
+//! has TLS.
 //!
-//! An exchange counts as sent from the clock reading just before the call that hands its first byte to the
-//! kernel: over loopback that call also runs the server's side of TCP. Bytes are encrypted before that, and
-//! received bytes are decrypted in the buffer that they were read into.
+//! An exchange counts as sent at the clock reading just before the call that hands its first byte to the
+//! kernel, because over loopback that call also runs the server's side of TCP. Bytes are encrypted before
+//! that, and received bytes are decrypted in the buffer that they were read into.
 
 use std::net::TcpStream;
 
@@ -19,12 +20,12 @@ use super::super::tally::ConnectionEnd;
 use super::slot::{Protection, Slot, State};
 use super::{Connections, Requester};
 
-/// Full buffers read from one connection before others get a turn.
+/// The number of full buffers read from one connection before it yields to others.
 const READS_IN_A_ROW: usize = 8;
 
 impl Slot {
-    /// Writes the machine's bytes, as far as the kernel takes them. False: the connection has failed, and what
-    /// the server sent before that is still to be read. The failure is reported after it.
+    /// Writes the machine's bytes until the kernel's buffer is full. Returns false if the connection has
+    /// failed; data that the server sent before must still be read, and the failure is reported after it.
     fn write_plain(&mut self, context: &mut Context<'_>) -> bool {
         let Some(stream) = &self.stream else {
             return true;
@@ -53,8 +54,9 @@ impl Slot {
         true
     }
 
-    /// The same through TLS. The machine's bytes are encrypted when all earlier ciphertext has left. So what
-    /// counts as sent was handed to the kernel, except for what its buffer refuses.
+    /// As [`Slot::write_plain`], through TLS. The machine's bytes are encrypted only after all earlier
+    /// ciphertext was written. So bytes that count as sent were handed to the kernel, except for those that
+    /// its buffer refused.
     fn write_sealed(&mut self, context: &mut Context<'_>) -> bool {
         let (Some(stream), Protection::Tls(tls)) = (&self.stream, &mut self.protection) else {
             return true;
@@ -92,7 +94,7 @@ impl Slot {
         true
     }
 
-    /// Writes the final messages before a connection is closed, if the kernel takes them at once.
+    /// Writes the final messages before a connection is closed, if the kernel accepts them at once.
     pub(super) fn write_close_messages(&mut self, closes_tls: bool) {
         let Some(stream) = &self.stream else {
             return;
@@ -114,15 +116,15 @@ impl Slot {
             Protection::Lent => &[],
         };
         if !bytes.is_empty() {
-            // Fails when the server has already closed the connection.
+            // Fails if the server has already closed the connection.
             let _ = hand_over(stream, bytes);
         }
     }
 }
 
 impl Connections<'_> {
-    /// Writes what the connections have to write, in the order of the instants at which they had it: the oldest
-    /// request that is due must not wait for the others.
+    /// Writes the pending bytes of all connections, in the order in which they became pending, so that the
+    /// oldest due request does not wait for others.
     pub(crate) fn write_all(&mut self, requester: &mut impl Requester) {
         while let Some(place) = self.to_write.next() {
             self.slots[place].dirty = false;
@@ -130,7 +132,7 @@ impl Connections<'_> {
         }
     }
 
-    /// Writes what a connection has to write, as far as the kernel takes it.
+    /// Writes the pending bytes of a connection until the kernel's buffer is full.
     pub(super) fn flush(&mut self, requester: &mut impl Requester, place: u32) {
         let slot = &mut self.slots[place];
         if slot.machine.is_quic() {
@@ -148,7 +150,8 @@ impl Connections<'_> {
         }
     }
 
-    /// Continues reading the connection that has waited longest for another turn. False: none waits.
+    /// Continues reading the connection that has waited longest for another turn. Returns false if none
+    /// waits.
     pub(crate) fn read_next(&mut self, requester: &mut impl Requester, buffer: &mut [u8]) -> bool {
         let Some(place) = self.to_read.next() else {
             return false;
@@ -158,8 +161,8 @@ impl Connections<'_> {
         true
     }
 
-    /// Reads what there is. A read that does not fill the buffer has emptied the socket, and the poller reports
-    /// later data. Only an end that was already reported has to be read explicitly.
+    /// Reads the available data. A read that does not fill the buffer has emptied the socket, and the
+    /// poller reports later data. Only an end that was already reported must be read explicitly.
     pub(super) fn read(
         &mut self,
         requester: &mut impl Requester,
@@ -184,14 +187,14 @@ impl Connections<'_> {
             }
             let result = rustix::net::recv(stream, &mut *buffer, RecvFlags::DONTWAIT);
             if let (Some(quick), Ok(_)) = (self.context.shared.quick_ack, &result) {
-                // A closed connection reports that by itself.
+                // If the connection is closed, the read reports it.
                 let _ = socket::set_quick_ack(stream, quick);
             }
             self.context.tick();
             match result {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
-                // Data that arrives now answers no request.
+                // Data that arrives now is not the response to any request.
                 Ok((1.., _)) if state == State::Lingering => {}
                 _ if state == State::Lingering => {
                     return self.release(place, ConnectionEnd::Server);
@@ -217,10 +220,10 @@ impl Connections<'_> {
         self.to_read.add(place, &mut slot.unread);
     }
 
-    /// Decrypts what was received over TLS and feeds the machine with it.
+    /// Decrypts data received over TLS and passes it to the machine.
     fn open_sealed(&mut self, requester: &mut impl Requester, place: u32, bytes: &mut [u8]) {
         let slot = &mut self.slots[place];
-        // The session lends the decrypted data, and the machine's events are handled meanwhile.
+        // The session lends the decrypted data while the machine's events are handled.
         let Protection::Tls(mut tls) = std::mem::replace(&mut slot.protection, Protection::Lent)
         else {
             return;
@@ -237,7 +240,7 @@ impl Connections<'_> {
             return self.close_after_messages(place, end);
         }
         if let Err(failure) = outcome {
-            // An alert gives the reason.
+            // The alert gives the server the reason.
             slot.write_close_messages(false);
             return self.fail(requester, place, failure);
         }
@@ -266,8 +269,8 @@ impl Connections<'_> {
         }
     }
 
-    /// The same during the handshake. The server may send data as soon as it has finished its part. That data
-    /// is passed on only after the machine's accepted early data is marked as sent.
+    /// Handles data received during the TLS handshake. The server may send data as soon as it has finished
+    /// its part of the handshake. That data is passed on only after accepted early data is marked as sent.
     fn shake_hands(
         &mut self,
         requester: &mut impl Requester,
@@ -303,18 +306,18 @@ impl Connections<'_> {
             .leave(begun, at, |exchange| self.context.tally.sent(exchange));
     }
 
-    /// The server has closed its side.
+    /// Handles the end of the server's side.
     fn ended_there(&mut self, requester: &mut impl Requester, place: u32) {
         let now = self.context.now();
         let slot = &mut self.slots[place];
         if slot.state != State::Open && slot.state != State::Securing {
             return;
         }
-        slot.closed_there = true;
+        slot.peer_closed = true;
         if slot.state == State::Securing {
             return self.fail(requester, place, Failure::ClosedEarly);
         }
-        // Over TLS an end without close_notify may not come from the server.
+        // Over TLS, an end without close_notify may have been forged.
         let is_cut = match &mut slot.protection {
             Protection::Tls(tls) => tls.handle_eof().is_err(),
             _ => false,
@@ -328,7 +331,7 @@ impl Connections<'_> {
     }
 }
 
-/// One call, repeated only after a signal.
+/// Calls write once; repeats the call only after a signal.
 fn hand_over(stream: &TcpStream, bytes: &[u8]) -> Result<usize, Errno> {
     loop {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;

@@ -1,11 +1,12 @@
-//! Early data (0-RTT): what was sent before the handshake was complete, in case the server rejects it.
+//! Early data (0-RTT): a copy of the data that was sent before the handshake was complete, in case the
+//! server rejects it.
 
 use std::io::IoSlice;
 
 use fathometer_quic::Connection;
 use fathometer_quic::stream::is_bidirectional;
 
-/// The data of streams that was sent early, in order.
+/// The stream data that was sent early, in order.
 #[derive(Debug, Default)]
 pub(super) struct EarlyWrites(Vec<EarlyWrite>);
 
@@ -17,13 +18,14 @@ struct EarlyWrite {
     end: bool,
 }
 
-/// The server allows fewer streams or bytes than when it issued the ticket, which it must not (RFC 9000 section
-/// 7.4.1).
+/// The server allows fewer streams or bytes than when it issued the ticket, which violates RFC 9000 section
+/// 7.4.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReducedLimit;
 
 impl EarlyWrites {
-    /// Records that a stream took the first `taken` bytes of `pieces`, and whether it has ended.
+    /// Records that a stream accepted the first `taken` bytes of `pieces`, and whether the stream has
+    /// ended.
     pub(super) fn record(&mut self, stream: u64, pieces: &[IoSlice<'_>], taken: usize, end: bool) {
         let mut bytes = Vec::with_capacity(taken);
         for piece in pieces {
@@ -33,7 +35,7 @@ impl EarlyWrites {
         self.0.push(EarlyWrite { stream, bytes, end });
     }
 
-    /// Sends the data again, on streams of the same numbers. QUIC has discarded the streams that were rejected.
+    /// Sends the data again, on streams with the same numbers. QUIC has discarded the rejected streams.
     pub(super) fn resend(self, connection: &mut Connection) -> Result<(), ReducedLimit> {
         for stream in self.streams() {
             if connection.open(is_bidirectional(stream)) != Some(stream) {
@@ -50,7 +52,7 @@ impl EarlyWrites {
         Ok(())
     }
 
-    /// The streams that were opened, by number: streams of one kind are opened in this order.
+    /// The numbers of the streams that were opened; streams of one kind are opened in this order.
     fn streams(&self) -> Vec<u64> {
         let mut streams: Vec<u64> = self.0.iter().map(|write| write.stream).collect();
         streams.sort_unstable();

@@ -1,4 +1,4 @@
-//! The data of streams on its way from QUIC to the machine of HTTP/3.
+//! The stream data on its way from QUIC to the HTTP/3 state machine.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,19 +9,19 @@ use fathometer_quic::{Connection, ReadEnd};
 
 use super::windows::Windows;
 
-/// Bytes of one stream read before events are returned.
+/// Maximum number of bytes read from one stream before events are returned.
 const READ_AT_ONCE: usize = 64 * 1024;
 
 /// The data of all streams that QUIC has received.
 ///
-/// A stream is read into `current` when its turn comes, and the machine handles those bytes until it takes no
-/// more. What is left waits in `parked` until the machine has the peer's field table, and the stream is not read
-/// in the meantime. So the machine gets every byte of a stream once and in order.
+/// A stream is read into `current` at its turn, and the machine handles those bytes until it can take no
+/// more. The remaining bytes wait in `parked` until the machine has the necessary part of the peer's field
+/// table; the stream is not read meanwhile. So the machine gets every byte of a stream once and in order.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
-    /// Streams that may be read further.
+    /// Streams from which more may be read.
     unread: VecDeque<u64>,
-    /// Bytes that were read from a stream and not handled yet.
+    /// Bytes that were read from a stream and not yet handled.
     current: Input,
     /// Data of streams that wait for the peer's field table.
     parked: BTreeMap<u64, Parked>,
@@ -34,17 +34,17 @@ struct Input {
     bytes: Vec<u8>,
     used: usize,
     end: StreamEnd,
-    /// Whether the machine can still take some of it.
+    /// Whether the machine can still take some of the bytes.
     is_offered: bool,
 }
 
-/// What follows the bytes that were read from a stream.
+/// The state of a stream after the bytes that were read from it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum StreamEnd {
-    /// There may be more.
+    /// More data may follow.
     #[default]
     Open,
-    /// It has ended.
+    /// The stream has ended.
     Finished,
     /// The peer has reset it.
     Reset(u64),
@@ -57,7 +57,7 @@ struct Parked {
     end: StreamEnd,
 }
 
-/// An event of the machine without its borrowed content.
+/// An event of the machine, without its borrowed content.
 pub(super) enum Detached {
     /// Any event but content.
     Event(HttpEvent<'static>),
@@ -70,22 +70,22 @@ pub(super) enum Detached {
 }
 
 impl Incoming {
-    /// A stream may have data.
+    /// Records that a stream may have data.
     pub(super) fn note_readable(&mut self, stream: u64) {
         self.unread.push_back(stream);
     }
 
-    /// The machine needs nothing more of a stream.
+    /// Discards a stream from which the machine needs nothing more.
     pub(super) fn discard(&mut self, stream: u64) {
         self.parked.remove(&stream);
     }
 
-    /// The content of a [`Detached::Content`] that was returned last.
+    /// The content of the [`Detached::Content`] that was returned last.
     pub(super) fn content(&self, start: usize, length: usize) -> &[u8] {
         &self.current.bytes[start..start + length]
     }
 
-    /// Lets the machine handle what was read, until it takes no more.
+    /// Lets the machine handle the bytes that were read, until it can take no more.
     pub(super) fn poll(&mut self, http: &mut Http, now: Instant) -> Option<Detached> {
         let input = &mut self.current;
         if !input.is_offered {
@@ -112,14 +112,13 @@ impl Incoming {
         None
     }
 
-    /// Continues with a stream that need not wait any longer, from its bytes that were left. Returns whether there
-    /// was one.
+    /// Resumes a stream that is no longer blocked, from its remaining bytes. Returns whether there was one.
     pub(super) fn resume_parked(&mut self, http: &mut Http) -> bool {
         let Some(stream) = http.poll_unblocked() else {
             return false;
         };
         let Parked { bytes, end } = self.parked.remove(&stream).unwrap_or_default();
-        // It may have more than was read before.
+        // The stream may have more data than was read before.
         self.unread.push_back(stream);
         self.current = Input {
             stream,
@@ -131,7 +130,8 @@ impl Incoming {
         true
     }
 
-    /// Reads the next stream that may have data. Returns whether it had any. `windows` counts what is read.
+    /// Reads the next stream that may have data. Returns whether it had any. `windows` counts the bytes
+    /// read.
     pub(super) fn read_next(
         &mut self,
         connection: &mut Connection,

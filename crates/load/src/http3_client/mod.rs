@@ -1,21 +1,21 @@
-//! One HTTP/3 connection to a server, with a UDP socket of its own, for any event loop.
+//! An HTTP/3 connection to a server, with its own UDP socket, for any event loop.
 //!
-//! An [`Http3Client`] never blocks. Its host registers the socket once, edge-triggered, for reading and
-//! writing, and then makes these calls in this order:
+//! An [`Http3Client`] never blocks. The event loop registers the socket once, edge-triggered, for reading
+//! and writing, and then makes these calls in this order:
 //!
 //! 1. [`handle_ready`](Http3Client::handle_ready) with what the poll reported;
 //! 2. [`receive`](Http3Client::receive);
 //! 3. [`poll_event`](Http3Client::poll_event) until `None`, with new requests to [`http`](Http3Client::http) at
 //!    any time;
 //! 4. [`flush`](Http3Client::flush);
-//! 5. [`poll_timeout`](Http3Client::poll_timeout), and when that time has come
-//!    [`handle_timeout`](Http3Client::handle_timeout), events and a flush again.
+//! 5. [`poll_timeout`](Http3Client::poll_timeout); at that time
+//!    [`handle_timeout`](Http3Client::handle_timeout), and events and a flush again.
 //!
 //! After [`connect`](Http3Client::connect) only a flush is needed.
 //!
-//! Early data (0-RTT) is sent where the TLS settings allow it and a ticket exists. A server that rejects early
-//! data has discarded it. Then the same bytes are sent again, on streams of the same numbers, and the machine
-//! of HTTP/3 is not affected.
+//! Early data (0-RTT) is sent if the TLS settings allow it and there is a ticket. If the server rejects and
+//! so discards the early data, the client sends the same bytes again, on streams with the same numbers; the
+//! HTTP/3 state machine is not affected.
 
 mod early;
 mod incoming;
@@ -46,7 +46,7 @@ use windows::Windows;
 
 pub use settings::ClientSettings;
 
-/// Calls to receive before other connections get a turn.
+/// The number of receive calls before other connections get a turn.
 const TURN: usize = 8;
 
 /// An event of a connection.
@@ -54,14 +54,14 @@ const TURN: usize = 8;
 pub enum Event<'a> {
     /// The handshake is complete. With early data, responses may have arrived before.
     Established(&'a Handshake),
-    /// An event of the machine of HTTP/3; its `Closed` comes before the connection's.
+    /// An event of the HTTP/3 state machine. Its `Closed` comes before the connection's.
     Http(HttpEvent<'a>),
-    /// The connection has ended: the last event. Call [`Http3Client::flush`] once more to send what is left;
-    /// then the client can be dropped.
+    /// The connection has ended. This is the last event. Call [`Http3Client::flush`] once more to send the
+    /// remaining datagrams; then drop the client.
     Closed(&'a Closed),
 }
 
-/// One connection.
+/// An HTTP/3 connection to a server.
 pub struct Http3Client {
     socket: UdpSocket,
     endpoint: Endpoint,
@@ -74,16 +74,16 @@ pub struct Http3Client {
     incoming: Incoming,
     /// Data sent before the handshake was complete, in case the server rejects it.
     early: Option<EarlyWrites>,
-    /// All data waits for the handshake, even if early data is possible.
-    is_patient: bool,
+    /// Whether all data waits for the handshake, even if early data is possible.
+    waits_for_handshake: bool,
     closed: Option<Closed>,
-    /// All events were taken, including the connection's last one.
+    /// Whether all events were taken, including the connection's last event.
     is_over: bool,
     overflowed: u32,
     received: Batches,
     handshake: Option<Handshake>,
     statistics: Statistics,
-    /// The windows granted to the server; `None` if their waits are not recorded.
+    /// The windows granted to the server; `None` if waits for windows are not recorded.
     windows: Option<Box<Windows>>,
 }
 
@@ -110,9 +110,9 @@ impl AsFd for Http3Client {
 }
 
 impl Http3Client {
-    /// Begins a connection, in the calling thread's namespace. Nothing is sent before [`flush`](Self::flush).
-    /// `name` is the server's name, for its certificate. `source` sets the local address and, unless zero, the
-    /// local port. `qlog` gets the connection's qlog (JSON-SEQ).
+    /// Begins a connection, in the calling thread's network namespace. Nothing is sent before
+    /// [`flush`](Self::flush). `name` is the server's name, for its certificate. `source` sets the local
+    /// address and, unless zero, the local port. `qlog` gets the connection's qlog (JSON-SEQ).
     pub fn connect(
         settings: &Arc<ClientSettings>,
         server: SocketAddr,
@@ -125,8 +125,8 @@ impl Http3Client {
         let socket = UdpSocket::connect(server, source, &settings.sockets.options())?;
         settings.tls.set_time(now);
         let length = settings.transport.identifier_length;
-        // Servers distinguish connections by the identifiers that clients draw first. Two clients with the same
-        // seed at the same time differ in address or port.
+        // Servers distinguish connections by the first identifiers that clients draw. Two clients that have
+        // the same seed at the same time differ in address or port, so both are mixed into the seed.
         let seed = seed.stream(&socket.local_address().to_string());
         let mut endpoint = Endpoint::client(length, socket.is_unfragmented(), seed);
         let key = endpoint
@@ -153,7 +153,7 @@ impl Http3Client {
             writable: true,
             incoming: Incoming::default(),
             early: can_send_early.then(EarlyWrites::default),
-            is_patient: false,
+            waits_for_handshake: false,
             closed: None,
             is_over: false,
             overflowed: 0,
@@ -170,7 +170,7 @@ impl Http3Client {
         self.writable |= writable;
     }
 
-    /// Receives what has arrived, for one turn. Returns whether there may be more.
+    /// Receives datagrams for one turn. Returns whether there may be more.
     pub fn receive(&mut self, buffer: &mut ReceiveBuffer, now: Instant) -> bool {
         if !self.is_established() {
             self.settings.tls.set_time(now);
@@ -182,8 +182,8 @@ impl Http3Client {
             match self.socket.receive(buffer) {
                 Ok(None) => self.readable = false,
                 Ok(Some(more)) => {
-                    // A call that did not fill the memory has emptied the socket, and the poll reports later
-                    // datagrams.
+                    // A call that did not fill the buffer has emptied the socket, and the poll reports
+                    // later datagrams.
                     self.readable = more;
                     self.received.receive_calls += 1;
                     for received in buffer.iter() {
@@ -208,26 +208,26 @@ impl Http3Client {
         self.readable
     }
 
-    /// The machine of HTTP/3, to make requests with at any time. They leave with the next
+    /// The HTTP/3 state machine, for making requests at any time. Requests are sent by the next
     /// [`flush`](Self::flush), or as soon as the handshake is complete.
     pub fn http(&mut self) -> &mut Http {
         &mut self.http
     }
 
-    /// The machine of HTTP/3, for reading its state.
+    /// The HTTP/3 state machine, for reading its state.
     pub fn http_ref(&self) -> &Http {
         &self.http
     }
 
-    /// Whether requests made now can leave before the handshake is complete (0-RTT).
+    /// Whether requests made now can be sent before the handshake is complete (0-RTT).
     pub fn can_send_early(&self) -> bool {
-        self.early.is_some() && !self.is_patient
+        self.early.is_some() && !self.waits_for_handshake
     }
 
-    /// Makes all data that is not sent yet wait for the handshake. Early data may be replayed, which is not
-    /// safe for every request.
+    /// Delays all data that is not sent yet until the handshake is complete. Early data may be replayed,
+    /// which is not safe for every request.
     pub fn wait_for_handshake(&mut self) {
-        self.is_patient = true;
+        self.waits_for_handshake = true;
     }
 
     /// The next event.
@@ -247,7 +247,7 @@ impl Http3Client {
         })
     }
 
-    /// Sends what may be sent now.
+    /// Sends everything that may be sent now.
     pub fn flush(&mut self, now: Instant) {
         self.act(now);
         loop {
@@ -258,8 +258,8 @@ impl Http3Client {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) must be called if nothing else happens before. The time
-    /// changes with every event. Pacing makes it a matter of microseconds.
+    /// When [`handle_timeout`](Self::handle_timeout) must be called if nothing else happens before. The
+    /// time changes with every event. With pacing, it may be only microseconds away.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         if self.is_over {
             return None;
@@ -287,7 +287,7 @@ impl Http3Client {
         self.handshake.as_ref()
     }
 
-    /// Figures from the start until now, or until the connection ended.
+    /// Statistics from the start until now, or until the connection ended.
     pub fn statistics(&self) -> Statistics {
         match self.endpoint.get(self.key) {
             Some(connection) => connection.statistics(),
@@ -295,13 +295,13 @@ impl Http3Client {
         }
     }
 
-    /// Datagrams that the kernel has discarded because this client did not fetch them in time: losses that no
-    /// path caused.
+    /// The number of datagrams that the kernel discarded because this client did not read them in time; the
+    /// path did not cause these losses.
     pub fn overflowed(&self) -> u32 {
         self.overflowed
     }
 
-    /// The number of system calls and buffers that carried datagrams so far.
+    /// The number of system calls and buffers that have carried datagrams so far.
     pub fn batches(&self) -> Batches {
         Batches {
             send_calls: self.outbox.calls,
@@ -310,22 +310,22 @@ impl Http3Client {
         }
     }
 
-    /// Datagrams that the kernel did not send.
+    /// The numbers of datagrams that the kernel did not send.
     pub fn local_losses(&self) -> LocalLosses {
         self.outbox.losses
     }
 
-    /// Whether the connection has ended, even if some of its events were not taken yet.
+    /// Whether the connection has ended, even if some of its events are not taken yet.
     pub fn has_ended(&self) -> bool {
         self.closed.is_some()
     }
 
-    /// Why the connection failed; `None` also if this side ended it.
+    /// Why the connection failed; `None` if it has not failed, or if this side closed it.
     pub fn failure(&self) -> Option<Failure> {
         self.closed.as_ref()?.failure
     }
 
-    /// Whether it is established.
+    /// Whether the connection is established.
     pub fn is_established(&self) -> bool {
         self.handshake.is_some()
     }
@@ -402,7 +402,7 @@ impl Http3Client {
     fn note_closed(&mut self, closed: Closed, now: Instant) {
         match (closed.by, closed.kind) {
             (Closer::Peer, CloseKind::Application) => self.http.handle_peer_close(closed.code, now),
-            // Both sides have agreed on an idle timeout; it ended a connection without requests.
+            // The idle timeout that both sides agreed on ended a connection without requests.
             (Closer::Silence, _) if self.is_established() && self.http.outstanding() == 0 => {
                 self.http.handle_peer_close(ErrorCode::NO_ERROR.0, now);
             }
@@ -415,7 +415,7 @@ impl Http3Client {
         self.closed.get_or_insert(closed);
     }
 
-    /// Carries out the machine's actions on streams and the connection.
+    /// Performs the machine's actions on streams and the connection.
     fn act(&mut self, now: Instant) {
         while let Some(action) = self.http.poll_action() {
             let connection = self.endpoint.get_mut(self.key);
@@ -440,12 +440,12 @@ impl Http3Client {
         self.endpoint.close(self.key, code.0, "", now);
     }
 
-    /// The transport of the connection failed.
+    /// Handles a failure of the transport.
     fn fail(&mut self, failure: Failure, why: &str, now: Instant) {
         if self.closed.is_some() {
             return;
         }
-        // The program that listened there has ended, and its state of the connection is lost.
+        // The program that listened there has exited, and its connection state is lost.
         let failure = match failure {
             Failure::Refused if self.is_established() => Failure::Reset,
             other => other,
@@ -462,7 +462,7 @@ impl Http3Client {
         );
     }
 
-    /// Sends early data again that the server has rejected.
+    /// Resends early data that the server has rejected.
     fn resend(&mut self, early: EarlyWrites, now: Instant) {
         let Some(connection) = self.endpoint.get_mut(self.key) else {
             return;
@@ -476,13 +476,13 @@ impl Http3Client {
         }
     }
 
-    /// Gives QUIC what HTTP/3 sends, for one turn. Returns whether there is more than fits into the turn.
+    /// Passes the output of HTTP/3 to QUIC, for one turn. Returns whether more output is left.
     fn feed(&mut self, now: Instant) -> bool {
         if self.closed.is_some() {
             return false;
         }
-        let may_speak = self.handshake.is_some() || self.can_send_early();
-        let Some(connection) = self.endpoint.get_mut(self.key).filter(|_| may_speak) else {
+        let may_send = self.handshake.is_some() || self.can_send_early();
+        let Some(connection) = self.endpoint.get_mut(self.key).filter(|_| may_send) else {
             return false;
         };
         let early = &mut self.early;
@@ -499,7 +499,7 @@ impl Http3Client {
         )
     }
 
-    /// Sends what QUIC has to send. Returns whether the socket can take more.
+    /// Sends the datagrams of QUIC. Returns whether the socket can take more.
     fn transmit(&mut self, now: Instant) -> bool {
         if !self.writable {
             return false;

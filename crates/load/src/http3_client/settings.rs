@@ -8,10 +8,10 @@ use fathometer_quic::{ClientTls, TransportSettings};
 use fathometer_quic_sockets::{SettingsError, Sockets};
 use fathometer_sys::udp::ReceiveBuffer;
 
-/// The settings of connections. Connections that share them share their session tickets.
+/// The settings of connections. Connections with the same settings share their session tickets.
 #[derive(Debug, Clone)]
 pub struct ClientSettings {
-    /// Kept to update their time: with QUIC there is no TLS session that does so.
+    /// Kept to update the time in it: QUIC has no TLS session that does so.
     pub(super) tls: Arc<fathometer_tls::ClientSettings>,
     pub(super) quic_tls: ClientTls,
     pub(super) transport: TransportSettings,
@@ -20,7 +20,7 @@ pub struct ClientSettings {
 }
 
 impl ClientSettings {
-    /// Settings with these TLS settings. The protocol (ALPN) is always `h3`, whatever they name.
+    /// Settings with these TLS settings. The protocol (ALPN) is always `h3`, whatever the TLS settings say.
     pub fn new(
         tls: &Arc<fathometer_tls::ClientSettings>,
         transport: TransportSettings,
@@ -36,7 +36,7 @@ impl ClientSettings {
         })
     }
 
-    /// Memory to receive into that suits the sockets; one per loop is enough.
+    /// A receive buffer that suits the sockets; one buffer per loop is enough.
     pub fn receive_buffer(&self) -> ReceiveBuffer {
         ReceiveBuffer::new(self.sockets.coalescing)
     }

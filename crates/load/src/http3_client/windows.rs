@@ -1,9 +1,10 @@
-//! When the server waited for a window of QUIC that this client had granted (RFC 9000 section 4.1).
+//! Records when the server waited for a QUIC flow-control window that this client had granted (RFC 9000
+//! section 4.1).
 //!
-//! QUIC's machine reports neither its windows nor its frames, so they are computed as it computes them: each byte that
-//! is read frees a byte of the window of its stream and of that of the connection. When the freed part of a window is
-//! an eighth of it, the next packet announces a limit that many bytes further. A test compares the number of these
-//! announcements with that of the frames sent.
+//! The QUIC machine reports neither its windows nor its frames, so this module repeats its computation:
+//! each byte that is read frees a byte of the stream's window and of the connection's window. When an
+//! eighth of a window is freed, the next packet raises the limit by the freed bytes. A test compares the
+//! number of these announcements with the number of frames sent.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ use fathometer_quic::TransportSettings;
 
 use super::Http3Client;
 
-/// The freed share of a window from which its limit is announced: one part of so many.
+/// A window's limit is announced when one part in this many of the window is freed.
 const ANNOUNCED_PART: u64 = 8;
 
 /// The windows of one connection.
@@ -21,18 +22,18 @@ const ANNOUNCED_PART: u64 = 8;
 pub(super) struct Windows {
     stream_window: u64,
     connection_window: u64,
-    /// Bytes read on all streams since the last limit of the connection.
+    /// Bytes read on all streams since the connection's limit was last announced.
     freed: u64,
-    /// The same for each stream whose end is not known.
+    /// Bytes read on each stream since its limit was last announced, for streams whose end is not known.
     streams: HashMap<u64, u64>,
     waits: WindowWaits,
-    /// Limits announced of streams and of the connection.
+    /// The numbers of announced limits: of streams, and of the connection.
     announced: (u64, u64),
 }
 
 impl Windows {
-    /// The windows of a connection with these settings, which begins now. Without a window of the connection, only those
-    /// of streams are watched.
+    /// The windows of a new connection with these settings. Without a connection window, only the stream
+    /// windows are tracked.
     pub(super) fn new(transport: &TransportSettings, now: Instant) -> Windows {
         let connection_window = transport
             .connection_window
@@ -47,7 +48,7 @@ impl Windows {
         }
     }
 
-    /// Bytes of a stream were read; `has_ended` when no more follow.
+    /// Records that bytes of a stream were read; `has_ended` if no more follow.
     pub(super) fn read(&mut self, stream: u64, bytes: u64, has_ended: bool, now: Instant) {
         self.freed += bytes;
         let Some(request) = request(stream) else {
@@ -61,7 +62,7 @@ impl Windows {
         }
     }
 
-    /// A stream of a request has ended, or is read no further.
+    /// Records that a request's stream has ended, or is no longer read.
     pub(super) fn end(&mut self, stream: u64) {
         if let Some(request) = request(stream)
             && self.streams.remove(&stream).is_some()
@@ -70,7 +71,7 @@ impl Windows {
         }
     }
 
-    /// The packets that may announce limits leave now.
+    /// Records that packets that may announce limits are sent now.
     pub(super) fn sent(&mut self, now: Instant) {
         if self.freed >= self.connection_window / ANNOUNCED_PART {
             self.waits.grant(self.freed, now);
@@ -102,28 +103,29 @@ impl Windows {
     }
 }
 
-/// The request of a stream: the client's bidirectional streams are 0, 4, 8 … (RFC 9000 section 2.1), and each has one
-/// request.
+/// The request of a stream: the client's bidirectional streams are 0, 4, 8 … (RFC 9000 section 2.1), and
+/// each carries one request.
 fn request(stream: u64) -> Option<RequestId> {
     let number = u32::try_from(stream / 4).ok()?;
     stream.is_multiple_of(4).then_some(RequestId(number))
 }
 
 impl Http3Client {
-    /// Records when the server waits for a window of this client ([`take_window_waits`](Self::take_window_waits)). Call
-    /// it before anything was received.
+    /// Starts recording when the server waits for a window of this client
+    /// ([`take_window_waits`](Self::take_window_waits)). Call it before anything is received.
     pub fn record_window_waits(&mut self, now: Instant) {
         self.windows = Some(Box::new(Windows::new(&self.settings.transport, now)));
     }
 
-    /// The waits of the server for windows of this client since the last call; none unless they are recorded.
+    /// The waits of the server for windows of this client since the last call; empty unless waits are
+    /// recorded.
     pub fn take_window_waits(&mut self) -> Vec<WindowWait> {
         let windows = self.windows.as_mut();
         windows.map(|windows| windows.take()).unwrap_or_default()
     }
 
-    /// The numbers of limits that this client has announced, of streams and of the connection; zero unless waits for
-    /// windows are recorded.
+    /// The numbers of limits that this client has announced, of streams and of the connection; zero unless
+    /// waits are recorded.
     pub fn announced_limits(&self) -> (u64, u64) {
         let windows = self.windows.as_ref();
         windows

@@ -1,4 +1,4 @@
-//! Sums over the slices of a side: rounds, and blocks of rounds, which give the samples.
+//! Sums over the slices of a side: rounds, and blocks of rounds, each of which gives one sample per metric.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use fathometer_analysis::statistics::Resolution;
 use super::slice::Slice;
 use crate::health::examine_sum;
 
-/// Rounds that belong to one pair of samples.
+/// Consecutive rounds that give one pair of samples.
 #[derive(Debug, Default)]
 pub(super) struct Block {
-    /// The baseline, and the other server.
+    /// The baseline and the other server, in this order.
     sides: [Sums; 2],
-    /// Time since its first slice began.
+    /// Time since the block's first slice began.
     length: Duration,
 }
 
 impl Block {
-    /// Adds a round, to the last block if that is shorter than `length`.
+    /// Adds a round: to the last block if that block is shorter than `length`, otherwise as a new block.
     pub(super) fn add(blocks: &mut Vec<Block>, round: Block, length: Duration) {
         match blocks.last_mut().filter(|block| block.length < length) {
             Some(block) => block.merge(&round),
@@ -42,7 +42,7 @@ impl Block {
         self.sides[side].add(slice);
     }
 
-    /// Sets how long all its slices took.
+    /// Sets the time since the first slice began.
     pub(super) fn set_length(&mut self, length: Duration) {
         self.length = length;
     }
@@ -58,17 +58,17 @@ impl Block {
 /// Sums over slices.
 #[derive(Debug, Clone, Default)]
 struct Sums {
-    /// Figures of the measured windows, as far as they are used here.
+    /// Figures of the measured windows, as far as a comparison uses them.
     window: Window,
     /// CPU time of the generator.
     generator_cpu: Duration,
-    /// Time that the busiest thread of each slice did not wait.
+    /// Time in which the busiest thread of each slice was not waiting.
     busy: Duration,
-    /// Stolen share of the machine's time, times the slices' lengths.
+    /// The stolen share of the machine's time, multiplied by the lengths of the slices.
     stolen: Duration,
     /// CPU time of the servers.
     server_cpu: Duration,
-    /// Exchanges in the time of that.
+    /// Exchanges in the time in which that CPU time was spent.
     server_exchanges: f64,
 }
 
@@ -94,7 +94,7 @@ impl Sums {
             busy: length.mul_f64(workers.fold(0.0, f64::max)),
             stolen: length.mul_f64(generator.steal.clamp(0.0, 1.0)),
             server_cpu: server.map(|used| used.cpu).unwrap_or_default(),
-            // The readings may come late: the rate is applied to the time between them.
+            // The readings may be late, so the number of exchanges is the rate times the time between them.
             server_exchanges: server.map_or(0.0, |used| rate * used.length.as_secs_f64()),
         });
     }
@@ -159,7 +159,7 @@ impl Sums {
     }
 }
 
-/// Why noise of the machine makes a side INVALID, over all of its slices.
+/// Why machine noise makes a side INVALID, over all of its slices.
 pub(super) fn noise(blocks: &[Block], side: usize, kind: &LoopKind) -> Vec<String> {
     let mut all = Sums::default();
     blocks
@@ -175,7 +175,7 @@ pub(super) fn noise(blocks: &[Block], side: usize, kind: &LoopKind) -> Vec<Strin
         ..Generator::default()
     };
     match all.window.duration.is_zero() {
-        // There is no valid round, which is reported.
+        // There is no valid round; that is reported elsewhere.
         true => Vec::new(),
         false => examine_sum(&all.window, &generator, kind).reasons,
     }
@@ -196,7 +196,7 @@ pub(super) fn metrics(blocks: &[Block], side: usize, has_programs: bool) -> Vec<
     let cpu = of(&Sums::generator_cost);
     metrics.push(metric("generator-cpu", "µs/exchange", Better::Neither, cpu));
     let cpu = of(&Sums::server_cost);
-    // A server that uses no CPU time in a block is not among the programs.
+    // A server that uses no CPU time in a block is not among `programs`.
     if has_programs && cpu.iter().all(|cost| cost.is_finite() && *cost > 0.0) {
         metrics.push(metric("server-cpu", "µs/exchange", Better::Lower, cpu));
     }

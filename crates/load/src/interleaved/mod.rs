@@ -1,17 +1,19 @@
 //! Two servers, measured in turn so that the drift of the machine cancels.
 //!
-//! The test is a sequence of rounds. A round has four short slices, baseline, other, other, baseline (ABBA) or the mirror
-//! image, drawn by the seed. A drift that is linear within a round cancels, and what repeats with a period of the
-//! machine cannot follow the order. The rounds of about a second form a block (`block.rs`); a block gives one pair of
-//! samples of each metric.
+//! The test is a sequence of rounds. A round has four short slices in the order baseline, other, other,
+//! baseline (ABBA) or the mirror image, drawn by the seed. A drift that is linear within a round cancels,
+//! and a periodic disturbance cannot stay in phase with the random order. The rounds of about a second form
+//! a block (`block.rs`); a block gives one pair of samples of each metric.
 //!
-//! Slices are short because the speed of a machine changes on every scale of time: the shorter the slices, the more of
-//! that both sides share. Each slice opens its own connections. Connections that are kept through the test stay on
-//! the event loop and processor that the server's kernel chose once, and the difference between two sets of
-//! connections, more than 1 % of the CPU time per exchange, would count as one of the servers.
+//! Slices are short because the speed of a machine changes on every scale of time: the shorter the slices,
+//! the more both sides are affected alike. Each slice opens its own connections. Connections that are kept
+//! through the test stay on the event loop and processor that the server's kernel chose once, and the
+//! difference between two sets of connections (more than 1 % of the CPU time per exchange) would be taken
+//! for a difference between the servers.
 //!
-//! Each round pins the generator's threads to the next processors. Otherwise the kernel may leave one server beside the
-//! generator, and the other away from it, for the whole test, which no order of slices cancels.
+//! Each round pins the generator's threads to the next processors. Without this, the kernel may run one
+//! server on the generator's processor and the other elsewhere for the whole test, and no order of slices
+//! cancels that.
 
 mod block;
 mod neighbours;
@@ -32,32 +34,33 @@ use crate::{LoadError, Options};
 
 /// The order of the slices of a round; true is the baseline.
 const ORDER: [bool; 4] = [true, false, false, true];
-/// Blocks of a test that is long enough.
+/// The number of blocks of a test that is long enough.
 const BLOCKS: u32 = 20;
-/// A block is no longer than this, unless one round is.
+/// The longest block, unless a single round is longer.
 const LONGEST_BLOCK: Duration = Duration::from_secs(1);
 
 /// A server of the test.
 pub struct Server<'a> {
-    /// Its name in the comparison.
+    /// The server's name in the comparison.
     pub name: &'a str,
-    /// What is requested from it.
+    /// The requests to the server.
     pub plan: &'a Plan,
-    /// The options of a load test of it; the lengths and the processors are set for each slice.
+    /// The options of a load test of the server; lengths and processors are set for each slice.
     pub options: &'a dyn Fn() -> Options,
 }
 
 /// A test of two servers.
 pub struct Test<'a> {
-    /// The baseline, and the other server.
+    /// The baseline and the other server, in this order.
     pub servers: [Server<'a>; 2],
-    /// The first processes of the servers whose CPU time is compared; empty: it is not.
+    /// The root processes (IDs) of the servers. Their CPU time, including descendants, is compared; if empty, CPU
+    /// time is not compared.
     pub programs: &'a [u32],
-    /// How long the test is.
+    /// The length of the test.
     pub length: Duration,
-    /// The measured window of each slice; `None`: as long as the response times need.
+    /// The measured window of each slice; `None`: derived from the response times.
     pub slice: Option<Duration>,
-    /// The seed of the orders of rounds.
+    /// The seed for the order of slices in each round.
     pub seed: Seed,
 }
 
@@ -67,16 +70,16 @@ pub struct Rounds {
     blocks: Vec<Block>,
     /// The number of valid rounds.
     valid: usize,
-    /// Why the others are INVALID, one reason for each.
+    /// Why the other rounds are INVALID, one reason for each.
     invalid: Vec<String>,
-    /// How requests were generated.
+    /// The kind of loop that generated the requests.
     kind: Option<LoopKind>,
     /// Why other programs make the test INVALID.
     contention: Option<String>,
 }
 
 impl Test<'_> {
-    /// Measures until the time is over; `None` if it was interrupted.
+    /// Measures until the end of the test; `None` if the test was interrupted.
     ///
     /// # Errors
     /// If a slice cannot be measured at all.
@@ -141,7 +144,7 @@ impl Test<'_> {
         Ok(Some(rounds))
     }
 
-    /// The lengths of slices, from one long slice of each side; `None` if it was interrupted.
+    /// The lengths of slices, derived from one long slice of each side; `None` if the test was interrupted.
     fn lengths(
         &self,
         clock: Clock,
@@ -166,7 +169,7 @@ impl Test<'_> {
         }))
     }
 
-    /// The comparison of all valid rounds: changes within `equal`, a share, count as none.
+    /// The comparison of all valid rounds. A change within `equal` (a share) counts as no change.
     pub fn compare(&self, rounds: Rounds, equal: f64) -> Comparison {
         let dropped = rounds.invalid.len();
         let Rounds {
@@ -176,7 +179,7 @@ impl Test<'_> {
             kind,
             contention,
         } = rounds;
-        // A few rounds are left out on both sides alike.
+        // A few rounds may be left out, because both sides lose the same number of slices.
         if 2 * valid > dropped {
             invalid.clear();
         }
@@ -201,7 +204,8 @@ impl Test<'_> {
 }
 
 impl Rounds {
-    /// How many rounds are INVALID and left out, and why the first one is, as text; `None`: none is.
+    /// A message with the number of INVALID rounds, which are left out, and the first reason; `None` if all
+    /// rounds are valid.
     pub fn left_out(&self) -> Option<String> {
         let dropped = self.invalid.len();
         let reason = self.invalid.first()?;

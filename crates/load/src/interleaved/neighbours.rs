@@ -1,7 +1,8 @@
 //! The CPU time that other programs of this machine use during a test.
 //!
-//! Beside other work, one of two equal servers was slower by a tenth for a minute, which no interleaving removes. The
-//! probable cause is that the kernel leaves a server's threads on a contended processor.
+//! While other programs ran, one of two equal servers was slower by a tenth for a minute; interleaving
+//! cannot remove this. The probable cause is that the kernel leaves a server's threads on a contended
+//! processor.
 
 use std::time::Duration;
 
@@ -19,14 +20,15 @@ pub(super) struct Neighbours {
 }
 
 impl Neighbours {
-    /// Takes the first readings; `None` if the servers' processes are not known, or the kernel lacks the figures.
+    /// Takes the first readings; `None` if the servers' processes are not known, or the kernel has no such
+    /// figures.
     pub(super) fn start(programs: &[u32]) -> Option<Neighbours> {
         let machine = (!programs.is_empty()).then(CpuTimes::read)??;
         let own = own(programs);
         Some(Neighbours { machine, own })
     }
 
-    /// Takes the last readings. Returns why the test is INVALID, if it is.
+    /// Takes the last readings. Returns the reason if the test is INVALID.
     pub(super) fn judge(&self, programs: &[u32]) -> Option<String> {
         let spent = own(programs).saturating_sub(self.own);
         let share = share(CpuTimes::read()?.since(self.machine), spent)?;
@@ -47,7 +49,7 @@ fn own(programs: &[u32]) -> Duration {
     process_cpu_time() + servers
 }
 
-/// The share of the machine's time that others used; `None` when no time passed.
+/// The share of the machine's time that other programs used; `None` if no time passed.
 fn share(machine: CpuTimes, own: Duration) -> Option<f64> {
     let busy = machine.user + machine.system;
     let all = busy + machine.idle + machine.steal;

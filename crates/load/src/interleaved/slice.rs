@@ -1,4 +1,4 @@
-//! One slice: a short load test of one server, and the CPU time of the servers in the same window.
+//! A slice: a short load test of one server, and the CPU time of the servers in the same window.
 
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -13,9 +13,9 @@ use fathometer_workload::plan::{Choice, Plan};
 use crate::timeline::Part;
 use crate::{Ensemble, Limit, LoadError, Options, is_noise, run};
 
-/// The time that the loops have to be ready, as in a load test of its own.
+/// The time between the readiness of the loops and the start of the test, as in a load test of its own.
 const START: Duration = Duration::from_millis(2);
-/// Response times that a slice contains, if the longest slice does.
+/// Number of mean response times that a slice lasts, up to the longest slice.
 const RESPONSES: u32 = 50;
 
 /// The lengths of a slice.
@@ -28,18 +28,19 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    /// For servers that respond in less than a millisecond.
+    /// The lengths for servers that respond in less than a millisecond.
     pub(super) const SHORTEST: Lengths = Lengths {
         warm_up: Duration::from_millis(10),
         window: Duration::from_millis(40),
     };
-    /// For slow servers, and for users that pause.
+    /// The lengths for slow servers, and for users that pause.
     pub(super) const LONGEST: Lengths = Lengths {
         warm_up: Duration::from_millis(100),
         window: Duration::from_millis(400),
     };
 
-    /// What a server needs: many response times in a window, and a warm-up in which all connections are opened.
+    /// The lengths that a server needs: a window of many response times, and a warm-up in which all
+    /// connections are opened.
     pub(super) fn needed(slice: &Slice, plan: &Plan) -> Lengths {
         if plan.sessions.off.is_some() || matches!(plan.choice, Choice::Scripts(_)) {
             return Lengths::LONGEST;
@@ -61,7 +62,7 @@ impl Lengths {
         Lengths { warm_up, window }
     }
 
-    /// The longer of both, for each part.
+    /// The longer of the two, separately for the warm-up and the window.
     pub(super) fn max(self, other: Lengths) -> Lengths {
         Lengths {
             warm_up: self.warm_up.max(other.warm_up),
@@ -69,18 +70,19 @@ impl Lengths {
         }
     }
 
-    /// Another window; the warm-up is not shortened.
+    /// Replaces the window; the warm-up stays the same.
     pub(super) fn with_window(self, window: Duration) -> Lengths {
         Lengths { window, ..self }
     }
 }
 
-/// What a slice measured.
+/// The measurements of a slice.
 #[derive(Debug)]
 pub(super) struct Slice {
     /// The load test.
     pub(super) result: LoadResult,
-    /// CPU time of the servers, with the time in which they spent it; `None` without servers to read.
+    /// CPU time of the servers, and the time in which they spent it; `None` if there are no servers to
+    /// read.
     pub(super) server: Option<CpuUse>,
 }
 
@@ -93,7 +95,8 @@ pub(super) struct CpuUse {
     pub(super) cpu: Duration,
 }
 
-/// Measures a slice. The inner error is why it is INVALID; noise of the machine is judged over all slices of a side.
+/// Measures a slice. The inner error is the reason if the slice is INVALID; machine noise is judged over
+/// all slices of a side.
 pub(super) fn measure(
     lengths: Lengths,
     mut options: Options,
@@ -111,7 +114,7 @@ pub(super) fn measure(
     }));
     let (result, server) = thread::scope(|scope| {
         let reader = scope.spawn(move || {
-            // Without the privilege the thread is an ordinary one.
+            // Without the privilege the thread runs at normal priority.
             let _ = priority::raise_priority();
             // Fails if the test does not start.
             let from = starts.recv().ok()? + warm_up;
@@ -133,7 +136,7 @@ pub(super) fn measure(
 }
 
 impl Slice {
-    /// How requests were generated.
+    /// The kind of loop that generated the requests.
     pub(super) fn kind(&self) -> LoopKind {
         self.result.setup.kind.clone()
     }
@@ -156,7 +159,7 @@ fn cpu_use(clock: Clock, programs: &[u32], from: Instant, to: Instant) -> CpuUse
     }
 }
 
-/// Sets the start of a test and reports it.
+/// Sets the start of a slice's test and reports it to the reader of CPU times.
 struct Starter {
     clock: Clock,
     starts: Sender<Instant>,
@@ -165,7 +168,7 @@ struct Starter {
 impl Ensemble for Starter {
     fn start(&mut self) -> Result<Instant, String> {
         let start = self.clock.now() + START;
-        // Fails if the reader has ended; then the slice has no CPU time.
+        // Fails if the reader has exited; the slice then has no CPU time.
         let _ = self.starts.send(start);
         Ok(start)
     }

@@ -1,4 +1,4 @@
-//! Probes of a server under load that runs on this machine.
+//! Probes of a server under load on this machine.
 
 mod targets;
 
@@ -22,13 +22,13 @@ pub use self::targets::{Target, process_name, processes_of};
 /// Why a server cannot be probed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// No process has this number.
+    /// No process has this ID.
     #[error(
         "there is no process {0} on this machine: give the ID of the server's first process, as from `pgrep -o nginx`, \
          or --probe here for the machine alone"
     )]
     NoProcess(u32),
-    /// No process is in the control group of this name.
+    /// There is no process in this control group.
     #[error(
         "no process of this machine is in a control group {0}: see `systemctl status {0}`, or give the ID of the \
          server's first process"
@@ -43,11 +43,12 @@ pub enum ProbeError {
 const PERIOD: Duration = Duration::from_millis(100);
 /// A reading may take at most 1/50 of the period, as far as its cost can be estimated in advance.
 const READINGS_OF_WORK: u32 = 50;
-/// The limit of the period, so that readings fall close to the ends of a window of a few seconds.
+/// The maximum period, so that readings fall close to the ends of a window of a few seconds.
 const LONGEST_PERIOD: Duration = Duration::from_secs(1);
 /// The name shown for the network namespace of this process.
 const HERE: &str = "this network namespace";
-/// Added to the period for each process of the server, so that reading them all takes about 1 % of a processor.
+/// Added to the period for each process of the server, so that reading all processes takes about 1 % of a
+/// processor.
 const PERIOD_A_PROCESS: Duration = Duration::from_millis(20);
 
 /// Running probes.
@@ -56,7 +57,7 @@ pub struct Probes {
     clock: Clock,
     /// For each network namespace, whether the generator is in it.
     own: Vec<bool>,
-    /// The groups that limit the programs, each once.
+    /// The control groups that limit the programs, each listed once.
     groups: Vec<LimitingGroups>,
     failures: Vec<String>,
 }
@@ -134,17 +135,17 @@ impl Probes {
         }))
     }
 
-    /// How long it takes now to list the sockets of this machine. The kernel walks through all sockets of all
-    /// processes.
+    /// The time that it takes now to list the sockets of this machine. The kernel walks through the sockets
+    /// of all processes.
     fn cost_of_a_table(clock: Clock) -> Result<Duration, ProbeError> {
         let mut probe = NetworkProbe::open_here()?;
         let before = clock.now();
-        // If listing is not permitted it costs nothing, and the readings report why the table is missing.
+        // If listing is not permitted, it costs nothing, and the readings report why the table is missing.
         let _ = probe.table();
         Ok(clock.now().since(before))
     }
 
-    /// Takes the last reading, and returns what was observed in the measured window of `result`.
+    /// Takes the last reading, and returns the observations in the measured window of `result`.
     pub fn stop(self, result: &LoadResult) -> ServerProbes {
         let samples = self.sampler.stop();
         let origin = self.clock.realtime_of(Instant::ZERO).as_secs_f64();

@@ -1,4 +1,4 @@
-//! What probes monitor: processes, units, or the machine alone.
+//! The targets of probes: processes, units, or the machine alone.
 
 use std::str::FromStr;
 
@@ -6,18 +6,18 @@ use fathometer_sys::cgroup::roots_of_unit;
 
 use super::ProbeError;
 
-/// What to monitor.
+/// A target of probes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// The machine and this network namespace.
     Here,
-    /// The same, and a process with all its descendants, in its own network namespace.
+    /// The machine, and a process with all its descendants and its network namespace.
     Process(u32),
     /// The processes of a service or container: a control group's name, as in `nginx.service`.
     Unit(String),
 }
 
-/// How the names of units end.
+/// The suffixes of unit names.
 const UNITS: [&str; 3] = [".service", ".scope", ".slice"];
 
 impl FromStr for Target {
@@ -30,14 +30,16 @@ impl FromStr for Target {
             number => match number.parse() {
                 Ok(pid @ 1..) => Ok(Target::Process(pid)),
                 _ => Err(
-                    "write a process ID, as from `pgrep -o nginx`, a unit as in nginx.service, or the word here".into(),
+                    "give a process ID (for example from `pgrep -o nginx`), a unit such as nginx.service, or `here` for the \
+                     machine and this network namespace"
+                        .into(),
                 ),
             },
         }
     }
 }
 
-/// The processes of the targets; `None` is this network namespace alone.
+/// The processes of the targets; `None` stands for this network namespace alone.
 ///
 /// # Errors
 /// If a unit has no processes.

@@ -7,26 +7,26 @@ use fathometer_workload::arrivals::{Arrivals, Schedule};
 
 /// The arrivals of one event loop, in the order of their instants.
 ///
-/// Each arrival is taken once and announced once, in whichever order. Arrivals that wait for a connection are
-/// not stored: they are the schedule between the first one not taken and now. So a server that has stopped costs
-/// no memory.
+/// Each arrival is taken once and announced once, in either order. Arrivals that wait for a connection are
+/// not stored: they are the part of the schedule between the first arrival not taken and now. So a stalled
+/// server costs no memory.
 pub(super) struct ArrivalQueue<'a> {
     schedule: StepBy<Skip<Schedule<'a>>>,
     /// The next arrival to be taken.
     next: Option<Arrival>,
-    /// Arrivals taken so far, and those announced for past intervals.
+    /// The number of arrivals taken so far, and of arrivals announced for past intervals.
     taken: u64,
     announced: u64,
-    /// A position further on in the schedule, behind the waiting arrivals that have been announced.
+    /// A later position in the schedule, after the waiting arrivals that have been announced.
     ahead: Option<Ahead<'a>>,
-    /// When the test begins.
+    /// The start of the test.
     start: Instant,
 }
 
 /// The beginning of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Arrival {
-    /// Its number in the whole test.
+    /// The number of the arrival, over the whole test.
     pub(super) number: u64,
     pub(super) at: Instant,
 }
@@ -34,14 +34,14 @@ pub(super) struct Arrival {
 /// A second iterator over the schedule, ahead of the next arrival.
 struct Ahead<'a> {
     schedule: StepBy<Skip<Schedule<'a>>>,
-    /// Arrivals before `next`.
+    /// The number of arrivals before `next`.
     before: u64,
     /// The instant of the arrival after those.
     next: Option<Instant>,
 }
 
 impl<'a> ArrivalQueue<'a> {
-    /// Every `stride`-th arrival from the `first`, with instants from `start` on.
+    /// A queue of every `stride`-th arrival from the `first`; their instants count from `start`.
     pub(super) fn new(
         arrivals: &'a Arrivals,
         first: usize,
@@ -73,12 +73,12 @@ impl<'a> ArrivalQueue<'a> {
         self.next.filter(|arrival| arrival.at < end)
     }
 
-    /// Whether there are no more.
+    /// Whether there are no more arrivals.
     pub(super) fn is_over(&self) -> bool {
         self.next.is_none()
     }
 
-    /// Takes the next arrival, which is carried out now.
+    /// Takes the next arrival, whose session begins now.
     pub(super) fn take(&mut self) -> Option<Arrival> {
         let taken = self.next?;
         self.taken += 1;
@@ -86,9 +86,9 @@ impl<'a> ArrivalQueue<'a> {
         Some(taken)
     }
 
-    /// Counts the arrivals before `end` that were not announced before; none from `end` on may have been taken.
-    /// The number taken is known. Only arrivals that the server holds up are searched for, so that counting
-    /// takes no time from those that are due.
+    /// Counts the arrivals before `end` that were not announced before; no arrival from `end` on may have
+    /// been taken. The number of arrivals taken is known, so only waiting arrivals are searched for:
+    /// counting takes no time from arrivals that are due.
     pub(super) fn announce(&mut self, end: Instant) -> u64 {
         let mut before = self.taken;
         if self.next_before(end).is_some() {

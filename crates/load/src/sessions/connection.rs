@@ -1,4 +1,5 @@
-//! The connection for an exchange: one of the user's own in a closed loop, a shared one in an open loop.
+//! Chooses the connection for an exchange: one of the user's own in a closed loop, a shared connection in
+//! an open loop.
 
 use fathometer_model::{Failure, Instant};
 
@@ -6,10 +7,11 @@ use super::super::connections::{Connections, Owner};
 use super::open::OpenLoop;
 use super::user::{Choice, User};
 
-/// A connection for an exchange, or why none could be opened; `None`: none at present.
+/// The place of a connection for an exchange, or why none could be opened; `None` if none is free at
+/// present.
 pub(super) type Found = Option<Result<u32, Failure>>;
 
-/// A connection of a user's own to a host. `place` is the user's.
+/// A connection of a user's own to a host. `place` is the place of the user.
 pub(super) fn own(
     user: &mut User,
     place: u32,
@@ -35,8 +37,8 @@ pub(super) fn own(
     }
 }
 
-/// One of the connections that all sessions share, for an exchange that was planned for an instant. If there is
-/// none, the session of the user at `place` waits for one.
+/// A shared connection for an exchange that was planned for an instant. If none is free, the session of the
+/// user at `place` waits for one.
 pub(super) fn shared(
     open: &mut OpenLoop<'_>,
     user: &mut User,

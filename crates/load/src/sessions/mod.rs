@@ -1,8 +1,8 @@
-//! The users of a closed loop, or the sessions of an open one: pages, pauses and sessions.
+//! The users of a closed loop, or the sessions of an open loop: pages, pauses and sessions.
 //!
-//! [`source`] says where sessions come from and which page is next. [`pages`] begins and ends pages and sessions,
-//! [`requests`] requests the members of a page, and [`pipelines`] keeps pipelines full. [`connection`] chooses the
-//! connection for an exchange.
+//! [`source`] provides the sessions and their next pages. [`pages`] begins and ends pages and sessions,
+//! [`requests`] requests the members of a page, and [`pipelines`] keeps pipelines full. [`connection`]
+//! chooses the connection for an exchange.
 
 mod arrivals;
 mod connection;
@@ -38,11 +38,11 @@ pub(super) use open::OpenLoop;
 pub(super) use population::Population;
 pub(super) use source::SessionSource;
 
-/// The users of a closed loop, or the sessions of an open one.
+/// The users of a closed loop, or the sessions of an open loop.
 ///
-/// Responsible for what is requested and when: it plans exchanges and gives them to [`Connections`], which report
-/// how they end. Every planned exchange is in flight on a connection, in the backlog of its user, or has ended.
-/// Users continue in the order of the events that let them.
+/// Determines what is requested and when: it plans exchanges and passes them to [`Connections`], which
+/// reports how they end. Every planned exchange is in flight on a connection, in the backlog of its user,
+/// or has ended. Users continue in the order of the events that allow them to.
 pub(super) struct Sessions<'a> {
     source: SessionSource<'a>,
     users: Users,
@@ -82,13 +82,13 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// Exchanges that have ended, and those in flight, where users wait for their responses.
+    /// The number of exchanges that have ended and the number in flight, if users wait for their responses.
     pub(super) fn waited_for(&self) -> Option<(u64, u64)> {
         let exchanges = &self.exchanges;
         (!self.source.is_open_loop()).then_some((exchanges.ended(), exchanges.in_flight()))
     }
 
-    /// When the next arrival is due. Once all exchanges are planned, later arrivals are not carried out.
+    /// When the next arrival is due. Once all exchanges are planned, later arrivals are skipped.
     pub(super) fn next_arrival(&self, context: &Context<'_>) -> Instant {
         self.source.next_arrival(context)
     }
@@ -99,7 +99,7 @@ impl<'a> Sessions<'a> {
         let waiting = self.source.open_loop().is_some_and(|open| {
             !context.shared.is_planned_out() && open.arrivals.next_before(end).is_some()
         });
-        // The schedule of an open loop may end by itself.
+        // The schedule of an open loop may end before the test.
         let is_exhausted = || self.source.open_loop().is_some_and(OpenLoop::is_exhausted);
         self.exchanges.in_flight() == 0 && !waiting && (context.is_planned_out() || is_exhausted())
     }
@@ -107,8 +107,8 @@ impl<'a> Sessions<'a> {
     /// Closes the current interval, which ends at `end`.
     pub(super) fn close_interval(&mut self, context: &mut Context<'_>, end: Instant) {
         if let SessionSource::Arrivals(open) = &mut self.source {
-            // When all permitted exchanges are planned, waiting arrivals will not be. A stopped test does not
-            // wait for a loop that is at least one interval behind to count its arrivals.
+            // When all permitted exchanges are planned, waiting arrivals are never planned. A stopped test
+            // does not wait for a loop that is at least one interval behind to count its arrivals.
             let shared = context.shared;
             let is_late = context.now().since(end) >= context.tally.interval();
             let end = match shared.is_planned_out() || (is_late && shared.is_stopped()) {
@@ -120,14 +120,15 @@ impl<'a> Sessions<'a> {
         context.tally.close_interval();
     }
 
-    /// Lets users continue, so that what they plan has the instant of the event that let them.
+    /// Lets users continue, so that their plans have the instant of the event that allowed them to
+    /// continue.
     pub(super) fn advance_ready(&mut self, connections: &mut Connections<'_>) {
         while let Some(place) = self.users.next_ready() {
             self.advance(connections, place);
         }
     }
 
-    /// Whether no user may be able to continue.
+    /// Whether no user is ready to continue.
     pub(super) fn is_settled(&self) -> bool {
         self.users.is_settled()
     }
@@ -156,7 +157,7 @@ impl<'a> Sessions<'a> {
     }
 
     fn begin_arrival(&mut self, connections: &mut Connections<'_>, at: Instant) {
-        // What is carried out now does not belong to a past interval.
+        // A session that begins now does not belong to a past interval.
         self.close_past_intervals(&mut connections.context);
         let Some((arrival, free_user)) = self.source.open_loop_mut().and_then(OpenLoop::begin)
         else {
@@ -169,7 +170,7 @@ impl<'a> Sessions<'a> {
         self.advance(connections, place);
     }
 
-    /// The session of an arrival has ended, or was cut short by the end of the test.
+    /// Handles the end of an arrival's session; `cut` if the end of the test cut it short.
     fn end_arrival(&mut self, context: &mut Context<'_>, place: u32, cut: bool) {
         if !cut {
             context.tally.session_ended(context.now());
@@ -180,8 +181,8 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// Counts the exchanges that have not ended when the test is over: `left`, with the numbers of their
-    /// connections, those without a connection, and the arrivals for which no connection was ever free.
+    /// Counts the exchanges that have not ended at the end of the test: `left` (with the numbers of their
+    /// connections), exchanges without a connection, and arrivals for which no connection was ever free.
     pub(super) fn leave(&mut self, context: &mut Context<'_>, mut left: Vec<(Exchange, u32)>) {
         for user in self.users.iter_mut() {
             left.extend(

@@ -1,4 +1,4 @@
-//! The sessions of an open loop: which arrival or session is next to get a connection.
+//! The sessions of an open loop: which arrival or waiting session gets the next free connection.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,29 +10,29 @@ use super::super::timers::NEVER;
 use super::arrivals::{Arrival, ArrivalQueue};
 use super::pool::Pool;
 
-/// The arrivals of one event loop, and what they wait for.
+/// The arrivals of one event loop, and the sessions that wait for connections.
 ///
-/// Arrivals and waiting sessions get connections in the order of their instants. An arrival begins when there is
-/// a connection for it, or when it has timed out.
+/// Arrivals and waiting sessions get connections in the order of their instants. An arrival begins when a
+/// connection is free, or when it has timed out.
 pub(crate) struct OpenLoop<'a> {
     pub(super) arrivals: ArrivalQueue<'a>,
     pub(super) pool: Pool,
-    /// How long an arrival may wait and take.
+    /// The time limit of an arrival, which includes its wait.
     timeout: Duration,
     /// Sessions that wait for a connection, and since when.
     waiting: VecDeque<(Instant, u32)>,
     /// Users without a session.
     free_users: Vec<u32>,
-    /// Sessions in progress.
+    /// The number of sessions in progress.
     active: u64,
-    /// An arrival is due, and no connection is free.
+    /// Whether an arrival is due and no connection is free.
     is_blocked: bool,
 }
 
-/// What gets the next connection.
+/// The next user of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// The session of a user, which has waited.
+    /// The waiting session of a user.
     Session(u32),
     /// The next arrival, which was planned for this instant.
     Arrival(Instant),
@@ -59,8 +59,8 @@ impl<'a> OpenLoop<'a> {
         }
     }
 
-    /// What gets the next connection now. Arrivals from `end` on are not carried out. `has_room` says whether a
-    /// connection can take a request.
+    /// The arrival or session that gets the next connection now. Arrivals from `end` on are skipped.
+    /// `has_room` returns whether a connection can take a request.
     pub(super) fn next(
         &mut self,
         now: Instant,
@@ -78,7 +78,7 @@ impl<'a> OpenLoop<'a> {
         };
         if !self.pool.has_free(has_room) {
             self.is_blocked = due.is_some();
-            // It timed out before there was a connection: it begins, and fails.
+            // The arrival timed out before a connection was free: it begins, and fails.
             return due
                 .filter(|&at| at + self.timeout <= now)
                 .map(Next::Arrival);
@@ -89,30 +89,31 @@ impl<'a> OpenLoop<'a> {
         Some(next)
     }
 
-    /// A session waits for a connection since an instant.
+    /// Records that a session waits for a connection since an instant.
     pub(super) fn wait(&mut self, since: Instant, user: u32) {
         self.waiting.push_back((since, user));
     }
 
-    /// Takes the next arrival to be carried out, and a user for its session; `None` for a new user.
+    /// Takes the next arrival, and a free user for its session; `None` if a new user is needed.
     pub(super) fn begin(&mut self) -> Option<(Arrival, Option<u32>)> {
         let arrival = self.arrivals.take()?;
         self.active += 1;
         Some((arrival, self.free_users.pop()))
     }
 
-    /// The session of a user has ended.
+    /// Records that the session of a user has ended.
     pub(super) fn end(&mut self, user: u32) {
         self.active -= 1;
         self.free_users.push(user);
     }
 
-    /// Whether the schedule is over and all its sessions have ended.
+    /// Whether the schedule has ended, and all of its sessions too.
     pub(super) fn is_exhausted(&self) -> bool {
         self.arrivals.is_over() && self.active == 0
     }
 
-    /// When the next arrival before `end` is due. One that waits for a connection waits until it times out.
+    /// When the next arrival before `end` must be handled. If it waits for a connection, that is its
+    /// time-out.
     pub(super) fn next_wake(&self, end: Instant) -> Instant {
         match self.arrivals.next_before(end) {
             Some(arrival) if self.is_blocked => arrival.at + self.timeout,

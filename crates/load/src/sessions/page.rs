@@ -5,28 +5,28 @@ use fathometer_workload::plan::{PageId, PageTargets};
 
 /// The progress of a user in a page.
 ///
-/// Members are requested in order, each once: the base first, and any other when the member that names it is
-/// complete.
+/// Members are requested in order, each once: the base first, and any other member when the member that
+/// refers to it is complete.
 #[derive(Debug, Default)]
 pub(super) struct PageProgress {
     page: u32,
     started: Instant,
-    /// Members that have been requested.
+    /// The number of members that have been requested.
     requested: u32,
-    /// Members that may be requested, in a page whose base names all others.
+    /// The number of members that may be requested, in a page whose base refers to all others.
     known: u32,
-    /// Since when they may be requested.
+    /// Since when these members may be requested.
     named_at: Instant,
-    /// The same, one by one, in a page with dependencies: index in the page, and when it was named.
+    /// The members that may be requested, in a page with dependencies: index in the page, and since when.
     named: Vec<(u16, Instant)>,
-    /// A member failed.
+    /// Whether a member failed.
     failed: bool,
-    /// The test ended before the page did.
+    /// Whether the test ended before the page did.
     cut: bool,
 }
 
 impl PageProgress {
-    /// A page begins. `at` is the planned instant of its base.
+    /// Begins a page. `at` is the planned instant of its base.
     pub(super) fn begin(&mut self, page: PageId, at: Instant) {
         self.page = page.0;
         self.started = at;
@@ -42,12 +42,12 @@ impl PageProgress {
         PageId(self.page)
     }
 
-    /// When it was to begin.
+    /// The planned instant of the page's base.
     pub(super) fn started(&self) -> Instant {
         self.started
     }
 
-    /// The next member that may be requested, and since when. `targets` is the page's.
+    /// The next member that may be requested, and since when. `targets` returns the page's targets.
     pub(super) fn next_member<'p>(
         &self,
         targets: impl FnOnce() -> PageTargets<'p>,
@@ -64,12 +64,12 @@ impl PageProgress {
         self.named.get(self.requested as usize - 1).copied()
     }
 
-    /// The next member was requested.
+    /// Records that the next member was requested.
     pub(super) fn requested(&mut self) {
         self.requested += 1;
     }
 
-    /// A member is complete, and names others.
+    /// Records that a member is complete; the members to which it refers may now be requested.
     pub(super) fn completed(&mut self, member: u16, targets: PageTargets<'_>, now: Instant) {
         if targets.named_by.is_empty() {
             if member == 0 {
@@ -84,7 +84,7 @@ impl PageProgress {
             .extend(named.map(|(member, _)| (member as u16, now)));
     }
 
-    /// A member failed: those that it names are not requested.
+    /// Records that a member failed; the members to which it refers are not requested.
     pub(super) fn failed(&mut self) {
         self.failed = true;
     }
@@ -93,7 +93,7 @@ impl PageProgress {
         self.failed
     }
 
-    /// Nothing more of it is requested, because the test ends.
+    /// Records that no more members are requested, because the test ends.
     pub(super) fn cut(&mut self) {
         self.cut = true;
     }

@@ -11,11 +11,11 @@ use super::super::timers::Timer;
 use super::user::Stage;
 use super::{SessionSource, Sessions};
 
-/// For a pause of at least this long, freeing the buffers of a user's connections is worthwhile.
+/// If a pause is at least this long, freeing the buffers of the user's connections is worthwhile.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
 
 impl Sessions<'_> {
-    /// The number of users changes.
+    /// Changes the number of users.
     pub(crate) fn change_population(&mut self, context: &mut Context<'_>, step: u32, at: Instant) {
         let SessionSource::Users(population) = &mut self.source else {
             return;
@@ -38,13 +38,13 @@ impl Sessions<'_> {
             .set(at, Timer::User(place), &mut context.timers);
     }
 
-    /// Lets a user continue at `at` at the latest.
+    /// Ensures that a user continues at `at` at the latest.
     pub(super) fn wake_by(&mut self, context: &mut Context<'_>, place: u32, at: Instant) {
         let deadline = &mut self.users[place].deadline;
         deadline.set_by(at, Timer::User(place), &mut context.timers);
     }
 
-    /// The timer of a user is due, which was set for `at`.
+    /// Handles a user's timer that was set for `at`.
     pub(crate) fn user_is_due(
         &mut self,
         connections: &mut Connections<'_>,
@@ -64,7 +64,7 @@ impl Sessions<'_> {
         self.users.make_ready(place);
     }
 
-    /// Begins the next page at `at`, of a new session if the last one has ended.
+    /// Begins the next page at `at`, in a new session if the last session has ended.
     fn resume(&mut self, connections: &mut Connections<'_>, place: u32, at: Instant) {
         if self.is_superfluous(place) {
             return self.park(connections, place);
@@ -83,12 +83,12 @@ impl Sessions<'_> {
         self.begin_page(connections.context.shared, place, at);
     }
 
-    /// Whether a user of a closed loop exceeds the current number of users.
+    /// Whether a user of a closed loop is in excess of the current number of users.
     pub(super) fn is_superfluous(&self, place: u32) -> bool {
         self.source.is_superfluous(self.users[place].number)
     }
 
-    /// Parks a user for now.
+    /// Parks a user until it is needed again.
     pub(super) fn park(&mut self, connections: &mut Connections<'_>, place: u32) {
         self.close_connections(connections, place);
         let user = &mut self.users[place];
@@ -109,7 +109,7 @@ impl Sessions<'_> {
         user.connections.begin_page();
     }
 
-    /// A page has ended: the next one begins at once, after a pause, or not at all.
+    /// Handles the end of a page: the next page begins at once, after a pause, or not at all.
     pub(super) fn end_page(&mut self, connections: &mut Connections<'_>, place: u32) {
         let is_open_loop = self.source.is_open_loop();
         let user = &mut self.users[place];

@@ -8,8 +8,8 @@ use super::Sessions;
 use super::user::Stage;
 
 impl Sessions<'_> {
-    /// Fills the pipelines of a user, or its streams; every exchange is a page of its own. A pipeline is filled
-    /// when half of it has been answered, so that requests leave in one write and not one by one.
+    /// Fills the pipelines or streams of a user; every exchange is a page of its own. A pipeline is
+    /// refilled when half of it has been answered, so that one write sends several requests.
     pub(super) fn fill(&mut self, connections: &mut Connections<'_>, place: u32) {
         if self.users[place].stage != Stage::Page
             || self.is_paused(&mut connections.context, place)
@@ -36,7 +36,7 @@ impl Sessions<'_> {
                     self.users[place].backlog.take_next();
                     exchange
                 }
-                // A user always waits for something: with nothing else in flight, for a stream.
+                // A user always waits for something: if nothing else is in flight, for a stream.
                 None if found.is_none() && self.users[place].in_flight > 0 => return,
                 None if self.is_superfluous(place) => {
                     return self.leave_filling(connections, place);

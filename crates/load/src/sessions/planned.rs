@@ -1,4 +1,4 @@
-//! The planned exchanges of a loop: how many are in flight, and how those are counted that get no response.
+//! The planned exchanges of a loop: the number in flight, and the counting of those without a response.
 
 use fathometer_http::client::Received;
 use fathometer_model::{Failure, Outcome};
@@ -6,7 +6,7 @@ use fathometer_model::{Failure, Outcome};
 use super::super::context::Context;
 use super::super::exchange::Exchange;
 
-/// Connections are numbered; this number stands for none.
+/// The connection number of an exchange without a connection.
 pub(super) const NO_CONNECTION: u32 = u32::MAX;
 
 /// The planned exchanges of a loop. Each of them ends once.
@@ -17,18 +17,18 @@ pub(super) struct PlannedExchanges {
 }
 
 impl PlannedExchanges {
-    /// Those that have not ended.
+    /// The number of exchanges that have not ended.
     pub(super) fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
-    /// Those that have ended.
+    /// The number of exchanges that have ended.
     pub(super) fn ended(&self) -> u64 {
         self.ended
     }
 
-    /// Plans an exchange, unless all that may be planned have been; returns whether it did. Those of the warm-up
-    /// are not limited. `announced`: its interval has already counted it.
+    /// Plans an exchange, unless the limit of exchanges is reached; returns whether it did. Exchanges of
+    /// the warm-up are not limited. `announced`: its interval has already counted it.
     pub(super) fn plan(
         &mut self,
         context: &mut Context<'_>,
@@ -44,15 +44,15 @@ impl PlannedExchanges {
         may_be_planned
     }
 
-    /// A planned exchange has ended.
+    /// Records that a planned exchange has ended.
     pub(super) fn end(&mut self) {
         self.in_flight -= 1;
         self.ended += 1;
     }
 }
 
-/// Counts an exchange that gets no response, because it failed before it was sent, or (without a failure) because
-/// the test is over. `user` and `connection` are numbers in the whole test.
+/// Counts an exchange without a response, because it failed before it was sent, or (without a failure)
+/// because the test ended. `user` and `connection` are numbers over the whole test.
 pub(super) fn count_unanswered(
     context: &mut Context<'_>,
     exchange: &Exchange,

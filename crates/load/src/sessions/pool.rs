@@ -4,18 +4,18 @@ use std::collections::VecDeque;
 
 use super::user::Choice;
 
-/// The shared connections that can take a request, and how many there may be.
+/// The shared connections that can take a request, and the maximum number of connections.
 ///
-/// A connection is listed at most once. Those that were idle when they were listed are at the back, the most
-/// recently used one last; those whose pipeline has room are at the front. A listed connection that no longer has
-/// room is dropped when its turn comes.
+/// A connection is listed at most once. Connections that were idle when they were listed are at the back,
+/// the most recently used last; connections whose pipeline has room are at the front. A listed connection
+/// that no longer has room is dropped when its turn comes.
 #[derive(Debug)]
 pub(super) struct Pool {
-    /// The most connections.
+    /// The maximum number of connections.
     most: u32,
-    /// Exchanges that a connection carries at a time.
+    /// Maximum number of concurrent exchanges on a connection.
     depth: u32,
-    /// Connections that are open or being opened.
+    /// The number of connections that are open or being opened.
     open: u32,
     available: VecDeque<u32>,
     /// Whether a connection is listed, by place.
@@ -45,8 +45,8 @@ impl Pool {
         self.open < self.most
     }
 
-    /// The connection for a request: the most recently used idle one, else a new one, else one whose pipeline
-    /// has room.
+    /// The connection for a request: the most recently used idle connection, else a new one, else one whose
+    /// pipeline has room.
     pub(super) fn choose(
         &mut self,
         has_room: impl Fn(u32) -> bool,
@@ -69,12 +69,12 @@ impl Pool {
         }
     }
 
-    /// A connection was opened.
+    /// Records that a connection was opened.
     pub(super) fn opened(&mut self) {
         self.open += 1;
     }
 
-    /// A connection can take a request.
+    /// Lists a connection that can take a request.
     pub(super) fn offer(&mut self, place: u32, is_idle: bool) {
         let index = place as usize;
         if self.listed.len() <= index {
@@ -89,11 +89,11 @@ impl Pool {
         }
     }
 
-    /// A connection takes no more requests.
+    /// Removes a connection that takes no more requests.
     pub(super) fn ended(&mut self, place: u32) {
         self.open -= 1;
         let listed = self.listed.get_mut(place as usize);
-        // Those that end unused have waited longest: they are at the front.
+        // Connections that are closed unused have waited longest, so they are near the front.
         if listed.is_some_and(std::mem::take)
             && let Some(index) = self.available.iter().position(|&other| other == place)
         {

@@ -1,19 +1,19 @@
-//! How many users a closed loop has, and how that changes.
+//! The number of users of a closed loop, and its changes.
 
 use std::time::Duration;
 
 use fathometer_model::Instant;
 
-/// The users of a closed loop, as far as they concern one of the event loops.
+/// The users of a closed loop that belong to one of the event loops.
 ///
-/// Users are numbered through the whole test. Those whose number is below the current number of users are
+/// Users are numbered over the whole test. Users whose number is below the current number of users are
 /// active. An event loop has every `stride`-th user from its `first`.
 #[derive(Debug, Clone)]
 pub(crate) struct Population {
-    /// The current number of users in the whole test.
+    /// The current number of users, over the whole test.
     active: u32,
     start_interval: Duration,
-    /// Changes: from when on, and how many.
+    /// Changes: from when on, and the number of users.
     steps: Vec<(Duration, u32)>,
     first: u32,
     stride: u32,
@@ -43,19 +43,19 @@ impl Population {
         (self.first..most).step_by(self.stride as usize)
     }
 
-    /// When a user starts; `None`: it does not start with the test.
+    /// When a user starts; `None` if it does not start with the test.
     pub(super) fn start(&self, number: u32, test: Instant) -> Option<Instant> {
         self.is_active(number)
             .then(|| test + self.start_interval * number)
     }
 
-    /// When its changes are due.
+    /// The instants of the changes.
     pub(super) fn changes(&self, test: Instant) -> impl Iterator<Item = Instant> {
         self.steps.iter().map(move |&(after, _)| test + after)
     }
 
-    /// Carries out a change, which is due `at`. Returns when each user starts that is inactive and is to be
-    /// active: new users one after another.
+    /// Applies a change that is due at `at`. Returns the start of each user that is inactive and becomes
+    /// active; new users start one after another.
     pub(super) fn change(
         &mut self,
         step: u32,
@@ -67,7 +67,7 @@ impl Population {
         move |number| (number < active).then(|| at + interval * number.saturating_sub(before))
     }
 
-    /// Whether a user is active. One that is not ends with its page.
+    /// Whether a user is active. An inactive user stops after its page.
     pub(super) fn is_active(&self, number: u32) -> bool {
         number < self.active
     }

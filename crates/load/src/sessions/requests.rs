@@ -1,4 +1,4 @@
-//! The requests of a user: which exchange is next, and when it waits for a connection.
+//! The requests of a user: the next exchange, and waiting for a connection.
 
 use fathometer_model::Failure;
 
@@ -11,7 +11,7 @@ use super::user::Stage;
 use super::{Requester as _, Sessions, targets};
 
 impl Sessions<'_> {
-    /// Does all that a user can do without waiting.
+    /// Does everything that a user can do without waiting.
     pub(super) fn advance(&mut self, connections: &mut Connections<'_>, place: u32) {
         if connections.context.shared.fills && !self.source.is_open_loop() {
             return self.fill(connections, place);
@@ -21,7 +21,7 @@ impl Sessions<'_> {
         }
     }
 
-    /// Requests what can be requested. True: the page is over.
+    /// Requests every member that can be requested. Returns true at the end of the page.
     fn request_page(&mut self, connections: &mut Connections<'_>, place: u32) -> bool {
         if self.is_paused(&mut connections.context, place) {
             return false;
@@ -63,7 +63,7 @@ impl Sessions<'_> {
                 true => Some(Err(Failure::TimedOut)),
                 false => self.connection(connections, place, &exchange),
             };
-            // While others are in flight, the next one is planned when there is a connection for it.
+            // While other members are in flight, the next member is planned only when a connection is free.
             if found.is_none() && !waits_alone {
                 return false;
             }
@@ -83,7 +83,8 @@ impl Sessions<'_> {
         }
     }
 
-    /// Gives an exchange to the connection that was found for it. False: it has failed, because there is none.
+    /// Passes an exchange to the connection that was found for it. Returns false if there was none and the
+    /// exchange has failed.
     pub(super) fn request(
         &mut self,
         connections: &mut Connections<'_>,
@@ -113,8 +114,8 @@ impl Sessions<'_> {
         self.has_ended(context, exchange, false);
     }
 
-    /// Keeps an exchange of a user that has nothing else in flight, until a connection has room for it or it
-    /// times out.
+    /// Keeps an exchange of a user that has nothing else in flight, until a connection has room or the
+    /// exchange times out.
     pub(super) fn wait_for_connection(
         &mut self,
         context: &mut Context<'_>,
@@ -126,14 +127,14 @@ impl Sessions<'_> {
         self.wake_by(context, place, overdue_at);
     }
 
-    /// Takes an exchange of a user that waits for a connection and has timed out.
+    /// Removes a timed-out exchange of a user that waits for a connection.
     pub(super) fn take_overdue(&mut self, context: &Context<'_>, place: u32) -> Option<Exchange> {
         let timeout = context.shared.limits.timeout;
         let backlog = &mut self.users[place].backlog;
         backlog.take_overdue(context.now(), timeout)
     }
 
-    /// Lets a user continue when the first of its exchanges that wait for a connection times out.
+    /// Sets the user's timer for the time-out of the first exchange that waits for a connection.
     pub(super) fn wake_for_oldest(&mut self, context: &mut Context<'_>, place: u32) {
         if let Some(planned) = self.users[place].backlog.oldest_plan() {
             let timeout = context.shared.limits.timeout;
@@ -141,7 +142,7 @@ impl Sessions<'_> {
         }
     }
 
-    /// Whether the user has to wait because it could not connect; if so, sets its timer.
+    /// Whether the user must pause because it could not connect; if so, sets its timer.
     pub(super) fn is_paused(&mut self, context: &mut Context<'_>, place: u32) -> bool {
         let until = self.users[place].pause_until;
         let is_paused = until > context.now();
@@ -151,7 +152,7 @@ impl Sessions<'_> {
         is_paused
     }
 
-    /// A connection for an exchange.
+    /// Finds a connection for an exchange.
     pub(super) fn connection(
         &mut self,
         connections: &mut Connections<'_>,

@@ -1,4 +1,4 @@
-//! Where the sessions of a loop come from, and which page each of them requests next.
+//! The source of a loop's sessions, and the page that each session requests next.
 
 use fathometer_model::Instant;
 use fathometer_workload::plan::PageId;
@@ -10,11 +10,11 @@ use super::open::OpenLoop;
 use super::population::Population;
 use super::user::SessionProgress;
 
-/// Where sessions come from.
+/// The source of sessions.
 pub(crate) enum SessionSource<'a> {
     /// The users of a closed loop.
     Users(Population),
-    /// The arrivals of an open one.
+    /// The arrivals of an open loop.
     Arrivals(Box<OpenLoop<'a>>),
 }
 
@@ -37,7 +37,7 @@ impl<'a> SessionSource<'a> {
         self.open_loop().is_some()
     }
 
-    /// Whether a user of a closed loop exceeds the current number of users.
+    /// Whether a user of a closed loop is in excess of the current number of users.
     pub(super) fn is_superfluous(&self, number: u64) -> bool {
         match self {
             SessionSource::Users(population) => !population.is_active(number as u32),
@@ -45,7 +45,7 @@ impl<'a> SessionSource<'a> {
         }
     }
 
-    /// When the next arrival is due. Once all exchanges are planned, later arrivals are not carried out.
+    /// When the next arrival is due. Once all exchanges are planned, later arrivals are skipped.
     pub(super) fn next_arrival(&self, context: &Context<'_>) -> Instant {
         match self.open_loop() {
             Some(open) if !context.shared.is_planned_out() => {
@@ -55,7 +55,7 @@ impl<'a> SessionSource<'a> {
         }
     }
 
-    /// How many pages a session has; `None`: it never ends.
+    /// The number of pages of a session; `None`: unlimited.
     pub(super) fn pages_of(&self, shared: &Shared, session: u64) -> Option<u32> {
         let pages = shared.pages_of(session);
         match self {
@@ -69,14 +69,15 @@ impl<'a> SessionSource<'a> {
         let is_arrival = self.is_open_loop() && shared.plan.sessions.pages.is_none();
         match shared.script(session.number()) {
             Some(script) => script.steps[session.pages_done() as usize].0,
-            // So the plan of an open loop does not depend on the order of threads.
+            // An arrival's page depends on its number only, so the plan does not depend on the order of
+            // threads.
             None if is_arrival => shared.page(session.number()),
             None if shared.fills => PageId(0),
             None => shared.next_page(),
         }
     }
 
-    /// The first page of an arrival that was never carried out.
+    /// The first page of an arrival whose session never began.
     pub(super) fn missed_page(&self, shared: &Shared, session: u64) -> PageId {
         match shared.script(session) {
             Some(script) => script.steps[0].0,

@@ -1,4 +1,4 @@
-//! Tests: a test on several ranks sends the requests of one on a single machine, at the same planned instants.
+//! Tests: a load test on several ranks sends the same requests, at the same planned instants, as on one machine.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn shared(choice: Choice, share: Share) -> Shared {
     Shared::new(&options(choice, Users::closed(10), share)).unwrap()
 }
 
-/// What the ranks of a test do with its first `most` arrivals: number, planned instant and page.
+/// The first `most` arrivals of a test as its ranks run them: number, planned instant and page.
 fn carried_out(
     arrivals: &Arrivals,
     choice: &Choice,
@@ -145,7 +145,7 @@ fn every_number_of_ranks_has_the_same_users_with_the_same_starts() {
 #[test]
 fn sessions_and_pages_of_closed_loops_are_numbered_through_all_ranks() {
     let choice = Choice::Weighted(Weights::new([1, 2, 3, 4, 5, 6, 7]).unwrap());
-    // Sixteen ranks that each begin three sessions and request five pages are one that begins 48 and requests 80.
+    // Sixteen ranks with three sessions and five pages each must equal one rank with 48 sessions and 80 pages.
     let drawn = |count: u32, sessions: u32, pages: u32| {
         let (mut drawn, mut requested) = (Vec::new(), Vec::new());
         for (share, _) in ranks(count) {

@@ -1,4 +1,4 @@
-//! A user of a closed loop, or a session of an open one.
+//! A user of a closed loop, or a session of an open loop.
 
 use std::time::Duration;
 
@@ -20,31 +20,31 @@ pub(super) enum Stage {
     Page,
 }
 
-/// A user of a closed loop, or a session of an open one.
+/// A user of a closed loop, or a session of an open loop.
 #[derive(Debug, Default)]
 pub(super) struct User {
-    /// Its number in the whole test; that of the arrival in an open loop.
+    /// The number of the user over the whole test; in an open loop, the number of the arrival.
     pub(super) number: u64,
     pub(super) stage: Stage,
     pub(super) session: SessionProgress,
     pub(super) page: PageProgress,
-    /// Connections of its own that were established for its page.
+    /// The number of connections of its own that were established for its page.
     pub(super) connected: u32,
-    /// Exchanges that connections have taken and that have not ended.
+    /// The number of its exchanges that are in flight on connections.
     pub(super) in_flight: u32,
-    /// Exchanges that wait for a connection: retries, and those planned when no connection had room.
+    /// Exchanges that wait for a connection: retries, and exchanges planned when no connection had room.
     pub(super) backlog: Backlog,
-    /// In a closed loop.
+    /// Its own connections, in a closed loop.
     pub(super) connections: OwnConnections,
-    /// Shared connections that its page has used and that are closed with it: place and number.
+    /// The shared connections that its page has used and that are closed with the page: place and number.
     pub(super) used: Vec<(u32, u32)>,
     /// When it continues.
     pub(super) deadline: Deadline,
-    /// It requests nothing before this.
+    /// It requests nothing before this instant.
     pub(super) pause_until: Instant,
-    /// It is in the queue of users that may continue.
+    /// Whether it is in the queue of users that may continue.
     pub(super) queued: bool,
-    /// It is in the queue of sessions that wait for a shared connection.
+    /// Whether it is in the queue of sessions that wait for a shared connection.
     pub(super) waiting: bool,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct User {
 pub(super) struct SessionProgress {
     number: u64,
     pages_done: u32,
-    /// `None`: it never ends.
+    /// The number of pages; `None`: unlimited.
     pages: Option<u32>,
 }
 
@@ -66,7 +66,7 @@ impl SessionProgress {
         };
     }
 
-    /// The next session begins at once when the user continues.
+    /// Ends the session early, so that the user begins another session when it continues.
     pub(super) fn abandon(&mut self) {
         self.pages_done = 0;
     }
@@ -75,24 +75,25 @@ impl SessionProgress {
         self.number
     }
 
-    /// Pages that have ended.
+    /// The number of pages that have ended.
     pub(super) fn pages_done(&self) -> u32 {
         self.pages_done
     }
 
-    /// A page has ended. Returns its number, from 0.
+    /// Records the end of a page. Returns its number, from 0.
     pub(super) fn page_done(&mut self) -> u32 {
         self.pages_done = self.pages_done.saturating_add(1);
         self.pages_done - 1
     }
 
-    /// Whether all of its pages have ended.
+    /// Whether all pages of the session have ended.
     pub(super) fn is_complete(&self) -> bool {
         self.pages.is_some_and(|pages| self.pages_done >= pages)
     }
 }
 
-/// Exchanges of a user that wait for a connection. The newest is taken first, unless one has timed out.
+/// Exchanges of a user that wait for a connection. The newest is taken first, unless an exchange has timed
+/// out.
 #[derive(Debug, Default)]
 pub(super) struct Backlog(Vec<Exchange>);
 
@@ -105,17 +106,17 @@ impl Backlog {
         self.0.push(exchange);
     }
 
-    /// The next one to give to a connection.
+    /// The next exchange to pass to a connection.
     pub(super) fn next(&self) -> Option<&Exchange> {
         self.0.last()
     }
 
-    /// Removes the one that [`Backlog::next`] returns.
+    /// Removes the exchange that [`Backlog::next`] returns.
     pub(super) fn take_next(&mut self) -> Option<Exchange> {
         self.0.pop()
     }
 
-    /// Removes one that has timed out.
+    /// Removes an exchange that has timed out.
     pub(super) fn take_overdue(&mut self, now: Instant, timeout: Duration) -> Option<Exchange> {
         let is_overdue = |exchange: &Exchange| exchange.is_overdue(now, timeout);
         let index = self.0.iter().position(is_overdue)?;
@@ -127,7 +128,7 @@ impl Backlog {
         self.0.iter().map(Exchange::planned_at).min()
     }
 
-    /// Removes all of them.
+    /// Removes all exchanges.
     pub(super) fn drain(&mut self) -> std::vec::Drain<'_, Exchange> {
         self.0.drain(..)
     }
@@ -136,26 +137,27 @@ impl Backlog {
 /// The connection for an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// One that is there.
+    /// An existing connection, by place.
     Use(u32),
-    /// A new one.
+    /// A new connection.
     Open,
-    /// None at present.
+    /// No connection at present.
     Wait,
 }
 
-/// The connections of a user of a closed loop: at most as many for each host as the policy allows.
+/// The connections of a user of a closed loop: for each host, at most the number that the policy allows.
 #[derive(Debug, Default)]
 pub(super) struct OwnConnections {
     places: Vec<u32>,
-    /// Which one is next in turn.
+    /// The index of the connection that is next in turn.
     turn: u32,
 }
 
 impl OwnConnections {
-    /// The connection for an exchange, of at most `most`: serially an idle one, pipelined or with streams
-    /// (`in_turn`) the next in turn, a new one where there is none yet. `is_there` selects the connections to
-    /// the exchange's host, `has_room` those that take a request.
+    /// The connection for an exchange, out of at most `most`: an idle connection without pipelining; with
+    /// pipelining or streams (`in_turn`) the next in turn, or a new connection if there are fewer than
+    /// `most`. `is_there` selects the connections to the exchange's host, `has_room` the connections that
+    /// accept a request.
     pub(super) fn choose(
         &mut self,
         most: u32,
@@ -187,7 +189,7 @@ impl OwnConnections {
         }
     }
 
-    /// A page begins: its turns begin with the first connection.
+    /// Begins a page, whose turns begin with the first connection.
     pub(super) fn begin_page(&mut self) {
         self.turn = 0;
     }
@@ -209,7 +211,7 @@ impl OwnConnections {
         self.places.pop()
     }
 
-    /// Removes one that has ended, if it is still there.
+    /// Removes a closed connection from the list, if it is there.
     pub(super) fn remove(&mut self, place: u32) {
         if let Some(index) = self.places.iter().position(|&own| own == place) {
             self.places.swap_remove(index);

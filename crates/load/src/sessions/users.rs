@@ -5,9 +5,9 @@ use std::ops::{Index, IndexMut};
 use super::super::turns::Turns;
 use super::user::User;
 
-/// The users of a loop. Each keeps its place.
+/// The users of a loop. A user never changes its place.
 ///
-/// A user that may be able to continue is in the queue once, however many events let it.
+/// A user that may be able to continue is in the queue once, however many events allow it to.
 #[derive(Debug, Default)]
 pub(super) struct Users {
     users: Vec<User>,
@@ -31,20 +31,20 @@ impl Users {
         self.users.iter_mut()
     }
 
-    /// Lets a user continue as soon as the current step is done.
+    /// Lets a user continue at the end of the current step.
     pub(super) fn make_ready(&mut self, place: u32) {
         let user = &mut self.users[place as usize];
         self.ready.add(place, &mut user.queued);
     }
 
-    /// Removes the user from the queue that has waited longest.
+    /// Removes the user that has waited longest from the queue.
     pub(super) fn next_ready(&mut self) -> Option<u32> {
         let place = self.ready.next()?;
         self[place].queued = false;
         Some(place)
     }
 
-    /// Whether no user may be able to continue.
+    /// Whether no user is ready to continue.
     pub(super) fn is_settled(&self) -> bool {
         self.ready.is_empty()
     }

@@ -10,9 +10,9 @@ use super::super::nanos::Nanos;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Edges {
     pub(crate) start: Instant,
-    /// The measured window begins.
+    /// The beginning of the measured window.
     pub(crate) measured: Instant,
-    /// It ends; [`NEVER`](crate::timers::NEVER) when that is not known beforehand.
+    /// The end of the measured window; [`NEVER`](crate::timers::NEVER) if it is not known in advance.
     pub(crate) end: Instant,
 }
 
@@ -20,12 +20,12 @@ pub(crate) struct Edges {
 pub(super) const MEASURED: usize = 1;
 
 impl Edges {
-    /// The index of an instant's window: warm-up, measured, drain.
+    /// The index of the window of an instant: warm-up, measured, drain.
     pub(super) fn window(&self, at: Instant) -> usize {
         usize::from(at >= self.measured) + usize::from(at >= self.end)
     }
 
-    /// How much of a period lies in each window.
+    /// The parts of a period that lie in each window.
     pub(super) fn parts(&self, from: Instant, to: Instant) -> [Duration; 3] {
         let warm_up = Nanos::between(from, to.min(self.measured).max(from));
         let measured = self.measured_time(from, to);
@@ -33,7 +33,7 @@ impl Edges {
         [warm_up, measured, drain].map(Duration::from)
     }
 
-    /// How much of a period lies in the measured window.
+    /// The part of a period that lies in the measured window.
     pub(crate) fn measured_part(&self, from: Instant, to: Instant) -> Duration {
         self.measured_time(from, to).into()
     }

@@ -1,7 +1,7 @@
-//! What a loop counts and times.
+//! The counts and times of one loop.
 //!
-//! [`edges`] divides the test into windows, [`window`] has the figures of one of them, and [`samples`] collects the
-//! times that are counted many at a time.
+//! [`edges`] divides the test into windows, [`window`] holds the figures of one window, and [`samples`]
+//! collects the times that are counted in batches.
 
 mod edges;
 mod samples;
@@ -26,22 +26,22 @@ use window::WindowTally;
 
 pub(super) use edges::Edges;
 
-/// Which side ended a connection.
+/// The side that ended a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionEnd {
-    /// This side, with nothing more to request.
+    /// This side, because it has nothing more to request.
     Client,
-    /// The server, or this side because the server announced it.
+    /// The server, or this side because the server announced the end.
     Server,
-    /// Neither: it failed.
+    /// Neither side: the connection failed.
     Failure,
 }
 
 /// The counts and times of one loop.
 ///
-/// Every planned exchange is counted in the window of its planned instant: there it is completed, failed or
-/// unfinished exactly once. What happens to connections is counted in the window of its instant. The interval
-/// that is open begins where the last one was closed.
+/// Every planned exchange is counted in the window of its planned instant, exactly once as completed,
+/// failed or unfinished. An event of a connection is counted in the window of its own instant. The open
+/// interval begins where the last interval was closed.
 pub(super) struct Tally {
     edges: Edges,
     /// Warm-up, measured, drain.
@@ -51,40 +51,42 @@ pub(super) struct Tally {
     interval: Duration,
     samples: Samples,
     parts: Sender<Part>,
-    /// Where unused parts come from and merged parts go back to.
+    /// The source of unused parts, to which merged parts return.
     spares: Arc<Spares>,
     rows: Option<Rows>,
-    /// For each target: completed exchanges, and those that failed or have status 400 and above.
+    /// For each target: the number of completed exchanges, and the number that failed or have status 400
+    /// and above.
     targets: Vec<(u64, u64)>,
-    /// Connections that are open or being opened: now, and the most so far.
+    /// The number of connections that are open or being opened: now, and the maximum so far.
     connections: u64,
     most_connections: u64,
     ports_exhausted: u64,
     /// When the last exchange ended.
     last_end: Instant,
-    /// When the last response was complete; zero: none.
+    /// When the last complete response ended; zero if there was none.
     last_answer: Instant,
 }
 
-/// What a loop has counted.
+/// The result of a loop's tally.
 pub(super) struct Tallied {
     /// Warm-up, measured, drain.
     pub(super) windows: [WindowTally; 3],
-    /// For each target: completed exchanges, and those that failed or have status 400 and above.
+    /// For each target: the number of completed exchanges, and the number that failed or have status 400
+    /// and above.
     pub(super) targets: Vec<(u64, u64)>,
-    /// The most connections that were open or being opened at a time.
+    /// The maximum number of connections that were open or being opened.
     pub(super) most_connections: u64,
     pub(super) ports_exhausted: u64,
     /// When the last exchange ended.
     pub(super) last_end: Instant,
-    /// When the last response was complete; zero: none.
+    /// When the last complete response ended; zero if there was none.
     pub(super) last_answer: Instant,
     /// Time spent waiting for the recorder.
     pub(super) recorder_wait: Duration,
 }
 
 impl Tally {
-    /// A tally with its memory allocated; `begin` sets the edges of its windows.
+    /// A tally with its memory allocated; [`Tally::begin`] sets the edges of its windows.
     pub(super) fn new(
         interval: Duration,
         (parts, spares): (Sender<Part>, Arc<Spares>),
@@ -120,34 +122,34 @@ impl Tally {
         }
     }
 
-    /// The test begins, with these windows.
+    /// Begins the test, with these windows.
     pub(super) fn begin(&mut self, edges: Edges) {
         self.edges = edges;
         self.part_ends = edges.start + self.interval;
         self.last_end = edges.start;
     }
 
-    /// The edges of its windows.
+    /// The edges of the windows.
     pub(super) fn edges(&self) -> &Edges {
         &self.edges
     }
 
-    /// The window of an instant.
+    /// The tally of the window of an instant.
     fn at(&mut self, instant: Instant) -> &mut WindowTally {
         &mut self.windows[self.edges.window(instant)]
     }
 
-    /// When the interval ends.
+    /// The end of the current interval.
     pub(super) fn interval_end(&self) -> Instant {
         self.part_ends
     }
 
-    /// How long an interval is.
+    /// The length of an interval.
     pub(super) fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// Closes the interval.
+    /// Closes the current interval.
     pub(super) fn close_interval(&mut self) {
         self.count_samples();
         self.part.connections = self.connections;
@@ -156,7 +158,7 @@ impl Tally {
         self.part.so_far = self.at(last).counts();
         let next = self.spares.take(self.part.interval + 1);
         let part = std::mem::replace(&mut self.part, next);
-        // Fails when the receiver is closed.
+        // Fails if the receiver is closed.
         let _ = self.parts.send(part);
         self.part_ends += self.interval;
         if let Some(rows) = &mut self.rows {
@@ -164,7 +166,7 @@ impl Tally {
         }
     }
 
-    /// Closes the channels, and returns what was counted.
+    /// Closes the channels and returns the result.
     pub(super) fn finish(self) -> Tallied {
         Tallied {
             windows: self.windows,
@@ -177,7 +179,7 @@ impl Tally {
         }
     }
 
-    /// A page has ended, with every exchange complete or not.
+    /// Counts a page that has ended, and whether all its exchanges were complete.
     pub(super) fn page(&mut self, started: Instant, now: Instant, complete: bool, connected: u32) {
         let window = self.edges.window(started);
         match complete {
@@ -193,23 +195,25 @@ impl Tally {
         ));
     }
 
-    /// A user of a closed loop pauses, until `to` unless the window ends before.
+    /// Counts a pause of a user of a closed loop, until `to` or the end of the window.
     pub(super) fn paused(&mut self, from: Instant, to: Instant) {
         self.windows[MEASURED].paused += self.edges.measured_part(from, to);
     }
 
-    /// An exchange was planned. `announced`: its interval has already counted it.
+    /// Counts a planned exchange. `announced`: its interval has already counted it.
     pub(super) fn planned(&mut self, planned: Instant, announced: bool) {
         self.at(planned).planned += 1;
         self.part.planned += u64::from(!announced);
     }
 
-    /// Counts exchanges that are planned in this interval and come later as announced.
+    /// Counts exchanges that are planned for this interval; they are passed to [`Tally::planned`] later, as
+    /// announced.
     pub(super) fn announce(&mut self, count: u64) {
         self.part.planned += count;
     }
 
-    /// The first byte of a request was handed to the kernel, just now; its instants are complete up to that.
+    /// Counts a request whose first byte was just handed to the kernel; its later instants
+    /// are not set yet.
     pub(super) fn sent(&mut self, exchange: &Exchange) {
         let (planned, due) = (exchange.planned_at(), exchange.due_at());
         let place = self.edges.window(planned);
@@ -232,7 +236,7 @@ impl Tally {
         self.samples.count(&mut self.windows, &mut self.part);
     }
 
-    /// A response is complete.
+    /// Counts a complete response.
     pub(super) fn completed(
         &mut self,
         exchange: &Exchange,
@@ -285,8 +289,8 @@ impl Tally {
         }
     }
 
-    /// An exchange failed, or (without a failure) is still in flight when the test is over. `received` is the
-    /// part of its response that arrived.
+    /// Counts an exchange that failed, or (without a failure) is still in flight at the end of the test.
+    /// `received` is the part of its response that arrived.
     pub(super) fn failed(
         &mut self,
         exchange: &Exchange,
@@ -323,75 +327,75 @@ impl Tally {
         self.last_end = now;
     }
 
-    /// A request is sent again.
+    /// Counts a retry.
     pub(super) fn retried(&mut self, now: Instant) {
         self.at(now).retried += 1;
     }
 
-    /// A session has ended, with all of its pages.
+    /// Counts a session of which all pages have ended.
     pub(super) fn session_ended(&mut self, now: Instant) {
         self.at(now).sessions += 1;
     }
 
-    /// A connection is to be opened.
+    /// Counts an attempt to connect.
     pub(super) fn connect_begins(&mut self, now: Instant) {
         self.at(now).connects += 1;
     }
 
-    /// A connection could not be opened because no local port was left.
+    /// Counts a connection that could not be opened because no local port was left.
     pub(super) fn port_missing(&mut self) {
         self.ports_exhausted += 1;
     }
 
-    /// A connection could not be established.
+    /// Counts a connection that could not be established.
     pub(super) fn connect_failed(&mut self, failure: Failure, now: Instant) {
         self.at(now).connect_failures[failure as usize] += 1;
     }
 
-    /// A connection has its socket.
+    /// Counts a connection that has a socket.
     pub(super) fn connection_opened(&mut self) {
         self.connections += 1;
         self.most_connections = self.most_connections.max(self.connections);
     }
 
-    /// A connection's socket was closed.
+    /// Counts a connection whose socket was closed.
     pub(super) fn connection_closed(&mut self) {
         self.connections -= 1;
     }
 
-    /// The transport of a connection was established after this time.
+    /// Records the time that it took to establish the transport of a connection.
     pub(super) fn reached(&mut self, took: Duration, now: Instant) {
         self.at(now).latency.connect.record(took);
     }
 
-    /// TLS over TCP was established after this time.
+    /// Records the time of a TLS handshake over TCP.
     pub(super) fn secured(&mut self, took: Duration, now: Instant) {
         self.at(now).latency.tls.record(took);
     }
 
-    /// A connection can be used.
+    /// Counts a connection that can be used.
     pub(super) fn established(&mut self, now: Instant) {
         let window = self.at(now);
         window.connected += 1;
         window.ended.connected += 1;
     }
 
-    /// The handshakes of the window of an instant.
+    /// The handshakes of the window of `now`.
     pub(super) fn handshakes(&mut self, now: Instant) -> &mut Handshakes {
         &mut self.at(now).handshakes
     }
 
-    /// The frames of the window of an instant.
+    /// The frames of the window of `at`.
     pub(super) fn frames(&mut self, at: Instant) -> &mut FrameTally {
         &mut self.at(at).frames
     }
 
-    /// Counts datagrams into the window of an instant.
+    /// Counts datagrams in the window of `at`.
     pub(super) fn datagrams(&mut self, datagrams: &Datagrams, at: Instant) {
         self.at(at).datagrams.merge(datagrams);
     }
 
-    /// A connection was idle for this long.
+    /// Records the time for which a connection was idle.
     pub(super) fn idled(&mut self, from: Instant, to: Instant) {
         if from < to {
             let parts = self.edges.parts(from, to);
@@ -401,7 +405,7 @@ impl Tally {
         }
     }
 
-    /// A connection was open for this long.
+    /// Records the time for which a connection was open.
     pub(super) fn was_open(&mut self, from: Instant, to: Instant) {
         let parts = self.edges.parts(from, to);
         for (window, part) in self.windows.iter_mut().zip(parts) {
@@ -409,7 +413,7 @@ impl Tally {
         }
     }
 
-    /// A connection has ended that was established at `from` and carried this many exchanges.
+    /// Counts the end of a connection that was established at `from` and carried this many exchanges.
     pub(super) fn connection_ended(
         &mut self,
         end: ConnectionEnd,
@@ -433,7 +437,7 @@ impl Tally {
         self.rows.is_some()
     }
 
-    /// Hands a row to the recorder, if there is one.
+    /// Passes a row to the recorder, if there is one.
     pub(super) fn row(
         &mut self,
         exchange: &Exchange,

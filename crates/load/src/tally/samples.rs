@@ -1,13 +1,13 @@
-//! Times of exchanges and pages that are counted many at a time.
+//! Times of exchanges and pages, counted in batches.
 
 use super::super::nanos::Nanos;
 use super::super::timeline::Part;
 use super::window::WindowTally;
 
-/// Samples that are counted at a time.
+/// The number of samples in a batch.
 const SAMPLES: usize = 512;
 
-/// Times of one event, with the window that they belong to.
+/// Times of one event, and the window to which they belong.
 pub(super) struct Sample {
     window: u8,
     kind: Kind,
@@ -21,7 +21,7 @@ enum Kind {
 }
 
 impl Sample {
-    /// A request was sent.
+    /// The sample of a request that was sent.
     pub(super) fn sent(window: usize, queue: Nanos, send_lag: Nanos) -> Sample {
         Sample {
             window: window as u8,
@@ -30,8 +30,8 @@ impl Sample {
         }
     }
 
-    /// A response is complete: its corrected and uncorrected latency, the time to its first byte, and from there to
-    /// its end.
+    /// The sample of a complete response: its corrected and uncorrected latency, the time to its first
+    /// byte, and the time from there to its end.
     pub(super) fn completed(
         window: usize,
         (corrected, uncorrected): (Nanos, Nanos),
@@ -44,7 +44,7 @@ impl Sample {
         }
     }
 
-    /// A page has ended.
+    /// The sample of a page that has ended.
     pub(super) fn page(window: usize, time: Nanos) -> Sample {
         Sample {
             window: window as u8,
@@ -54,24 +54,24 @@ impl Sample {
     }
 }
 
-/// Samples that are not counted yet: a histogram that is visited for every exchange would be out of the processor's
-/// caches each time.
+/// Samples that are not counted yet. They are counted in batches, because a histogram that is used once per
+/// exchange would be out of the processor's caches each time.
 pub(super) struct Samples(Vec<Sample>);
 
 impl Samples {
-    /// None, with memory for all that are counted at a time.
+    /// No samples, with memory for one batch.
     pub(super) fn with_room() -> Samples {
         Samples(Vec::with_capacity(SAMPLES))
     }
 
-    /// Adds a sample, and returns whether they must be counted now.
+    /// Adds a sample. Returns whether the batch is full and must be counted now.
     #[inline]
     pub(super) fn add(&mut self, sample: Sample) -> bool {
         self.0.push(sample);
         self.0.len() == SAMPLES
     }
 
-    /// Counts all of them, in their windows and in the current interval.
+    /// Counts all samples, in their windows and in the current interval.
     pub(super) fn count(&mut self, windows: &mut [WindowTally; 3], part: &mut Part) {
         for sample in &self.0 {
             let latency = &mut windows[usize::from(sample.window)].latency;

@@ -1,4 +1,4 @@
-//! What a loop counts in one window.
+//! The figures of one window of one loop.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use fathometer_model::{Bytes, Failure};
 use super::super::frames::FrameTally;
 use super::super::timeline::merge_counts;
 
-/// Status codes are counted by their number.
+/// Status codes are counted by number.
 const STATUSES: usize = 1000;
 
-/// The longest life of a connection that histograms have memory for at the start; they grow for longer ones.
+/// Histograms have memory for connection lives up to this at the start; they grow for longer lives.
 const LONGEST_LIFE: Duration = Duration::from_secs(3600);
 
 /// The figures of one window of one loop.
@@ -46,8 +46,7 @@ pub(crate) struct WindowTally {
 }
 
 impl WindowTally {
-    /// Allocates its memory at once: for latencies up to `longest`, and lives of connections up to
-    /// [`LONGEST_LIFE`].
+    /// Allocates memory for latencies up to `longest`, and for connection lives up to [`LONGEST_LIFE`].
     pub(super) fn with_room(longest: Duration) -> WindowTally {
         let room = || Distribution::with_room(longest);
         WindowTally {
@@ -72,7 +71,7 @@ impl WindowTally {
         }
     }
 
-    /// Adds its figures to those of a result's window.
+    /// Adds the figures to the window of a result.
     pub(crate) fn add_to(&self, to: &mut Window) {
         merge_counts(&mut to.counts, self.counts());
         let ByteCounts {
@@ -149,7 +148,7 @@ impl WindowTally {
         self.statuses[usize::from(status)] += 1;
     }
 
-    /// The counts in the form that results have.
+    /// The counts in the form of the results.
     pub(super) fn counts(&self) -> Counts {
         let statuses = self.statuses.iter().copied().enumerate();
         Counts {

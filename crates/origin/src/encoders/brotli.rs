@@ -1,4 +1,5 @@
-//! Brotli as a stream whose end is never forced: the library's writer compresses the rest when it is dropped.
+//! A Brotli encoder that can be dropped without finishing the stream; the library's own writer would compress
+//! the remaining input when it is dropped.
 
 use brotli::enc::StandardAlloc;
 use brotli::enc::encode::{
@@ -6,23 +7,24 @@ use brotli::enc::encode::{
 };
 use fathometer_http::origin::negotiation::Encoder;
 
-/// The smallest and largest window, as powers of two. Decoders allocate the window, and a larger one than the
-/// content is of no use. Up to 16, the library searches qualities 5 and above in another way, which saves 3 % of the bytes
-/// and takes nine times the time.
+/// The smallest and largest window, as powers of two. Decoders allocate the window, and a window larger than
+/// the content is useless. With windows up to 16, the library uses another search for qualities 5 and above,
+/// which saves 3 % of the bytes but takes nine times as long.
 const SMALLEST_WINDOW: u32 = 17;
 const LARGEST_WINDOW: u32 = 22;
 
-/// The largest window for the content and its dictionary together, as a power of two. Clients have windows of up to
-/// 16 MiB (RFC 9842 section 4); the encoder's buffer has twice the size of the window.
+/// The largest window for the content and its dictionary together, as a power of two. Clients support windows
+/// of up to 16 MiB (RFC 9842 section 4); the encoder's buffer has twice the size of the window.
 const LARGEST_WINDOW_WITH_DICTIONARY: u32 = 23;
 
 /// A window is this much smaller than a power of two, in bytes (RFC 7932 section 9.1).
 const WINDOW_GAP: u64 = 16;
 
-/// The encoder ignores the dictionary at qualities 0 and 1, and finds little of a long one below 5.
+/// At qualities 0 and 1 the encoder ignores the dictionary, and below 5 it finds few matches in a long
+/// dictionary.
 const LOWEST_QUALITY_WITH_DICTIONARY: u32 = 5;
 
-/// Output that is taken from the library at a time, in bytes.
+/// Number of bytes of output that are taken from the library at a time.
 const BUFFER: usize = 4096;
 
 pub(super) struct Brotli {
@@ -62,7 +64,7 @@ impl Brotli {
         }
     }
 
-    /// Hands input over and takes output; false on failure.
+    /// Passes input to the encoder and takes its output; returns false on failure.
     fn run(&mut self, operation: BrotliEncoderOperation, input: &[u8]) -> bool {
         let (mut available, mut offset) = (input.len(), 0);
         let mut buffer = [0; BUFFER];

@@ -1,4 +1,4 @@
-//! The encoders of the origin's compression on the fly: zlib-rs, brotli and zstd.
+//! The encoders for the origin's compression on the fly: zlib-rs, brotli and zstd.
 
 mod brotli;
 
@@ -11,7 +11,7 @@ use flate2::write::{GzEncoder, ZlibEncoder};
 
 use self::brotli::Brotli;
 
-/// The encoders of this program.
+/// The encoders of these libraries.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LibraryEncoders;
 
@@ -39,7 +39,8 @@ struct Zlib(ZlibEncoder<Vec<u8>>);
 struct Gzip(GzEncoder<Vec<u8>>);
 struct Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>);
 
-/// The smallest window of Zstandard, and the largest that every decoder has (RFC 9842 section 5), as powers of two.
+/// The smallest Zstandard window, and the largest that every decoder supports (RFC 9842 section 5), as powers
+/// of two.
 const SMALLEST_WINDOW: u32 = 10;
 const LARGEST_WINDOW: u32 = 23;
 
@@ -54,10 +55,10 @@ impl Zstd {
             }
         }
         .ok()?;
-        // The frame states the size, and the window is no larger than the content.
+        // The frame header states the content size, and the window is no larger than the content.
         encoder.set_pledged_src_size(Some(length)).ok()?;
         if dictionary.is_some() {
-            // A dictionary is in reach until the content is longer than the window.
+            // The dictionary can be referenced until the content is longer than the window.
             let window = u64::BITS - length.leading_zeros();
             let window = window.clamp(SMALLEST_WINDOW, LARGEST_WINDOW);
             encoder.window_log(window).ok()?;

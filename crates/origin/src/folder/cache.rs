@@ -1,4 +1,4 @@
-//! The cache of a served folder: small files in memory, large ones as open descriptors.
+//! The cache of a served folder: small files in memory, large files as open descriptors.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,14 +17,14 @@ use rustix::io::Errno;
 use super::{Bounds, SMALL};
 use crate::root::{Found, Identity, Opened};
 
-/// The approximate memory of an entry besides its content, in bytes.
+/// The approximate memory of an entry in bytes, without its content.
 const ENTRY: u64 = 512;
 
-/// How often a small file that changes while it is read is read again.
+/// Maximum number of attempts to read a small file that changes while it is read.
 const READS: usize = 3;
 
-/// The cached entries. Eviction uses the clock algorithm: a hand goes round the entries and takes the first one
-/// that was not requested since it last passed.
+/// The cached entries. Eviction uses the clock algorithm: a hand moves round the entries and evicts the first
+/// entry that was not requested since the hand last passed it.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     pub(super) places: HashMap<Arc<[u8]>, usize>,
@@ -35,7 +35,7 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// The entry of a path, which counts as used.
+    /// The entry of a path; the entry then counts as used.
     pub(super) fn entry(&mut self, path: &[u8]) -> Option<&mut Entry> {
         let place = *self.places.get(path)?;
         let entry = &mut self.entries[place];
@@ -43,7 +43,7 @@ impl Cache {
         Some(entry)
     }
 
-    /// Adds the entry of a path that has none.
+    /// Adds the entry of a path that is not in the cache.
     pub(super) fn insert(&mut self, entry: Entry) {
         self.bytes += entry.bytes;
         self.descriptors += entry.descriptors;
@@ -52,7 +52,7 @@ impl Cache {
         self.entries.push(entry);
     }
 
-    /// Removes the entry of a path, if it has one.
+    /// Removes the entry of a path, if there is one.
     pub(super) fn remove(&mut self, path: &[u8]) {
         if let Some(&place) = self.places.get(path) {
             self.remove_at(place);
@@ -71,7 +71,7 @@ impl Cache {
         }
     }
 
-    /// Evicts entries until the rest is within the bounds.
+    /// Evicts entries until the others are within the bounds.
     pub(super) fn keep_within(&mut self, bounds: Bounds) {
         while !self.entries.is_empty() {
             let too_many_bytes = self.bytes > bounds.bytes;
@@ -98,20 +98,20 @@ impl Cache {
 pub(super) struct Entry {
     pub(super) path: Arc<[u8]>,
     pub(super) resource: Arc<Resource>,
-    /// The identity of each representation's file.
+    /// The identity of the file of each representation.
     identities: Vec<Identity>,
     /// Whether an entity tag is still weak and will become strong.
     unsettled: bool,
-    /// When it was last checked.
+    /// When the entry was last checked.
     pub(super) looked_at: Instant,
-    /// Whether it was requested since the eviction hand last passed it.
+    /// Whether the entry was requested since the eviction hand last passed it.
     used: bool,
     pub(super) bytes: u64,
     pub(super) descriptors: usize,
 }
 
 impl Entry {
-    /// Reads the small files that were found at a path, and keeps the large ones open.
+    /// Reads the small files that were found at a path, and keeps large files open.
     pub(super) fn read(
         path: &[u8],
         found: Found,
@@ -156,7 +156,7 @@ impl Entry {
         Ok(entry)
     }
 
-    /// Whether nothing has changed since this entry was made.
+    /// Whether the files are unchanged since this entry was made.
     pub(super) fn is_still(&self, found: &Found, wall_clock: Duration) -> bool {
         let files = std::iter::once((None, &found.plain)).chain(
             found
@@ -193,7 +193,7 @@ impl Entry {
     }
 }
 
-/// Reads a small file; keeps the descriptor of a larger one.
+/// Reads a small file; keeps the descriptor of a larger file.
 fn read(
     coding: Option<Coding>,
     opened: Opened,

@@ -1,4 +1,4 @@
-//! One connection of a loop: moves data between QUIC and its machine of HTTP/3.
+//! One connection of a loop: moves data between QUIC and the HTTP/3 state machine.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::connection::Outcome;
 use crate::timers::Alarm;
 use fathometer_quic_sockets::feed::{FileBuffer, feed};
 
-/// Bytes of one stream read before other streams get a turn.
+/// Maximum number of bytes read from one stream before other streams are read.
 const READ_AT_ONCE: usize = 64 * 1024;
 
 /// A connection.
@@ -25,17 +25,17 @@ pub(super) struct Open {
     pub http: Http,
     pub peer: SocketAddr,
     pub alarm: Alarm,
-    /// Whether it is in the queue of those to be served.
+    /// Whether it is in the queue of connections to serve.
     pub is_due: bool,
-    /// Whether it is in the queue of those that wait for the socket.
+    /// Whether it is in the queue of connections that wait for the socket.
     pub is_stalled: bool,
-    /// Streams that may be read further.
+    /// Streams from which more may be read.
     unread: VecDeque<u64>,
     /// Streams from which the machine accepts no data at present.
     unwanted: Vec<u64>,
-    /// Unidirectional streams that this side has opened, and that stay open.
+    /// The number of unidirectional streams that this side has opened and keeps open.
     own_streams: usize,
-    /// The code to close the connection with, when all data that was written has been delivered.
+    /// The code with which to close the connection after all written data is delivered.
     closes_with: Option<ErrorCode>,
     is_closed: bool,
     delivery: Delivery,
@@ -117,7 +117,7 @@ impl Open {
         }
         self.close_when_delivered(endpoint, key, now);
         self.close_when_stalled(endpoint, key, now, statistics);
-        // Responses that were sent may allow the machine to accept data again.
+        // Sent responses may allow the machine to accept data again.
         let wanted_again = self
             .unwanted
             .iter()
@@ -128,7 +128,7 @@ impl Open {
         }
     }
 
-    /// Closes the connection if it is to be closed: at once after an error, otherwise when the peer has
+    /// Closes the connection if the machine requests it: at once after an error, otherwise when the peer has
     /// acknowledged all responses.
     fn close_when_delivered(&mut self, endpoint: &mut Endpoint, key: ConnectionKey, now: Instant) {
         let Some(code) = self.closes_with.filter(|_| !self.is_closed) else {
@@ -144,7 +144,7 @@ impl Open {
         }
     }
 
-    /// Closes the connection if its client acknowledges too little of what was sent.
+    /// Closes the connection if its client acknowledges too little of the sent data.
     fn close_when_stalled(
         &mut self,
         endpoint: &mut Endpoint,
@@ -172,7 +172,7 @@ impl Open {
         }
     }
 
-    /// When HTTP/3 needs a turn even if nothing happens before.
+    /// When HTTP/3 must be served if nothing else happens before.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let delivery = self
             .delivery
@@ -184,12 +184,12 @@ impl Open {
             .min()
     }
 
-    /// Whether it has ended, and only waits until none of its packets can be in flight any more.
+    /// Whether the connection has ended, and only waits until none of its packets can still be in flight.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Logs the responses that were sent in part when the connection ended.
+    /// Logs the responses that were only partly sent when the connection ended.
     pub fn log_cut_short(
         &mut self,
         now: Instant,
@@ -223,7 +223,7 @@ impl Open {
         }
     }
 
-    /// Reads what has arrived, each stream for one turn.
+    /// Reads available data, from each stream for one turn.
     fn read(&mut self, connection: &mut Quic, now: Instant) {
         let http = &mut self.http;
         self.unwanted.retain(|&stream| {
@@ -273,7 +273,7 @@ impl Open {
     }
 }
 
-/// Counts a response that was handed over completely.
+/// Counts a response that was completely handed to QUIC.
 fn count(statistics: &mut OriginStatistics, served: &Served) {
     if served.reset.is_none() {
         statistics.responses += 1;

@@ -1,22 +1,23 @@
-//! Whether a client acknowledges what was sent to it.
+//! Detects clients that do not acknowledge the data sent to them.
 //!
-//! QUIC keeps sent data until it is acknowledged, and does not report that to HTTP/3. A client that
-//! acknowledges nothing and is never silent would make the server hold it forever. So a connection with data in
-//! flight must get some of it acknowledged within a time, as a client of HTTP/2 must let some data through.
+//! QUIC keeps sent data until it is acknowledged, and does not report acknowledgements to HTTP/3. A client that
+//! acknowledges nothing but is never silent would make the server keep the data forever. So if a connection has
+//! data in flight, some of the data must be acknowledged within a time limit, just as an HTTP/2 client must
+//! accept some data.
 
 use fathometer_http::h3::server::Limits;
 use fathometer_model::{Bytes, Instant};
 
-/// Watches one connection.
+/// The progress of acknowledgements on one connection.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
-    /// Since when data waits for acknowledgements, and how many bytes were acknowledged by then.
+    /// Since when data waits for acknowledgements, and the number of bytes that were acknowledged by then.
     since: Option<(Instant, Bytes)>,
 }
 
 impl Delivery {
     /// Updates the state. `waits`: data waits for acknowledgements. Returns whether the client has taken too
-    /// long. `acknowledged` is called only where it matters.
+    /// long. `acknowledged` is called only if its result is needed.
     pub fn is_stalled(
         &mut self,
         waits: bool,
@@ -29,7 +30,7 @@ impl Delivery {
             None => self.since = Some((now, acknowledged())),
             Some((since, before)) if since + limits.send <= now => {
                 let after = acknowledged();
-                // The count starts again when the client moves to another path.
+                // The count starts again if the client migrates to another path.
                 if after >= before && after.0 - before.0 < limits.stall_bytes.0 {
                     return true;
                 }
@@ -40,7 +41,7 @@ impl Delivery {
         false
     }
 
-    /// When it must be checked again.
+    /// The time at which acknowledgements must be checked again; `None` if no data waits for acknowledgements.
     pub fn deadline(&self, limits: &Limits) -> Option<Instant> {
         self.since.map(|(since, _)| since + limits.send)
     }

@@ -1,11 +1,11 @@
 //! Serves an origin over HTTP/3.
 //!
-//! A [`Service`] is several event loops on one port, each on a thread of its own with a socket of its own
-//! (SO_REUSEPORT). They share nothing: the kernel distributes datagrams by the hash of both addresses and
-//! ports. So all datagrams of a connection come to one loop, as long as its client's address and the set of
-//! sockets on the port do not change. Therefore clients cannot migrate to another address while there are
-//! several loops, all sockets exist before the first loop runs, and none is closed before the last loop has
-//! ended. With one loop, clients may migrate.
+//! A [`Service`] consists of several event loops on one port, each with its own thread and its own socket
+//! (SO_REUSEPORT). The loops share no connections: the kernel distributes datagrams by the hash of both
+//! addresses and ports. So all datagrams of a connection reach the same loop, as long as the client's address
+//! and the set of sockets on the port do not change. Therefore, with several loops, clients cannot migrate to
+//! another address, all sockets exist before the first loop runs, and none is closed before the last loop has
+//! finished. With one loop, clients may migrate.
 
 mod connection;
 mod delivery;
@@ -21,7 +21,7 @@ use fathometer_http::h2;
 use fathometer_http::h3::server::ServerConfig;
 use fathometer_http::origin::Origin;
 use fathometer_http::protocol::Protocol;
-use fathometer_http::waiting::{ENOUGH_WAITING, MOST_WAITING};
+use fathometer_http::waiting::{MAX_UNSENT_PER_RESPONSE, MOST_WAITING};
 use fathometer_model::{Bytes, Seed};
 use fathometer_quic::{Endpoint, HalfOpen, QlogWriter, ServerSettings, TransportSettings, Waiting};
 use fathometer_sys::usage::ThreadClock;
@@ -33,9 +33,9 @@ use crate::loops::Loops;
 use crate::{LogFile, OriginStatistics};
 use fathometer_quic_sockets::{SettingsError, Sockets};
 
-/// The transport of a public server: what clients may send before it is read is bounded as in HTTP/2. Without a
-/// bound for the connection, a client that leaves a gap in each of a hundred streams makes the server keep all
-/// data behind the gaps.
+/// The transport settings of a public server: the data that clients may send before the server reads it is
+/// bounded, as in HTTP/2. Without a limit per connection, a client that leaves a gap in each of a hundred
+/// streams could make the server keep all data after the gaps.
 pub fn guarded_transport() -> TransportSettings {
     let windows = h2::server::ReceiveWindows::default();
     TransportSettings {
@@ -48,20 +48,21 @@ pub fn guarded_transport() -> TransportSettings {
 /// The options of a service.
 #[derive(Clone)]
 pub struct ServiceOptions {
-    /// The addresses to receive on; port 0 takes a free one.
+    /// The addresses to receive on; port 0 selects a free port.
     pub addresses: Vec<SocketAddr>,
-    /// TLS settings. The protocol (ALPN) is always `h3`, whatever they name. Loops share its tickets.
+    /// TLS settings. The protocol (ALPN) is always `h3`, whatever the TLS settings say. The loops share the
+    /// session tickets.
     pub tls: Arc<fathometer_tls::ServerSettings>,
-    /// The transport of all connections.
+    /// The transport settings of all connections.
     pub transport: TransportSettings,
-    /// The options of its sockets.
+    /// The options of the sockets.
     pub sockets: Sockets,
-    /// Whether a client must prove that its address is its own before the server does any work for it, which
-    /// takes a round trip (Retry).
+    /// Whether a client must prove ownership of its address before the server does any work for it (Retry);
+    /// this takes a round trip.
     pub validates_addresses: bool,
     /// Whether each loop is pinned to one processor.
     pub pinned: bool,
-    /// The most connections that may be open at a time, in all loops together; more are refused.
+    /// The maximum number of open connections, over all loops; more are refused.
     pub most_open: usize,
     /// The access log.
     pub log: Option<Arc<LogFile>>,
@@ -82,10 +83,10 @@ impl std::fmt::Debug for ServiceOptions {
     }
 }
 
-/// Why a service does not start, or failed.
+/// Why a service did not start, or why it failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// An address that cannot be listened on.
+    /// The service cannot receive on an address.
     #[error("{address} (UDP): {error}")]
     Listen {
         /// The address.
@@ -93,10 +94,10 @@ pub enum ServiceError {
         /// The system's error.
         error: io::Error,
     },
-    /// The settings.
+    /// The settings are invalid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// Anything else.
+    /// Any other error.
     #[error(transparent)]
     System(#[from] io::Error),
 }
@@ -106,13 +107,14 @@ pub enum ServiceError {
 pub struct Service {
     addresses: Vec<SocketAddr>,
     loops: Loops<Handle>,
-    /// Kept open until all loops have ended: closing one changes how the kernel distributes datagrams.
+    /// The sockets, kept open until all loops have finished, because closing one would change how the kernel
+    /// distributes datagrams.
     sockets: Vec<OwnedFd>,
 }
 
 impl Service {
-    /// Starts a loop for each of the origins, which may be one and the same. `qlog` is called for each loop and
-    /// address, and returns `None` where nothing is to be logged.
+    /// Starts a loop for each of `origins`, which may all be the same origin. `qlog` is called for each loop
+    /// and address; `None` disables the qlog.
     pub fn start(
         options: &ServiceOptions,
         origins: Vec<Arc<Origin>>,
@@ -124,7 +126,7 @@ impl Service {
             .tls
             .quic_config(&[Protocol::Http3.alpn().as_bytes()])
             .map_err(SettingsError::from)?;
-        // Events report what was served; request text is needed only for the log.
+        // Events report the served responses; request text is needed only for the log.
         let config = Arc::new(ServerConfig {
             events: true,
             request_text: options.log.is_some(),
@@ -132,7 +134,7 @@ impl Service {
         });
         let count = origins.len().max(1);
         let shared = count > 1;
-        // The first loop's sockets are bound without SO_REUSEPORT: with it the port might be shared with another
+        // The sockets of the first loop are bound without SO_REUSEPORT, which might share the port with another
         // program. They stay open, so that no program takes the port before the other loops bind it.
         let mut first = Vec::new();
         for &address in &options.addresses {
@@ -162,7 +164,7 @@ impl Service {
                     most_connections: (options.most_open / count / addresses.len()).max(1),
                     half_open: HalfOpen::default(),
                     waiting: Waiting {
-                        each: ENOUGH_WAITING,
+                        each: MAX_UNSENT_PER_RESPONSE,
                         all: Bytes(MOST_WAITING.0 / (count * addresses.len()) as u64),
                     },
                     qlog: qlog(),
@@ -174,7 +176,7 @@ impl Service {
             }
             workers.push(worker);
         }
-        // The loops start after all sockets exist: a failure above leaves no thread running.
+        // The loops start only after all sockets exist, so that a failure above leaves no thread running.
         let loops = workers
             .into_iter()
             .map(|worker| (worker.handle(), move || worker.run()));
@@ -186,29 +188,29 @@ impl Service {
         })
     }
 
-    /// The addresses that it receives on.
+    /// The addresses on which the service receives.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Responses that were handed to QUIC completely so far.
+    /// The number of responses that were completely handed to QUIC so far.
     pub fn responses(&self) -> u64 {
         self.loops.handles().map(Handle::responses).sum()
     }
 
-    /// The CPU clocks of its threads.
+    /// The CPU clocks of the threads.
     pub fn threads(&self) -> Vec<ThreadClock> {
         self.loops.clocks()
     }
 
-    /// Datagrams that the kernel has discarded so far because the loops did not fetch them in time: losses that
-    /// no path caused.
+    /// The number of datagrams that the kernel has discarded so far because the loops did not read them in
+    /// time; the path did not cause these losses.
     pub fn overflowed(&self) -> u64 {
         self.loops.handles().map(Handle::overflowed).sum()
     }
 
-    /// Accepts no more connections, answers requests in flight, and closes connections that are open after
-    /// `within`.
+    /// Accepts no more connections, responds to requests in flight, and closes connections that are still open
+    /// after `within`.
     pub fn drain(&self, within: Duration) {
         for handle in self.loops.handles() {
             handle.drain(within);
@@ -220,12 +222,12 @@ impl Service {
         self.loops.handles().for_each(Handle::stop);
     }
 
-    /// Whether a loop has ended.
+    /// Whether a loop has finished.
     pub fn has_ended(&self) -> bool {
         self.loops.has_ended()
     }
 
-    /// Waits for all loops to end, and returns their statistics. If one fails, the others are stopped.
+    /// Waits for all loops to finish, and returns their statistics. If a loop fails, the others are stopped.
     pub fn join(self) -> Result<OriginStatistics, ServiceError> {
         let statistics = self.loops.join(Handle::stop);
         drop(self.sockets);

@@ -1,4 +1,4 @@
-//! One event loop: its sockets, their endpoints and all their connections.
+//! One event loop: its sockets, their endpoints and their connections.
 
 use std::collections::VecDeque;
 use std::io;
@@ -31,27 +31,27 @@ use fathometer_quic_sockets::feed::FileBuffer;
 use fathometer_quic_sockets::outbox::{Outbox, SendProgress};
 
 const WAKE: u64 = u64::MAX - 1;
-/// Calls to receive from one socket before connections are served.
+/// Maximum number of receive calls on one socket before connections are served.
 const RECEIVES: usize = 8;
-/// The shortest time between two searches for connections to close.
+/// The minimum time between two searches for connections to close.
 const ROOM_EVERY: Duration = Duration::from_millis(100);
-/// Ready sockets reported at a time.
+/// Maximum number of ready sockets reported by one poll.
 const EVENTS: usize = 16;
-/// The low bits of an alarm's place are the port's number, the others the connection's.
+/// The low bits of an alarm's place are the number of the port, the other bits the number of the connection.
 const PORT_BITS: u32 = 8;
 
-/// Stops a loop that runs on another thread.
+/// Stops or drains a loop that runs on another thread.
 #[derive(Debug, Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
 }
 
-/// What a loop and its handles share.
+/// The state that a loop and its handles share.
 #[derive(Debug)]
 struct Shared {
     stop: AtomicBool,
     drain: AtomicBool,
-    /// How long a drain may take, in nanoseconds.
+    /// The time limit of a drain, in nanoseconds.
     drain_for: AtomicU64,
     responses: AtomicU64,
     overflowed: AtomicU64,
@@ -59,14 +59,14 @@ struct Shared {
 }
 
 impl Handle {
-    /// Tells the loop to end; connections that are still open are closed.
+    /// Stops the loop; connections that are still open are closed.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Tells the loop to accept no more connections, to answer requests in flight and then to end. Connections
-    /// that are open after `within` are closed.
+    /// Makes the loop accept no more connections, respond to requests in flight and then finish. Connections
+    /// that are still open after `within` are closed.
     pub fn drain(&self, within: Duration) {
         let nanoseconds = u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);
         self.shared.drain_for.store(nanoseconds, Ordering::Release);
@@ -74,18 +74,18 @@ impl Handle {
         self.wake();
     }
 
-    /// Responses that were handed to QUIC completely so far.
+    /// The number of responses that were completely handed to QUIC so far.
     pub fn responses(&self) -> u64 {
         self.shared.responses.load(Ordering::Acquire)
     }
 
-    /// Datagrams that the kernel has discarded so far because the loop did not fetch them in time.
+    /// The number of datagrams that the kernel has discarded so far because the loop did not read them in time.
     pub fn overflowed(&self) -> u64 {
         self.shared.overflowed.load(Ordering::Acquire)
     }
 
     fn wake(&self) {
-        // It fails only if the counter is full, and then the loop wakes anyway.
+        // This fails only if the counter is full; the loop then wakes up anyway.
         let _ = rustix::io::write(&self.shared.wake, &1u64.to_ne_bytes());
     }
 }
@@ -100,9 +100,9 @@ struct Port {
     /// Boxed, so that a free place costs one word.
     open: Vec<Option<Box<Open>>>,
     count: usize,
-    /// Connections to serve.
+    /// The connections to serve.
     due: VecDeque<ConnectionKey>,
-    /// Connections that have data to send and wait for the socket.
+    /// The connections that have data to send and wait for the socket.
     stalled: VecDeque<ConnectionKey>,
     overflowed: u32,
     received: Batches,
@@ -110,14 +110,14 @@ struct Port {
     room_made: Option<Instant>,
 }
 
-/// The loop, ready to run.
+/// An event loop, ready to run.
 pub(super) struct Worker {
     poller: Poller,
     ports: Vec<Port>,
     origin: Arc<Origin>,
     config: Arc<ServerConfig>,
     sockets: Sockets,
-    /// Kept to set their time; QUIC has no TLS session that does it.
+    /// Kept to set the time in it: QUIC has no TLS session that does so.
     tls: Arc<fathometer_tls::ServerSettings>,
     clock: Clock,
     shared: Arc<Shared>,
@@ -170,7 +170,7 @@ impl Worker {
         })
     }
 
-    /// Adds a socket with the endpoint of its connections.
+    /// Adds a socket and the endpoint of its connections.
     ///
     /// # Panics
     /// If there are already 256 sockets.
@@ -237,7 +237,7 @@ impl Worker {
                 if self.is_done() || now >= by {
                     return Ok(());
                 }
-                // A second signal may end the program at any moment.
+                // A second signal may end the process at any moment.
                 if let Some(log) = &mut self.log {
                     log.flush();
                 }
@@ -291,7 +291,7 @@ impl Worker {
     fn note(&mut self, ready: Ready) {
         if ready.token == WAKE {
             let mut count = [0; 8];
-            // The event only means that the flags have to be checked, which they are.
+            // The event only means that the flags must be checked, which the loop does in any case.
             let _ = rustix::io::read(&self.shared.wake, &mut count);
         } else if let Some(port) = self.ports.get_mut(ready.token as usize) {
             port.readable |= ready.readable;
@@ -317,7 +317,7 @@ impl Worker {
         .min()
     }
 
-    /// Creates the state of new connections, and schedules all connections that received something.
+    /// Creates the state of new connections, and schedules all connections that have received data.
     fn begin(&mut self, place: usize, now: Instant) {
         let port = &mut self.ports[place];
         while let Some(key) = port.endpoint.poll_touched() {
@@ -342,9 +342,9 @@ impl Worker {
         }
     }
 
-    /// Handles the timeouts of connections whose alarm has rung.
+    /// Handles the timeouts of connections whose alarm has gone off.
     fn ring(&mut self, now: Instant) {
-        while let Some(place) = self.timers.rung(now) {
+        while let Some(place) = self.timers.pop_due(now) {
             let (number, key) = place_of(place);
             let Some(port) = self.ports.get_mut(number) else {
                 continue;
@@ -365,7 +365,8 @@ impl Worker {
         }
     }
 
-    /// Serves the connections that are due now; those that need another turn come after the next wait.
+    /// Serves the connections that are due now; a connection that needs another turn is served after the next
+    /// wait.
     fn serve_due(&mut self, place: usize) -> io::Result<()> {
         let port = &mut self.ports[place];
         if port.writable {
@@ -467,7 +468,7 @@ impl Worker {
         })
     }
 
-    /// Closes a connection because the loop ends.
+    /// Closes a connection because the loop finishes.
     fn close_at_end(&mut self, place: usize, n: usize, now: Instant) {
         let port = &mut self.ports[place];
         let key = ConnectionKey(n as u32);
@@ -476,7 +477,7 @@ impl Worker {
         {
             self.statistics.reset_at_end += 1;
             port.endpoint.close(key, ErrorCode::NO_ERROR.0, "", now);
-            // If this is not sent, the peer's own timeout ends the connection.
+            // If this datagram is not sent, the peer's own timeout ends the connection.
             let _ = port.transmit(key, 1, now);
         }
         self.remove(place, key, now);
@@ -493,8 +494,8 @@ impl Port {
         }
     }
 
-    /// If the limit of connections is reached, closes some of those that have waited longest for their clients;
-    /// returns how many.
+    /// If the limit of connections is reached, closes some of the connections that have waited longest for
+    /// their clients; returns the number of closed connections.
     fn make_room(&mut self, now: Instant) -> io::Result<u64> {
         let is_late = self.room_made.is_none_or(|at| now.since(at) >= ROOM_EVERY);
         if !is_late || !self.readable || !self.endpoint.is_full() {
@@ -516,7 +517,7 @@ impl Port {
         Ok(yielding.len() as u64)
     }
 
-    /// Receives what has arrived, for one turn.
+    /// Receives datagrams for one turn.
     fn receive(&mut self, buffer: &mut ReceiveBuffer, now: Instant) {
         let mut failed = false;
         for _ in 0..RECEIVES {
@@ -526,7 +527,7 @@ impl Port {
             match self.socket.receive(buffer) {
                 Ok(None) => self.readable = false,
                 Ok(Some(more)) => {
-                    // A call that did not fill the memory has emptied the socket, and the poll reports later
+                    // A call that did not fill the buffer has emptied the socket, and the poll reports later
                     // datagrams.
                     self.readable = more;
                     self.received.receive_calls += 1;
@@ -543,15 +544,15 @@ impl Port {
                     }
                     self.overflowed = buffer.overflowed().unwrap_or(self.overflowed);
                 }
-                // An error is reported once, and is about datagrams that were sent; QUIC detects their loss
-                // itself. What is still to be read is read when more arrives, or with the next call.
+                // An error is reported once, and concerns datagrams that were sent; QUIC detects their loss
+                // itself. Waiting datagrams are read by the next call, or when more datagrams arrive.
                 Err(_) if failed => self.readable = false,
                 Err(_) => failed = true,
             }
         }
     }
 
-    /// Sends responses that belong to no connection. Those that the socket does not take are lost.
+    /// Sends responses that do not belong to a connection. Responses that the socket does not accept are lost.
     fn answer(&mut self) -> io::Result<()> {
         while self.writable && !self.outbox.is_blocked() {
             let Some(transmit) = self.endpoint.poll_response(&mut self.outbox.bytes) else {

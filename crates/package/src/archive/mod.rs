@@ -1,13 +1,13 @@
-//! Archives: sending a page's files as an archive, as a comparison for object packages.
+//! Archives: a page's files sent as an archive, for comparison with object packages.
 //!
-//! A [`tar`] archive is written piece by piece and read while it arrives; each file is usable with its last
-//! byte. A [`zip`] archive has its directory at the end and is read when it is complete. The `tar` and `zip`
-//! crates read and write heads and directories. Reading a tar archive from pieces of any size is implemented
-//! here, because a protocol machine cannot block for more input.
+//! A [`tar`] archive is written piece by piece and read while it arrives; each file is usable when its last
+//! byte has arrived. A [`zip`] archive has its directory at the end and is read when it is complete. The `tar`
+//! and `zip` crates read and write headers and directories. Reading a tar archive from pieces of any size is
+//! implemented here, because a protocol machine cannot block for more input.
 //!
 //! Not implemented: folders, links and devices in an archive are skipped, and permissions and owners are
-//! neither kept nor reported. Names must satisfy [`is_name`]: an archive with any other name is refused,
-//! whatever its use.
+//! neither kept nor reported. All names must satisfy [`is_name`]: an archive with another name is refused, even
+//! if the name is not used.
 
 pub mod tar;
 pub mod zip;
@@ -34,10 +34,10 @@ pub struct File {
     pub content: Vec<u8>,
 }
 
-/// An event of a reader. Events of a file come in this order, and files come one after the other.
+/// An event of a reader. The events of a file come in this order, and files come one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'i> {
-    /// A file begins; the reader provides its name and size.
+    /// A file starts. The reader provides its name and size.
     Start {
         /// Its index among the files, from 0.
         entry: usize,
@@ -49,7 +49,7 @@ pub enum Event<'i> {
         /// The bytes, as a part of the input.
         content: &'i [u8],
     },
-    /// The file is complete. Reported with its last byte.
+    /// The file is complete. This is reported with the file's last byte.
     End {
         /// Its index among the files.
         entry: usize,

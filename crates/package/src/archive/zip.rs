@@ -1,5 +1,5 @@
-//! ZIP: APPNOTE.TXT 6.3. Its central directory is at the end, so that no file is usable before the whole
-//! archive has arrived.
+//! ZIP (APPNOTE.TXT 6.3). The central directory is at the end, so no file is usable before the whole archive
+//! has arrived.
 //!
 //! Files are written uncompressed (method 0); deflated files can also be read. Checksums are verified.
 
@@ -12,10 +12,10 @@ use fathometer_model::calendar;
 
 use super::{File, Member, is_name};
 
-/// Largest content of an archive after decompression, in bytes.
+/// The largest content of all files after decompression, in bytes.
 pub const LARGEST: u64 = 1 << 30;
 
-/// Why an archive cannot be written or read.
+/// The reason why an archive cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum ZipError {
     /// It is not a ZIP archive, is damaged or truncated, or needs an unsupported feature (encryption, another
@@ -36,7 +36,7 @@ pub enum ZipError {
         /// The name.
         name: String,
     },
-    /// Its files are larger than [`LARGEST`] together.
+    /// The files together are larger than [`LARGEST`].
     #[error("the archive decompresses to more than {LARGEST} B")]
     TooLarge,
 }
@@ -86,7 +86,8 @@ pub fn read_whole(archive: &[u8]) -> Result<Vec<File>, ZipError> {
     Ok(files)
 }
 
-/// A time in seconds since the Unix epoch as an archive stores it: from 1980 on, without a time zone.
+/// A time in seconds since the Unix epoch, in the form that an archive stores: from 1980 on, without a time
+/// zone.
 fn local_time(second: u64) -> DateTime {
     let (days, rest) = (second / 86_400, second % 86_400);
     let (year, month, day) = calendar::date(days);

@@ -1,13 +1,13 @@
 //! Collects bytes of a head that arrive in pieces.
 
-/// Collects a head. It never holds more than was requested.
+/// Collects the bytes of a head. It never holds more bytes than requested.
 #[derive(Debug, Default)]
-pub(super) struct Gather {
+pub(super) struct HeaderBuffer {
     bytes: Vec<u8>,
 }
 
-impl Gather {
-    /// Takes bytes from `input` until there are `length`; returns whether there are.
+impl HeaderBuffer {
+    /// Takes bytes from `input` until `length` bytes are collected. Returns whether they are.
     pub(super) fn fill(&mut self, input: &mut &[u8], length: usize) -> bool {
         let missing = length - self.bytes.len();
         let (taken, rest) = input.split_at(missing.min(input.len()));
@@ -16,7 +16,7 @@ impl Gather {
         self.bytes.len() == length
     }
 
-    /// What was collected.
+    /// The collected bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -4,11 +4,11 @@ mod gather;
 mod record;
 mod table;
 
-use gather::Gather;
+use gather::HeaderBuffer;
 use table::Table;
 
 use super::layout::{self, END_LENGTH, FILE_FIXED, Fixed, HEADER_ONE, HEADER_TWO, IDENTIFICATION};
-use super::roll::Roll;
+use super::roll::SeenNames;
 use super::{Checksum, DecodeError, Entry, Limits, Version};
 
 /// Reads a package in pieces of any length.
@@ -17,8 +17,8 @@ use super::{Checksum, DecodeError, Entry, Limits, Version};
 /// [`end_of_input`](Decoder::end_of_input) after the last piece. After an error there are no further events;
 /// files that ended before are complete.
 ///
-/// It stores the metadata of one file, or of all files in version 1, and never contents. [`Limits`] bound its
-/// memory.
+/// The decoder stores the metadata of one file (in version 1, of all files), and never contents. [`Limits`]
+/// bound its memory.
 ///
 /// ```
 /// use fathometer_package::{Decoder, DecodeError, Event, Limits};
@@ -45,10 +45,10 @@ use super::{Checksum, DecodeError, Entry, Limits, Version};
 pub struct Decoder {
     limits: Limits,
     state: State,
-    gather: Gather,
+    gather: HeaderBuffer,
     version: Option<Version>,
     files: Option<u32>,
-    roll: Roll,
+    roll: SeenNames,
     table: Option<Box<Table>>,
     entry: Entry,
     /// The number of files that have started.
@@ -56,7 +56,7 @@ pub struct Decoder {
     content: Content,
 }
 
-/// What comes next in the input.
+/// The part of the package that comes next in the input.
 #[derive(Debug, Clone, Copy)]
 enum State {
     Identification,
@@ -88,10 +88,10 @@ enum State {
 /// The content that is being read.
 #[derive(Debug, Default)]
 struct Content {
-    /// The bytes still to come of the file or of the chunk.
+    /// The bytes of the file or of the chunk that must still follow.
     left: u64,
     chunked: bool,
-    /// The bytes of the file so far.
+    /// The bytes of the file that were read so far.
     read: u64,
     checksum: crc32fast::Hasher,
 }
@@ -107,14 +107,14 @@ pub enum Event<'i> {
         /// Its index in the package, from 0.
         entry: usize,
     },
-    /// A part of its content, never empty and not verified yet.
+    /// A part of the content. It is never empty, and not verified yet.
     Data {
         /// The file's index.
         entry: usize,
         /// The bytes.
         content: &'i [u8],
     },
-    /// The file is complete and, in version 2, verified. Its entry now has size and checksum.
+    /// The file is complete and, in version 2, verified. Its entry now contains the size and the checksum.
     End {
         /// The file's index.
         entry: usize,
@@ -129,10 +129,10 @@ impl Decoder {
         Decoder {
             limits,
             state: State::Identification,
-            gather: Gather::default(),
+            gather: HeaderBuffer::default(),
             version: None,
             files: None,
-            roll: Roll::default(),
+            roll: SeenNames::default(),
             table: None,
             entry: Entry::default(),
             started: 0,
@@ -140,7 +140,7 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes from the front of `input` up to the next event. `None`: all are taken.
+    /// Takes bytes from the front of `input` up to the next event. `None`: all bytes were taken.
     ///
     /// After an error, every call returns that error.
     pub fn poll<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Event<'i>>, DecodeError> {
@@ -171,12 +171,12 @@ impl Decoder {
         &self.entry
     }
 
-    /// The version, once it is known.
+    /// The version, if it is known by now.
     pub fn version(&self) -> Option<Version> {
         self.version
     }
 
-    /// The number of files in the package, including kept ones, if it is stated.
+    /// The number of files in the package, including kept files, if it is stated.
     pub fn files(&self) -> Option<u64> {
         self.files.map(u64::from)
     }
@@ -233,7 +233,7 @@ impl Decoder {
                     }
                     let header = record::header(self.gather.bytes(), &self.limits)?;
                     self.gather.clear();
-                    self.roll = Roll::new(header.ascending);
+                    self.roll = SeenNames::new(header.ascending);
                     self.files = header.files;
                     self.state = State::Between;
                     return Ok(Some(Event::Header));
@@ -294,7 +294,7 @@ impl Decoder {
                     }
                     let length = u64::from(layout::word(self.gather.bytes(), 0));
                     self.gather.clear();
-                    // This check of every chunk keeps the sum within the limit, so that it cannot overflow.
+                    // This check of every chunk keeps the sum within the limit, so the sum cannot overflow.
                     if length > self.limits.file_bytes.saturating_sub(self.content.read) {
                         return Err(DecodeError::FileTooLarge);
                     }
@@ -359,7 +359,7 @@ impl Decoder {
         self.state = match self.entry {
             Entry { kept: true, .. } => State::FileEnd,
             Entry { size: None, .. } => State::Chunk,
-            Entry { size: Some(0), .. } => self.behind_content(),
+            Entry { size: Some(0), .. } => self.after_content(),
             Entry { .. } => State::Content,
         };
         Event::Start { entry }
@@ -379,14 +379,14 @@ impl Decoder {
         if self.content.left == 0 {
             self.state = match self.content.chunked {
                 true => State::Chunk,
-                false => self.behind_content(),
+                false => self.after_content(),
             };
         }
         (!content.is_empty()).then_some(content)
     }
 
     /// The state after the last byte of a content of known size.
-    fn behind_content(&self) -> State {
+    fn after_content(&self) -> State {
         match self.version {
             Some(Version::Two) => State::Checksum,
             _ => State::FileEnd,

@@ -29,8 +29,8 @@ pub(super) fn header(bytes: &[u8], limits: &Limits) -> Result<Header, DecodeErro
     })
 }
 
-/// Reads the fixed part of a file's record. Its checksum comes later, so only what would exceed memory bounds
-/// is refused here.
+/// Reads the fixed part of a file's record. Its checksum comes later, so only values that would exceed the
+/// limits on memory are refused here.
 pub(super) fn fixed(bytes: &[u8], limits: &Limits) -> Result<Fixed, DecodeError> {
     let fixed = Fixed {
         flags: bytes[1],

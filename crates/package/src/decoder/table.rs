@@ -1,20 +1,20 @@
 //! The header and the table of version 1: names, sizes and attributes of all files.
 
 use crate::layout::{self, LEAST_ROW, long, word};
-use crate::roll::Roll;
+use crate::roll::SeenNames;
 use crate::{Attributes, DecodeError, Entry, Limits, name};
 
-/// The length of the number of files, in front of the names.
+/// The length of the number of files, which precedes the names.
 const COUNT: usize = 4;
 /// The length of a file's size and attributes.
 const ROW_END: usize = 4 + 1;
 
-/// The paper's management table: first collected, then checked as a whole, then consumed file by file.
+/// The paper's management table. It is first collected, then checked as a whole, then consumed file by file.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// Its bytes so far.
+    /// The bytes so far.
     bytes: Vec<u8>,
-    /// Its length, checksum and the length of all contents, as stated in the header.
+    /// The length and the checksum of the table, and the length of all contents, as stated in the header.
     length: usize,
     checksum: u32,
     contents: u64,
@@ -49,17 +49,17 @@ impl Table {
         })
     }
 
-    /// Takes bytes from `input` up to the end of the table; returns whether the table is complete and valid.
+    /// Takes bytes from `input` up to the end of the table. Returns whether the table is complete and valid.
     pub(super) fn read(
         &mut self,
         input: &mut &[u8],
-        roll: &mut Roll,
+        roll: &mut SeenNames,
         limits: &Limits,
     ) -> Result<bool, DecodeError> {
         let missing = self.length - self.bytes.len();
         let (taken, rest) = input.split_at(missing.min(input.len()));
         if taken.len() > self.bytes.capacity() - self.bytes.len() {
-            // Doubles, but not beyond the stated length.
+            // Doubles the memory, but not beyond the stated length.
             let more = taken.len().max(self.bytes.len()).min(missing);
             self.bytes.reserve_exact(more);
         }
@@ -72,9 +72,9 @@ impl Table {
         Ok(true)
     }
 
-    /// Checks the complete table. Its checksum comes first: it shows whether a fault was written like this or is
-    /// damage.
-    fn check(&mut self, roll: &mut Roll, limits: &Limits) -> Result<(), DecodeError> {
+    /// Checks the complete table. The checksum is checked first: it shows whether an error is damage, or was
+    /// written.
+    fn check(&mut self, roll: &mut SeenNames, limits: &Limits) -> Result<(), DecodeError> {
         let bytes = &self.bytes[..];
         if !layout::agree(self.checksum, crc32fast::hash(bytes)) {
             return Err(DecodeError::TableDamaged);
@@ -119,7 +119,7 @@ impl Table {
         }
     }
 
-    /// Moves the next file of the checked table into `entry`; returns whether there was one.
+    /// Moves the next file of the checked table into `entry`. Returns whether there was one.
     pub(super) fn next(&mut self, entry: &mut Entry) -> bool {
         if self.next == self.files {
             return false;

@@ -1,12 +1,12 @@
-//! Reads capture files, classic pcap and pcapng, one packet at a time.
+//! Reads capture files (classic pcap and pcapng) one packet at a time.
 //!
 //! The reader takes any [`Read`], makes one pass and holds one block at a time. So memory does not grow with
-//! the file, and no length that a file claims is allocated before its bytes have been read. For a file that
-//! ends early or is damaged, it gives every packet before that place; [`Capture::integrity`] then reports the
-//! place and the problem. This module does not interpret packets.
+//! the file, and a length that a file states is allocated only as its bytes are read. From a truncated or
+//! damaged file, the reader returns every packet before the damage; [`Capture::integrity`] then reports the
+//! position and the problem. This module does not interpret packets.
 //!
-//! Files compressed with gzip or zstd are decompressed while they are read. Offsets in them refer to the
-//! decompressed capture.
+//! Files compressed with gzip or zstd are decompressed while they are read. Offsets refer to the decompressed
+//! capture.
 //!
 //! Formats: `draft-ietf-opsawg-pcap` (both byte orders, microseconds and nanoseconds) and
 //! `draft-ietf-opsawg-pcapng` (both byte orders, several sections, any time resolution and offset).
@@ -26,13 +26,13 @@ pub use self::source::Zstd;
 use self::source::Source;
 use self::window::Window;
 
-/// The largest block or packet record that is read into memory; real records are far smaller.
+/// Maximum size of a block or packet record that is read into memory; real records are far smaller.
 const BLOCK_LIMIT: usize = 16 << 20;
 
-/// Number of bytes that an error quotes of a file that is not a capture.
+/// Number of bytes that an error quotes from a file that is not a capture.
 const QUOTED: usize = 8;
 
-/// The reason why a capture gave no packets at all, or stopped giving them.
+/// Why no packet of a capture could be read, or why reading stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// The file is empty: a capture that was never written.
@@ -47,7 +47,7 @@ pub enum CaptureError {
     /// The file is compressed in a format that this reader does not support.
     #[error("the capture is compressed with {with}: decompress it first (or pipe it in as -)")]
     Compressed {
-        /// The compressor's name.
+        /// The name of the compressor.
         with: &'static str,
     },
     /// The header of the file is incomplete or invalid, so that no packet can be read.
@@ -55,7 +55,7 @@ pub enum CaptureError {
     Header {
         /// Distance from the beginning of the file.
         offset: u64,
-        /// What is wrong there.
+        /// The problem at this offset.
         what: String,
     },
     /// The accounting needs more memory than its limit.
@@ -64,9 +64,9 @@ pub enum CaptureError {
          capture (with editcap or a capture filter), or allow more memory"
     )]
     Memory {
-        /// Packets read.
+        /// Number of packets read.
         packets: u64,
-        /// Connections in them.
+        /// Number of connections in these packets.
         connections: u64,
         /// The limit.
         limit: Bytes,
@@ -85,19 +85,19 @@ pub enum CaptureError {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 pub enum Integrity {
-    /// It was read to its end.
+    /// The file was read to its end.
     #[default]
     Whole,
-    /// It ends inside a block, because its writer was stopped. Everything before was read.
+    /// The file ends inside a block, because its writer was stopped. All packets before that block were read.
     Truncated {
         /// Offset of the incomplete block, in bytes from the beginning of the file.
         offset: u64,
     },
-    /// It is invalid from some place on. Everything before was read.
+    /// The file is invalid from some position on. All packets before that position were read.
     Damaged {
         /// Offset of the invalid block, in bytes from the beginning of the file.
         offset: u64,
-        /// What is wrong there.
+        /// The problem at this offset.
         what: String,
     },
 }
@@ -109,7 +109,7 @@ impl Integrity {
     }
 }
 
-/// A fragment of a sentence that states where the file becomes invalid; `whole` for an intact file.
+/// A fragment of a sentence that states the position and the problem; `whole` for an intact file.
 impl std::fmt::Display for Integrity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -135,15 +135,15 @@ pub struct LinkType(pub u16);
 /// A place where packets were captured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
-    /// Its name, if the file has one.
+    /// The name of the interface, if the file contains it.
     pub name: Option<String>,
-    /// The link layer of its packets.
+    /// The link layer of the interface's packets.
     pub link: LinkType,
-    /// The largest number of bytes kept of a packet; 0 when unlimited.
+    /// Maximum number of bytes kept of a packet; 0: unlimited.
     pub snap_length: u32,
-    /// Packets that the capture itself lost there, if the file reports them.
+    /// Number of packets that the capture itself lost at the interface, if the file reports it.
     pub lost: u64,
-    /// The resolution of its time stamps.
+    /// The resolution of the interface's time stamps.
     #[serde(skip)]
     resolution: Resolution,
 }
@@ -153,11 +153,11 @@ pub struct Interface {
 pub struct Record<'a> {
     /// The packet's number in the file, from 0.
     pub number: u64,
-    /// The interface where it was captured.
+    /// The interface at which the packet was captured.
     pub interface: &'a Interface,
     /// Index of that interface in [`Capture::interfaces`].
     pub interface_index: usize,
-    /// Nanoseconds since the Unix epoch; `None` where the format has no place for it.
+    /// Nanoseconds since the Unix epoch; `None` if the format stores no time for the packet.
     pub time: Option<u64>,
     /// Length of the packet on the link, in bytes; `data` may be shorter.
     pub original_length: u32,
@@ -183,9 +183,9 @@ impl<'a> Record<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// Classic, with one interface.
+    /// The classic format, with one interface.
     Pcap,
-    /// Blocks, with any number of interfaces.
+    /// The block format, with any number of interfaces.
     Pcapng,
 }
 
@@ -209,7 +209,7 @@ pub struct Capture<R: Read> {
     interfaces: Vec<Interface>,
     integrity: Integrity,
     finished: bool,
-    /// Length of the last returned record; it is skipped before the next one is read.
+    /// Length of the last returned record, which is skipped before the next record is read.
     pending: usize,
     records: u64,
     dialect: Dialect,
@@ -221,7 +221,7 @@ enum Dialect {
     Pcapng(pcapng::State),
 }
 
-/// The location of a packet in the window. It is found before the packet is borrowed.
+/// The location of a packet in the window. A packet is located first, and borrowed afterwards.
 #[derive(Debug, Clone)]
 struct Found {
     /// Number of bytes to skip afterwards.
@@ -290,8 +290,8 @@ impl<R: Read> Capture<R> {
         })
     }
 
-    /// The next packet; `None` at the end, and from the place on where the file is truncated or damaged.
-    // Without inlining, the result is copied twice, which takes an eighth of the time of an accounting.
+    /// The next packet; `None` at the end of the file, or where the file is truncated or damaged.
+    // Without inlining, the result is copied twice, which takes an eighth of the accounting's time.
     #[inline(always)]
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, CaptureError> {
         if self.finished {
@@ -347,7 +347,7 @@ impl<R: Read> Capture<R> {
     #[cold]
     fn failed(&self, error: io::Error) -> Result<Step, CaptureError> {
         match (self.compression, error.kind()) {
-            // The packets before it are as good as in a truncated file without compression.
+            // The packets before the error are as reliable as in a truncated file without compression.
             (Some(_), ErrorKind::UnexpectedEof) => Ok(Step::Truncated),
             (Some(with), ErrorKind::InvalidData) => Ok(Step::Damaged(format!(
                 "its {with} stream is damaged ({error})"
@@ -372,23 +372,23 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// Whether the file was intact; final once [`Capture::next_record`] has returned `None`.
+    /// Whether the file is intact; final after [`Capture::next_record`] has returned `None`.
     pub fn integrity(&self) -> &Integrity {
         &self.integrity
     }
 }
 
-/// The length of one tick of a time stamp, and the time of its zero.
+/// The length of a tick of a time stamp, and the time of tick zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Resolution {
-    /// `if_tsresol`: a negative power of ten, or of two with the top bit set.
+    /// `if_tsresol`: a negative power of ten, or of two if the top bit is set.
     exponent: u8,
     /// `if_tsoffset`, in seconds.
     offset: i64,
 }
 
 impl Default for Resolution {
-    /// Microseconds since the Unix epoch.
+    /// The default resolution: microseconds since the Unix epoch.
     fn default() -> Resolution {
         Resolution {
             exponent: 6,
@@ -398,10 +398,10 @@ impl Default for Resolution {
 }
 
 impl Resolution {
-    /// Nanoseconds since the Unix epoch, clamped to what 64 bits hold (until the year 2554).
+    /// Nanoseconds since the Unix epoch, clamped to the range of 64 bits (until the year 2554).
     fn nanoseconds(self, ticks: u64) -> u64 {
         let since_offset = match self.exponent {
-            // The two resolutions that occur in practice, without 128-bit arithmetic.
+            // The two resolutions that occur in practice need no 128-bit arithmetic.
             9 if self.offset == 0 => return ticks,
             6 if self.offset == 0 => return ticks.saturating_mul(1_000),
             binary if binary & 0x80 != 0 => {
@@ -413,7 +413,7 @@ impl Resolution {
                 None => 0,
             },
         };
-        // Both terms are below 2^94: the sum cannot overflow.
+        // Both terms are below 2^94, so the sum cannot overflow.
         let shifted = since_offset as i128 + i128::from(self.offset) * 1_000_000_000;
         u64::try_from(shifted.max(0)).unwrap_or(u64::MAX)
     }

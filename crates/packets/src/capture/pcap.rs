@@ -1,7 +1,7 @@
 //! The classic format: one header, then packet records.
 //!
-//! Old writers differ, and this reader follows libpcap. Before version 2.3, and in version 543.0 of DG/UX, a
-//! record has the original length before the captured length. In version 2.3, both orders occur. Kuznetsov's
+//! Old writers differ; this reader follows libpcap. Before version 2.3, and in version 543.0 (DG/UX), the
+//! original length comes before the captured length in a record. In version 2.3, both orders occur. Kuznetsov's
 //! variant of old Linux systems has 8 more bytes before each packet.
 
 use std::io::{self, Read};
@@ -11,12 +11,13 @@ use super::{BLOCK_LIMIT, Found, Interface, LinkType, Resolution, Step};
 
 /// Length of the header in bytes.
 pub(super) const HEADER_LENGTH: usize = 24;
-/// Bytes before the packet in a record.
+/// Number of bytes before the packet in a record.
 const RECORD_HEADER_LENGTH: usize = 16;
-/// The same for Kuznetsov's variant, which adds interface, protocol and packet type.
+/// Number of bytes before the packet in a record of Kuznetsov's variant, which adds interface, protocol and
+/// packet type.
 const PATCHED_RECORD_HEADER_LENGTH: usize = 24;
 
-/// How the numbers of this file are encoded.
+/// The encoding of the numbers in this file.
 #[derive(Debug)]
 pub(super) struct State {
     big_endian: bool,
@@ -32,7 +33,7 @@ enum Lengths {
     KeptFirst,
     /// The original length, then the captured length.
     OriginalFirst,
-    /// Both orders occur: the smaller length is the captured one.
+    /// Both orders occur: the smaller length is the captured length.
     Either,
 }
 
@@ -57,8 +58,8 @@ pub(super) fn open(header: &[u8]) -> Result<(State, Interface), String> {
     };
     let interface = Interface {
         name: None,
-        // The upper half of the field describes a frame check sequence after each packet. The length of the IP
-        // packet excludes it anyway.
+        // The upper half of the field describes a frame check sequence after each packet, which the length of
+        // the IP packet excludes anyway.
         link: LinkType(state.u32(header, 20) as u16),
         snap_length: state.u32(header, 16),
         lost: 0,
@@ -68,7 +69,7 @@ pub(super) fn open(header: &[u8]) -> Result<(State, Interface), String> {
 }
 
 impl State {
-    /// Looks for the next packet.
+    /// Finds the next packet.
     #[inline]
     pub(super) fn step<R: Read>(
         &mut self,
@@ -130,7 +131,7 @@ impl State {
     }
 }
 
-/// How numbers are encoded, by the magic number.
+/// The encoding of numbers that the magic number states.
 fn reading(magic: [u8; 4]) -> Option<State> {
     let (big_endian, value) = match magic[0] {
         0xa1 => (true, u32::from_be_bytes(magic)),

@@ -10,7 +10,7 @@ pub(super) const SECTION_MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
-/// Obsolete, but old programs still write it.
+/// Obsolete, but still written by old programs.
 const PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const INTERFACE_STATISTICS: u32 = 5;
@@ -23,12 +23,12 @@ const OPTION_TIME_RESOLUTION: u16 = 9;
 const OPTION_TIME_OFFSET: u16 = 14;
 const OPTION_INTERFACE_DROPS: u16 = 5;
 
-/// More interfaces than any real capture has; a file with more would only waste memory.
+/// Maximum number of interfaces: more than any real capture has, so that a malicious file cannot waste memory.
 const INTERFACE_LIMIT: usize = 65_536;
-/// The most bytes of an interface's name that are kept: names alone could fill the memory otherwise.
+/// Maximum number of bytes kept of an interface's name, because names could otherwise fill the memory.
 const NAME_LIMIT: usize = 256;
 
-/// The state of the reader in the sequence of sections.
+/// The state of the reader between blocks.
 #[derive(Debug, Default)]
 pub(super) struct State {
     big_endian: bool,
@@ -37,7 +37,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Looks for the next packet, and skips blocks without one.
+    /// Finds the next packet, and skips blocks without a packet.
     pub(super) fn step<R: Read>(
         &mut self,
         window: &mut Window<R>,
@@ -76,7 +76,7 @@ impl State {
                     | INTERFACE_STATISTICS
                     | ENHANCED_PACKET
             ) {
-                // Name, secrets, journal and private blocks may be of any length.
+                // Name resolution, secrets, journal and private blocks may be of any length.
                 if !window.skip(length as u64)? {
                     return Ok(Step::Truncated);
                 }
@@ -132,7 +132,7 @@ impl State {
     }
 }
 
-/// One complete block, from its type to its trailing length.
+/// A complete block, from its type to its trailing length.
 struct Block<'a> {
     bytes: &'a [u8],
     big_endian: bool,
@@ -251,7 +251,7 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// A block without time and interface; of the lengths it has only the original one.
+    /// A block without time and interface; it contains only the original length.
     fn simple_packet(
         &self,
         first_interface: usize,

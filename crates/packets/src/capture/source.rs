@@ -1,4 +1,4 @@
-//! The input of a capture: its file, decompressed with gzip or zstd if its first bytes say so.
+//! The input of a capture: a file, which is decompressed if its first bytes are those of gzip or zstd.
 
 use std::io::{self, ErrorKind, Read};
 
@@ -7,12 +7,12 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 use super::CaptureError;
 
-/// Number of bytes that identify a file.
+/// Number of bytes that identify the format of a file.
 pub(super) const MAGIC_LENGTH: usize = 4;
 
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// A file, decompressed if it is compressed.
+/// A file, which is decompressed while it is read if it is compressed.
 pub(super) enum Source<R: Read> {
     Plain(File<R>),
     Gzip(Box<MultiGzDecoder<File<R>>>),
@@ -36,7 +36,7 @@ impl<R: Read> Source<R> {
         Err(CaptureError::Compressed { with })
     }
 
-    /// The compression, if there is one.
+    /// The name of the compression format; `None` if the file is not compressed.
     pub(super) fn compression(&self) -> Option<&'static str> {
         match self {
             Source::Plain(_) => None,
@@ -54,8 +54,8 @@ impl<R: Read> Source<R> {
     }
 }
 
-/// Fails with [`ErrorKind::UnexpectedEof`] when the compressed file is truncated, with
-/// [`ErrorKind::InvalidData`] when it is invalid, and otherwise with the system's error.
+/// Fails with [`ErrorKind::UnexpectedEof`] if the compressed file is truncated, with [`ErrorKind::InvalidData`]
+/// if it is invalid, and otherwise with the system's error.
 impl<R: Read> Read for Source<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match self {
@@ -75,7 +75,7 @@ impl<R: Read> Read for Source<R> {
     }
 }
 
-/// The file itself, with its first bytes put back at the front.
+/// A file whose first bytes were read to identify its format, and are then read again.
 pub struct File<R> {
     first: [u8; MAGIC_LENGTH],
     /// The read position in `first`, and the end of its content.
@@ -100,7 +100,7 @@ impl<R: Read> File<R> {
         Ok(file)
     }
 
-    /// Reads the next bytes in advance: up to [`MAGIC_LENGTH`] of them.
+    /// Reads up to [`MAGIC_LENGTH`] of the next bytes in advance.
     fn look_ahead(&mut self) -> io::Result<()> {
         self.first.copy_within(self.at..self.end, 0);
         self.end -= self.at;
@@ -142,7 +142,7 @@ impl<R: Read> Read for File<R> {
     }
 }
 
-/// The content of a Zstandard file: all of its frames, one after the other (RFC 8878, section 3.1).
+/// The content of a Zstandard file: all of its frames in sequence (RFC 8878, section 3.1).
 pub struct Zstd<R> {
     file: File<R>,
     decoder: FrameDecoder,
@@ -150,8 +150,8 @@ pub struct Zstd<R> {
 }
 
 impl<R: Read> Zstd<R> {
-    /// The content of `reader`, which begins with a frame. Reading fails where a frame is truncated, invalid, or has
-    /// another checksum than it states.
+    /// The content of `reader`, which begins with a frame. Reading fails if a frame is truncated, is invalid,
+    /// or does not match its checksum.
     pub fn open(reader: R) -> io::Result<Zstd<R>> {
         Ok(Zstd::new(File::open(reader)?))
     }
@@ -164,7 +164,7 @@ impl<R: Read> Zstd<R> {
         }
     }
 
-    /// Reads the header of the next frame that has content; false at the end of the file.
+    /// Reads the header of the next frame that has content; returns false at the end of the file.
     fn begin_frame(&mut self) -> io::Result<bool> {
         loop {
             self.file.look_ahead()?;
@@ -208,7 +208,7 @@ impl<R: Read> Read for Zstd<R> {
             if self.decoder.can_collect() > 0 {
                 return self.decoder.read(buffer);
             }
-            // The decoder leaves the comparison to its caller.
+            // The decoder leaves the comparison of checksums to its caller.
             let stated = self.decoder.get_checksum_from_data();
             if stated.is_some() && stated != self.decoder.get_calculated_checksum() {
                 return Err(io::Error::other("the checksum of a frame does not match"));

@@ -1,14 +1,14 @@
-//! A part of a file in memory that moves forward as the file is read.
+//! A part of a file in memory, which moves forward as the file is read.
 
 use std::io::{self, ErrorKind, Read};
 
-/// Number of bytes that one read requests, and the smallest size of a window.
+/// Number of bytes requested by one read, and the minimum size of a window.
 const READ_LENGTH: usize = 256 << 10;
 
 /// The part of a file that has been read but not yet consumed.
 ///
-/// It grows only when it is full of bytes that were really read, and then at most to twice its size. So a file
-/// cannot make it large by claiming a large length.
+/// The window grows only when it is full of bytes that were actually read, and then to at most twice its size.
+/// So a file cannot enlarge it by stating a large length.
 #[derive(Debug)]
 pub(super) struct Window<R> {
     reader: R,
@@ -51,7 +51,7 @@ impl<R: Read> Window<R> {
         self.offset
     }
 
-    /// Reads until `wanted` bytes are buffered; false when the file ends before.
+    /// Reads until `wanted` bytes are buffered; returns false if the file ends before.
     #[inline]
     pub(super) fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         if self.end - self.start >= wanted {
@@ -60,7 +60,7 @@ impl<R: Read> Window<R> {
         self.read_until(wanted)
     }
 
-    /// Consumes bytes that are buffered.
+    /// Consumes `length` buffered bytes.
     #[inline]
     pub(super) fn consume(&mut self, length: usize) {
         debug_assert!(length <= self.end - self.start);
@@ -68,8 +68,8 @@ impl<R: Read> Window<R> {
         self.offset += length as u64;
     }
 
-    /// Skips bytes, buffered or not; false when the file ends before. In that case the offset does not change,
-    /// so that the caller reports where the skipped block began.
+    /// Skips bytes, buffered or not; returns false if the file ends before. The offset then does not change, so
+    /// that the caller can report where the skipped block began.
     pub(super) fn skip(&mut self, length: u64) -> io::Result<bool> {
         let mut left = length;
         loop {

@@ -4,16 +4,16 @@ use std::fmt::Write;
 
 const FONT: &str = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
 
-/// A panel: its position and the values at its edges. Time runs to the right in seconds, sequence numbers run
-/// upwards.
+/// A panel: its position and the values at its edges. Time in seconds runs to the right, and sequence numbers
+/// run upwards.
 pub(super) struct Frame {
     pub(super) left: f64,
     pub(super) right: f64,
     pub(super) top: f64,
     pub(super) bottom: f64,
-    /// Seconds at the right edge.
+    /// The time at the right edge, in seconds.
     pub(super) time: f64,
-    /// Bytes at the top edge.
+    /// The sequence number at the top edge, in bytes.
     pub(super) bytes: f64,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Canvas {
 }
 
 impl Canvas {
-    /// A white sheet. Title and description are for screen readers.
+    /// A white drawing area. Title and description are for screen readers.
     pub(super) fn new(width: f64, height: f64, title: &str, description: &str) -> Canvas {
         let mut canvas = Canvas { svg: String::new() };
         canvas.put(format_args!(
@@ -81,7 +81,7 @@ impl Canvas {
         ));
     }
 
-    /// Text from bottom to top, centred.
+    /// Writes centred text that runs from bottom to top.
     pub(super) fn upright(&mut self, x: f64, y: f64, text: &str) {
         self.put(format_args!(
             "<text transform=\"translate({},{}) rotate(-90)\" font-size=\"11\" \
@@ -114,7 +114,7 @@ impl Canvas {
         ));
     }
 
-    /// Upright bars from a top to a bottom, at least as long as they are wide.
+    /// Draws vertical bars between pairs of heights, each at least as long as it is wide.
     pub(super) fn bars(&mut self, bars: impl Iterator<Item = (f64, f64, f64)>, colour: &str) {
         let mut path = String::new();
         let mut previous: Option<(f64, f64, f64)> = None;
@@ -125,7 +125,7 @@ impl Canvas {
         };
         for bar in bars {
             match &mut previous {
-                // Bars that meet within half a pixel become one, so that graphs of many segments stay small.
+                // Bars that meet within half a pixel are merged, so that graphs of many segments stay small.
                 Some(last) if bar.0 - last.0 < 0.5 && (last.1 - bar.2).abs() < 0.5 => {
                     last.1 = bar.1.min(last.1);
                 }
@@ -142,7 +142,7 @@ impl Canvas {
         self.path(&path, colour, 2.4);
     }
 
-    /// A step line: it keeps its height until the next point. Parts above the frame are left out.
+    /// Draws a step line, which keeps its height until the next point. Parts above the frame are left out.
     pub(super) fn steps(
         &mut self,
         points: impl Iterator<Item = (f64, f64)>,
@@ -182,7 +182,7 @@ impl Canvas {
         ));
     }
 
-    /// A filled shape around a point.
+    /// Draws a filled shape around a point.
     pub(super) fn shape(&mut self, x: f64, y: f64, corners: &[(f64, f64)], colour: &str) {
         let path = closed(x, y, corners);
         self.put(format_args!(
@@ -190,7 +190,7 @@ impl Canvas {
         ));
     }
 
-    /// The same with a text that appears beside the pointer.
+    /// As [`Canvas::shape`], with a title that appears beside the pointer.
     pub(super) fn titled_shape(
         &mut self,
         x: f64,
@@ -222,7 +222,7 @@ impl Canvas {
     }
 }
 
-/// A closed path around a point.
+/// The path of a closed shape around a point.
 fn closed(x: f64, y: f64, corners: &[(f64, f64)]) -> String {
     let mut path = String::new();
     for (n, corner) in corners.iter().enumerate() {
@@ -235,7 +235,7 @@ fn closed(x: f64, y: f64, corners: &[(f64, f64)]) -> String {
     path
 }
 
-/// A coordinate in tenths of a pixel, in the shortest form.
+/// A coordinate, rounded to tenths of a pixel and in its shortest form.
 fn tenth(value: f64) -> String {
     let text = format!("{value:.1}");
     match text.strip_suffix(".0") {
@@ -252,7 +252,7 @@ fn escaped(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // XML does not allow other control characters, not even escaped.
+            // XML does not allow other control characters, not even as character references.
             control if control.is_control() => out.push(' '),
             other => out.push(other),
         }

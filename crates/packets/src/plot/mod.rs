@@ -3,13 +3,13 @@
 //! Two panels share the time axis: the upper one shows what the server sent, the lower one what the client
 //! sent. Each segment is a bar from its first to its last sequence number. The line below the bars shows the
 //! acknowledged numbers; the line above shows the end of the receiver's window. Several connections are
-//! stacked, each from the end of the one opened before it. So a page fetched over many connections is one
-//! staircase too.
+//! stacked: each starts at the end of the connection opened before it. So a page that is fetched over many
+//! connections is also a single staircase.
 //!
 //! The graph is self-contained: no script, no style sheet, no identifiers that could clash on a page with
 //! several graphs. Important elements differ in shape as well as in colour.
 //!
-//! The same graph as data for a program that zooms is in [`data`].
+//! The same graph, as data for a program that zooms, is in [`data`].
 
 mod axis;
 mod canvas;
@@ -42,14 +42,14 @@ const PROBE: &str = "#7b1fa2";
 const ACKNOWLEDGED: &str = "#5aa45f";
 const WINDOW: &str = "#b9a26a";
 
-/// Up to this number of connections, every mark has its full size.
+/// With at most this number of connections, every mark has its full size.
 const FEW: usize = 6;
-/// Up to this number of segments of one kind, each has a ring.
+/// With at most this number of segments of one kind, each segment has a ring.
 const RINGS: usize = 300;
-/// Largest number of drops of a direction that are marked in the drawing. The description counts all of them.
+/// Maximum number of drops of a direction that the drawing marks. The description counts all drops.
 const DROPS: usize = 1000;
 
-/// Draws the connections of a page. `None` when there is nothing to draw.
+/// Draws the connections of a page. `None` if there is nothing to draw.
 pub fn time_sequences(sequences: &[TimeSequence], title: &str) -> Option<String> {
     let drawing = Drawing::of(sequences)?;
     let mut canvas = Canvas::new(WIDTH, HEIGHT, title, &drawing.description());
@@ -128,7 +128,7 @@ impl<'a> Drawing<'a> {
             top,
             bottom,
             time: self.time.span(),
-            // Some room above, so that the last bar does not touch the frame.
+            // The margin keeps the last bar away from the frame.
             bytes: total.max(1) as f64 * 1.04,
         };
         self.draw_grid(canvas, &frame, &bytes);
@@ -193,7 +193,7 @@ impl<'a> Drawing<'a> {
         canvas.text(middle, LOWER.1 + 35.0, Text::Axis, &format!("time, {unit}"));
     }
 
-    /// Draws the legend of the elements that occur, from the right edge leftwards.
+    /// Draws the legend of the elements that occur, from right to left.
     fn draw_legend(&self, canvas: &mut Canvas) {
         let both = || {
             let sequences = self.sequences.iter();
@@ -266,7 +266,7 @@ impl Entry {
 struct Stack<'a> {
     frame: &'a Frame,
     start: Instant,
-    /// Sequence numbers of the connections below.
+    /// The height of the connections below, in sequence numbers.
     below: u64,
 }
 
@@ -315,7 +315,7 @@ impl Stack<'_> {
         canvas.steps(points, self.frame, colour, width);
     }
 
-    /// Draws the path's drops at the time when they happened, up to a number that can be distinguished.
+    /// Draws the path's drops at the times at which they happened, up to the number that can be distinguished.
     fn draw_drops(&self, canvas: &mut Canvas, one: &DirectionSequence, causes: &[String]) {
         for dropped in one.drops.iter().take(DROPS) {
             let cause = cause_name(causes, dropped.cause);

@@ -1,8 +1,8 @@
-//! Merges points of one time bin, so that a sequence of any length has a bounded number of points.
+//! Merges the points of each time bin, so that a sequence of any length has a bounded number of points.
 //!
-//! What is kept of a bin is what a graph of that resolution can show: of each kind of segment the sequence numbers from
-//! the lowest to the highest, of each line its lowest and its highest point, of each kind of mark, drop and
-//! retransmission the first, with the range of all of them. A sequence of more points gets longer bins.
+//! A bin keeps what a graph of its resolution can show: for each kind of segment, the sequence numbers from the
+//! lowest to the highest; for each line, its lowest and its highest point; for each kind of mark, drop and
+//! retransmission, the first, with the range of all of them. A sequence of more points gets longer bins.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use fathometer_model::Instant;
 
 use super::{DirectionSequence, SequenceDrop, SequenceMark, SequenceRepeat, SequenceSegment};
 
-/// The smallest useful limit: the merged points of one bin are fewer than three quarters of it.
+/// The smallest useful limit, so that the merged points of one bin are fewer than three quarters of the limit.
 pub(super) const SMALLEST_LIMIT: usize = 64;
 
-/// Merges points until no list has more than `limit`. Then three quarters of the limit are left at most, so that the
-/// cost per recorded point is constant.
+/// Merges points if a list has more than `limit` points, down to at most three quarters of the limit, so that
+/// the cost per recorded point is constant.
 pub(super) fn to_limit(sequence: &mut DirectionSequence, limit: usize) {
     if longest(sequence) <= limit {
         return;
@@ -43,7 +43,7 @@ fn longest(sequence: &DirectionSequence) -> usize {
     sequence.segments.len().max(lines).max(events).max(marks)
 }
 
-/// Nanoseconds from the first to the last point of any list.
+/// The time from the first to the last point of any list, in nanoseconds.
 fn span(sequence: &DirectionSequence) -> u64 {
     let lines = sequence
         .acknowledgements
@@ -99,7 +99,7 @@ fn merge(sequence: &mut DirectionSequence, bin: u64) {
     of_line(&mut sequence.window_edges, bin);
 }
 
-/// Merges the items of one kind in each bin into the first of them.
+/// Merges the items of one kind in each bin into the first of these items.
 fn of_kinds<T, K: PartialEq>(
     list: &mut Vec<T>,
     bin: u64,
@@ -132,7 +132,7 @@ fn of_line(list: &mut Vec<(Instant, u64)>, bin: u64) {
     let mut merged: Vec<(Instant, u64)> = Vec::new();
     for group in list.chunk_by(|one, other| place(one) == place(other)) {
         let lowest = group.iter().min_by_key(|point| point.1);
-        // Of equal points, `max_by_key` finds the last, so that a level line keeps both of its ends.
+        // Among equal points, `max_by_key` returns the last, so that a level line keeps both of its ends.
         let highest = group.iter().max_by_key(|point| point.1);
         let mut kept: Vec<_> = lowest.into_iter().chain(highest).copied().collect();
         kept.sort_by_key(|point| point.0);

@@ -1,14 +1,15 @@
 //! The data of a time-sequence graph, as plain vectors (after Shepard's xplot and tcptrace).
 //!
-//! Each direction of a connection has the segments with their sequence numbers, the line of the
-//! acknowledgements that came back, the line of the window's edge above it, and marks for notable events.
-//! Sequence numbers are relative to the first one seen in the direction (the SYN is 0, the first byte 1).
+//! Each direction of a connection has its segments with their sequence numbers, the line of the
+//! acknowledgements that came back, the line of the window's edge above that line, and marks for notable
+//! events. Sequence numbers are relative to the first number seen in the direction (the SYN is 0, the first
+//! byte 1).
 //!
-//! Where the capture has the path's drop log (the taps of this program), each dropped segment is listed with its
-//! cause, and each retransmission with the cause of the drop that it repairs.
+//! If the capture has the path's drop log (at the taps of this program), each dropped segment is listed with
+//! its cause, and each retransmission with the cause of the drop that it repairs.
 //!
 //! The number of points is bounded. Beyond the bound, points of one time bin are merged (`merge`), and
-//! [`DirectionSequence::merged`] has the length of a bin. Nothing is cut.
+//! [`DirectionSequence::merged`] is the length of a bin. The sequence is never cut short.
 
 mod merge;
 mod recorder;
@@ -32,21 +33,21 @@ pub const POINT_LIMIT: usize = 200_000;
 pub struct TimeSequence {
     /// Index into [`Accounting::connections`](super::Accounting::connections).
     pub connection: u32,
-    /// The end that opened it.
+    /// The end that opened the connection.
     pub client: SocketAddr,
-    /// The end that accepted it.
+    /// The end that accepted the connection.
     pub server: SocketAddr,
-    /// What the client sent.
+    /// The direction from the client.
     pub up: DirectionSequence,
-    /// What the server sent.
+    /// The direction from the server.
     pub down: DirectionSequence,
-    /// Names of the causes of drops, as the path gives them.
+    /// The names of the causes of drops, as the path gives them.
     #[serde(default)]
     pub causes: Vec<String>,
 }
 
 impl TimeSequence {
-    /// One direction.
+    /// The sequence of one direction.
     pub fn direction(&self, direction: Direction) -> &DirectionSequence {
         match direction {
             Direction::Up => &self.up,
@@ -54,7 +55,8 @@ impl TimeSequence {
         }
     }
 
-    /// The same with at most about `limit` points in each list of a direction; points of one time bin are merged.
+    /// The same sequence with at most about `limit` points in each list of a direction; points of one time bin
+    /// are merged.
     #[must_use]
     pub fn merged_to(mut self, limit: usize) -> TimeSequence {
         for direction in [&mut self.up, &mut self.down] {
@@ -69,7 +71,7 @@ impl TimeSequence {
     }
 }
 
-/// What one end sent, and what its peer reported about it.
+/// The segments that one end sent, and the reports of its peer about them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectionSequence {
     /// Segments that occupy sequence numbers, in the order seen.
@@ -80,15 +82,15 @@ pub struct DirectionSequence {
     pub window_edges: Vec<(Instant, u64)>,
     /// Notable events.
     pub marks: Vec<SequenceMark>,
-    /// Segments of this end that the path dropped, whether or not the counted tap saw them. Only captures with the
-    /// path's drop log have them.
+    /// Segments of this end that the path dropped, whether or not the counted tap saw them. Only captures with
+    /// the path's drop log contain drops.
     #[serde(default)]
     pub drops: Vec<SequenceDrop>,
-    /// Number of drops by cause, also of those that are merged in `drops`.
+    /// Number of drops by cause, including drops that are merged in `drops`.
     #[serde(default)]
     pub drop_counts: BTreeMap<u16, u64>,
-    /// Transmissions of this end that repeat bytes which it had sent before, as they enter the path. Only captures
-    /// with the sender's tap have them.
+    /// Transmissions by which this end repeats bytes that it had sent before, as they enter the path. Only
+    /// captures with the sender's tap contain them.
     #[serde(default)]
     pub repeats: Vec<SequenceRepeat>,
     /// Length of the time bins whose points were merged because there were too many; `None` if every point is as
@@ -117,24 +119,24 @@ impl DirectionSequence {
 /// One segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceSegment {
-    /// When it was seen.
+    /// When the segment was seen.
     pub at: Instant,
-    /// Its first sequence number.
+    /// The first sequence number of the segment.
     pub start: u64,
-    /// The sequence number after its last one.
+    /// The sequence number after its last.
     pub end: u64,
-    /// How it relates to what was seen before.
+    /// How the segment relates to the segments seen before it.
     pub kind: SegmentKind,
 }
 
 /// A segment that the path dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceDrop {
-    /// When it was dropped.
+    /// When the segment was dropped.
     pub at: Instant,
-    /// Its first sequence number.
+    /// The first sequence number of the segment.
     pub start: u64,
-    /// The sequence number after its last one.
+    /// The sequence number after its last.
     pub end: u64,
     /// Index into [`TimeSequence::causes`].
     pub cause: u16,
@@ -143,26 +145,26 @@ pub struct SequenceDrop {
 /// A transmission that repeats bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceRepeat {
-    /// When it entered the path.
+    /// When the transmission entered the path.
     pub at: Instant,
-    /// Its first sequence number.
+    /// The first sequence number of the transmission.
     pub start: u64,
-    /// The sequence number after its last one.
+    /// The sequence number after its last.
     pub end: u64,
-    /// The cause of the drop that it repairs, an index into [`TimeSequence::causes`]; `None` if the path had not
-    /// dropped the bytes (a spurious retransmission).
+    /// The cause of the drop that the transmission repairs, an index into [`TimeSequence::causes`]; `None` if
+    /// the path had not dropped the bytes (a spurious retransmission).
     pub after: Option<u16>,
 }
 
-/// How a segment relates to what was seen before it.
+/// How a segment relates to the segments seen before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SegmentKind {
-    /// Beyond all of it.
+    /// All of the segment is beyond what was seen.
     New,
-    /// Not seen before, but with lower sequence numbers than the highest seen.
+    /// The segment is new, but has lower sequence numbers than the highest seen.
     OutOfOrder,
-    /// Seen before, at least in part.
+    /// At least a part of the segment was seen before.
     Repeated,
     /// A keep-alive or window probe.
     Probe,
@@ -171,7 +173,7 @@ pub enum SegmentKind {
 /// A notable event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceMark {
-    /// The time.
+    /// The time of the event.
     pub at: Instant,
     /// The sequence number of the direction.
     pub sequence: u64,
@@ -183,9 +185,9 @@ pub struct SequenceMark {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MarkKind {
-    /// The direction opens.
+    /// This end opens the direction.
     Syn,
-    /// The direction ends.
+    /// This end closes the direction.
     Fin,
     /// This end aborts the connection.
     Reset,

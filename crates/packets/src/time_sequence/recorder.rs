@@ -7,7 +7,7 @@ use super::{
     SequenceSegment, TimeSequence, merge,
 };
 use crate::class::Class;
-use crate::connection::{Novelty, Observed};
+use crate::connection::{Observed, SegmentRelation};
 use crate::connection_summary::Direction;
 use crate::list::ConnectionList;
 use crate::sent::{CauseId, Repeated};
@@ -19,9 +19,9 @@ pub(crate) struct Recorder {
     limit: usize,
     /// Largest number of points in each list of a direction.
     points: usize,
-    /// By the accounting's index of the connection; connections beyond the limit are left out.
+    /// The connections by their index in the accounting; connections beyond the limit are left out.
     connections: Vec<(u32, [Raw; 2])>,
-    /// Position in `connections` by index.
+    /// Position in `connections`, by index in the accounting.
     places: std::collections::HashMap<u32, usize>,
 }
 
@@ -34,20 +34,20 @@ struct Raw {
     sequence: DirectionSequence,
 }
 
-/// What a sender put into the path, for its graph.
+/// A segment that a sender put into the path, for its graph.
 pub(crate) struct Transmission {
     /// The connection's index in the accounting.
     pub(crate) connection: u32,
     /// When it entered the path, or was dropped, in nanoseconds since the origin.
     pub(crate) time: u64,
     pub(crate) direction: Direction,
-    /// Its first sequence number as in the packet.
+    /// Its first sequence number, as in the packet.
     pub(crate) sequence: u32,
-    /// Sequence numbers that it occupies; more than zero.
+    /// The number of sequence numbers that it occupies; more than zero.
     pub(crate) length: u64,
-    /// Whether the path dropped it, and the cause.
+    /// The cause if the path dropped it.
     pub(crate) dropped: Option<CauseId>,
-    /// Whether it repeats bytes.
+    /// Whether and why it repeats bytes.
     pub(crate) repeated: Option<Repeated>,
 }
 
@@ -101,11 +101,11 @@ impl Recorder {
             Direction::Down => (down, up),
         };
         let kind = match observed.novelty {
-            Novelty::Nothing => None,
-            Novelty::New => Some(SegmentKind::New),
-            Novelty::OutOfOrder => Some(SegmentKind::OutOfOrder),
-            Novelty::Repeated => Some(SegmentKind::Repeated),
-            Novelty::Probe => Some(SegmentKind::Probe),
+            SegmentRelation::Nothing => None,
+            SegmentRelation::New => Some(SegmentKind::New),
+            SegmentRelation::OutOfOrder => Some(SegmentKind::OutOfOrder),
+            SegmentRelation::Repeated => Some(SegmentKind::Repeated),
+            SegmentRelation::Probe => Some(SegmentKind::Probe),
         };
         if let Some(kind) = kind {
             let lowest = own
@@ -168,7 +168,7 @@ impl Recorder {
             .unwrap_or_else(|| first_reference(sent.sequence));
         let start = unwrap(reference, sent.sequence);
         let end = start + sent.length;
-        // A segment that never arrived may be the first of its direction.
+        // A segment that never arrived may be the first segment of its direction.
         own.base = Some(own.base.map_or(start, |base| base.min(start)));
         own.reference = own.reference.max(Some(end));
         let at = Instant::from_nanos(sent.time);
@@ -194,7 +194,7 @@ impl Recorder {
         merge::to_limit(&mut own.sequence, self.points);
     }
 
-    /// The place of a connection; `None` beyond the limit.
+    /// The position of a connection in `connections`; `None` beyond the limit.
     fn place(&mut self, connection: u32) -> Option<usize> {
         if let Some(place) = self.places.get(&connection) {
             return Some(*place);
@@ -208,8 +208,8 @@ impl Recorder {
         Some(place)
     }
 
-    /// The sequences, with the indices of [`Accounting::connections`](crate::Accounting::connections) and
-    /// relative numbers.
+    /// Returns the sequences, with the indices of [`Accounting::connections`](crate::Accounting::connections)
+    /// and relative sequence numbers.
     pub(crate) fn finish(
         self,
         places: &[u32],
@@ -235,7 +235,7 @@ impl Recorder {
 impl Raw {
     fn relative(mut self) -> DirectionSequence {
         let sequence = &mut self.sequence;
-        // Without segments, the numbers start at the first acknowledgement.
+        // If there are no segments, the numbers start at the first acknowledgement.
         let first_acknowledged = sequence.acknowledgements.first().map(|point| point.1);
         let base = self.base.or(first_acknowledged).unwrap_or_default();
         let segments = sequence.segments.iter_mut();

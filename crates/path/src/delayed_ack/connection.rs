@@ -2,7 +2,7 @@
 
 use super::segment::{Offer, Segment};
 
-/// The largest segment of a side that sends no MSS option (RFC 9293, section 3.7.1), in bytes.
+/// The MSS of a side that sends no MSS option (RFC 9293, section 3.7.1), in bytes.
 const DEFAULT_LARGEST_SEGMENT: u16 = 536;
 
 /// The bytes that the time stamps option takes from a full segment, padding included.
@@ -25,7 +25,7 @@ pub(super) struct AckState {
 }
 
 impl AckState {
-    /// Whether it makes `other` redundant.
+    /// Whether this report makes `other` redundant.
     pub(super) fn covers(self, other: AckState) -> bool {
         is_after(self.acknowledgement, other.acknowledgement)
             || (self.acknowledgement == other.acknowledgement
@@ -46,7 +46,7 @@ pub(super) struct Held {
 struct Gap {
     /// The first missing sequence number.
     start: u32,
-    /// The end of the data that arrived behind the gap.
+    /// The end of the data that arrived after the gap.
     end: u32,
 }
 
@@ -57,10 +57,10 @@ pub(super) struct Connection {
     pub(super) age: u64,
     host: Option<Opening>,
     peer: Option<Opening>,
-    /// The next sequence number that the host expects, as far as packets and acknowledgements show.
+    /// The next sequence number that the host expects, derived from packets and acknowledgements.
     next: u32,
     gap: Option<Gap>,
-    /// The peer sent a segment that BSD answers at once by repeating its last acknowledgement.
+    /// Whether the peer sent a segment that BSD answers at once by repeating its last acknowledgement.
     provoked: bool,
     /// The sequence numbers after each side's FIN.
     host_fin: Option<u32>,
@@ -104,30 +104,30 @@ impl Connection {
         self.peer.map(|peer| peer.first)
     }
 
-    /// The host sends a SYN.
+    /// Records a SYN that the host sends.
     pub(super) fn host_opened(&mut self, first: u32, offer: Offer) {
         self.host = Some(Opening { first, offer });
     }
 
-    /// The peer's SYN is about to arrive.
+    /// Records a SYN of the peer that is about to arrive.
     pub(super) fn peer_opened(&mut self, first: u32, offer: Offer) {
         self.peer = Some(Opening { first, offer });
         self.next = first.wrapping_add(1);
     }
 
-    /// The host sends a FIN, which ends before `end`.
+    /// Records a FIN that the host sends; `end` is the sequence number after it.
     pub(super) fn host_finished(&mut self, end: u32) {
         self.host_fin = Some(end);
     }
 
-    /// The peer acknowledges.
+    /// Records an acknowledgement by the peer.
     pub(super) fn peer_acknowledged(&mut self, acknowledgement: u32) {
         self.host_fin_is_acknowledged |= self
             .host_fin
             .is_some_and(|fin| is_at_or_after(acknowledgement, fin));
     }
 
-    /// What a segment of the host reports. Also records the largest window.
+    /// Returns what a segment of the host reports. Also records the largest window.
     pub(super) fn ack_state(&mut self, segment: &Segment, acknowledgement: u32) -> AckState {
         // The windows in SYN are never scaled.
         let shift = match (self.host, self.peer) {
@@ -173,7 +173,7 @@ impl Connection {
         fills_a_gap || acknowledges_fin || acknowledged >= enough || edge_moved
     }
 
-    /// The number of acknowledged bytes that makes BSD acknowledge at once.
+    /// Returns the number of received bytes from which BSD acknowledges at once.
     fn enough(&self, segments: u32) -> u32 {
         let offers = [self.host, self.peer].map(|side| side.map(|side| side.offer));
         let largest = offers
@@ -197,7 +197,7 @@ impl Connection {
         self.held.map(|held| held.ack).or(self.left)
     }
 
-    /// The kernel acknowledges. Its acknowledgement is more reliable than the packets seen here.
+    /// Records an acknowledgement by the kernel, which is more reliable than the packets seen here.
     pub(super) fn host_acknowledged(&mut self, ack: AckState) {
         if is_after(ack.acknowledgement, self.next) {
             self.next = ack.acknowledgement;
@@ -210,7 +210,7 @@ impl Connection {
         }
     }
 
-    /// Records that the report was forwarded: the peer gets it once the path has delivered it.
+    /// Records that the report was forwarded to the path.
     pub(super) fn has_left(&mut self, ack: AckState) {
         if self.left.is_none_or(|left| ack.covers(left)) {
             self.left = Some(ack);
@@ -218,7 +218,7 @@ impl Connection {
         self.provoked = false;
     }
 
-    /// The host is about to receive a segment that is neither SYN nor RST.
+    /// Records a segment that the host is about to receive and that is neither SYN nor RST.
     pub(super) fn peer_sent(&mut self, segment: &Segment) {
         let end = segment.end();
         if segment.fin {
@@ -255,7 +255,7 @@ impl Connection {
         })
     }
 
-    /// Whether both sides have sent FIN, and both FINs are acknowledged or their acknowledgement has left.
+    /// Whether both sides have sent FIN, and both FINs are acknowledged or their acknowledgement was forwarded.
     pub(super) fn is_over(&self) -> bool {
         let peer_fin_is_acknowledged = match (self.peer_fin, self.left) {
             (Some(fin), Some(left)) => is_at_or_after(left.acknowledgement, fin),

@@ -20,34 +20,34 @@ pub(super) type Endpoint = (IpAddr, u16);
 pub(super) struct Segment {
     pub(super) source: Endpoint,
     pub(super) destination: Endpoint,
-    /// The sequence number of its first byte, or of its SYN.
+    /// The sequence number of the first byte, or of the SYN.
     pub(super) sequence: u32,
-    /// Absent without the ACK flag.
+    /// The acknowledgement number; `None` without the ACK flag.
     pub(super) acknowledgement: Option<u32>,
-    /// The value in the header, before scaling.
+    /// The window field of the header, before scaling.
     pub(super) window: u16,
-    /// Bytes of data.
+    /// The number of data bytes.
     pub(super) data: u32,
     pub(super) fin: bool,
     pub(super) rst: bool,
-    /// The options of a SYN; absent when the segment is not a SYN.
+    /// The options of a SYN; `None` if the segment is not a SYN.
     pub(super) syn: Option<Offer>,
-    /// ACK is its only flag and it carries no data.
+    /// Whether ACK is the only flag and there are no data.
     pub(super) is_pure_ack: bool,
 }
 
 /// The options of a SYN.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Offer {
-    /// The largest segment that its sender accepts (MSS), in bytes of data.
+    /// The largest segment that the sender accepts (MSS), in bytes of data.
     pub(super) largest_segment: Option<u16>,
-    /// The shift of its sender's windows, if both sides offer one.
+    /// The shift of the sender's windows; it applies only if both sides offer one.
     pub(super) window_shift: Option<u8>,
     pub(super) timestamps: bool,
 }
 
 impl Segment {
-    /// Parses a raw IP packet; `None` when it is not a complete TCP segment, or is not supported.
+    /// Parses a raw IP packet; `None` if it is not a complete TCP segment, or is not supported.
     pub(super) fn parse(packet: &[u8]) -> Option<Segment> {
         let (source, destination, tcp) = match packet.first()? >> 4 {
             4 => parse_v4(packet)?,
@@ -75,7 +75,7 @@ impl Segment {
         })
     }
 
-    /// The sequence number after its data, SYN and FIN.
+    /// The sequence number after the data, SYN and FIN.
     pub(super) fn end(&self) -> u32 {
         self.sequence
             .wrapping_add(self.data)
@@ -85,7 +85,7 @@ impl Segment {
 }
 
 impl Offer {
-    /// Parses the options of a SYN, up to the first malformed one.
+    /// Parses the options of a SYN, up to the first malformed option.
     fn parse(mut options: &[u8]) -> Offer {
         let mut offer = Offer::default();
         loop {

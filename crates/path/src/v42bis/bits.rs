@@ -24,7 +24,7 @@ impl BitWriter {
         self.count == 0
     }
 
-    /// Completes the last byte with zeros. Returns how many.
+    /// Completes the last byte with zero bits. Returns the number of added bits.
     pub(super) fn align(&mut self, output: &mut Vec<u8>) -> u32 {
         let missing = (8 - self.count) % 8;
         self.write(0, missing, output);
@@ -32,7 +32,7 @@ impl BitWriter {
     }
 }
 
-/// Bits of which no codeword was read yet.
+/// Bits that were read from the input and are not part of a codeword yet.
 #[derive(Debug, Clone, Default)]
 pub(super) struct BitReader {
     bits: u32,
@@ -40,7 +40,7 @@ pub(super) struct BitReader {
 }
 
 impl BitReader {
-    /// Reads a codeword of `size` bits, at most 16, and the bytes for it. `None` when the input ends before it.
+    /// Reads a codeword of `size` bits, at most 16, from the input. Returns `None` if the input ends before the codeword.
     pub(super) fn read(&mut self, size: u32, input: &mut &[u8]) -> Option<u16> {
         while self.count < size {
             let (&byte, rest) = input.split_first()?;

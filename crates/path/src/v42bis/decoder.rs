@@ -1,13 +1,13 @@
-//! From the bytes on the line to characters.
+//! Decodes the bytes on the line to characters.
 
 use super::bits::BitReader;
 use super::matching::Matching;
 use super::{CONTROL_CODEWORDS, Escape, FIRST_CODEWORD_BITS, Parameters, command, control};
 
-/// What no encoder with the same parameters sends. The connection of the modems ends with it.
+/// Input that no encoder with the same parameters sends. The modems close their connection after such an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// A codeword that stands for no string.
+    /// A codeword without a string in the dictionary.
     #[error("codeword {0} stands for no string")]
     UnknownCodeword(u16),
     /// A STEPUP beyond the size that the dictionary needs.
@@ -20,15 +20,15 @@ pub enum DecodeError {
 
 /// The decoder of one direction. It starts in transparent mode.
 ///
-/// Its state is bounded: the dictionary, and less than two bytes of input. A byte of input gives at most a string
-/// of output, so at most 250 bytes. Any split of the input gives the same output.
+/// Its state is bounded: the dictionary, and less than two bytes of input. A byte of input gives at most one string
+/// of output, which is at most 250 bytes. Any split of the input gives the same output.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     parameters: Parameters,
     matching: Matching,
     compressed: bool,
     escape: Escape,
-    /// The last character of the input, in transparent mode, was an escape character.
+    /// Whether the last character was an escape character, in transparent mode.
     escaped: bool,
     reader: BitReader,
     /// The size of codewords (C2).
@@ -37,7 +37,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// The state after both modems have connected.
+    /// Creates a decoder in the state after the modems have connected.
     pub fn new(parameters: Parameters) -> Decoder {
         Decoder {
             parameters,
@@ -51,8 +51,8 @@ impl Decoder {
         }
     }
 
-    /// Decodes bytes of the line. After an error, what was decoded before it is in `output`, and every later call
-    /// returns the same error.
+    /// Decodes bytes of the line and appends the characters to `output`. After an error, `output` contains the
+    /// characters before the error, and every later call returns the same error.
     pub fn decode(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<(), DecodeError> {
         if let Some(failure) = self.failure {
             return Err(failure);

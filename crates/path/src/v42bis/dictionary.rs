@@ -2,19 +2,19 @@
 
 use super::{CONTROL_CODEWORDS, FIRST_STRING, Parameters};
 
-/// No node: the number of a control codeword, which is never one.
+/// No node: the number of a control codeword, which never has a node.
 pub(super) const NONE: u16 = 0;
 
 /// The last character of a string. The characters before it are its parents'.
 #[derive(Debug, Clone, Copy, Default)]
 struct Node {
     parent: u16,
-    /// The first of the strings that are one character longer; [`NONE`] for a leaf.
+    /// The first child, a string that is one character longer; [`NONE`] for a leaf.
     child: u16,
     /// The next child of the same parent.
     sibling: u16,
     character: u8,
-    /// The characters of the string; 0 for an unused entry.
+    /// The length of the string in characters; 0 for an unused entry.
     length: u8,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Dictionary {
 }
 
 impl Dictionary {
-    /// The strings of one character each.
+    /// Creates the dictionary with the strings of one character.
     pub(super) fn new(parameters: Parameters) -> Dictionary {
         let mut nodes = vec![Node::default(); usize::from(parameters.codewords)];
         for character in 0..=u8::MAX {
@@ -42,7 +42,7 @@ impl Dictionary {
         }
     }
 
-    /// The codeword of a string of one character.
+    /// Returns the codeword of a string of one character.
     pub(super) fn root(character: u8) -> u16 {
         u16::from(character) + CONTROL_CODEWORDS
     }
@@ -54,7 +54,7 @@ impl Dictionary {
             .is_some_and(|node| node.length > 0)
     }
 
-    /// The string one character longer, if the dictionary has it.
+    /// Returns the codeword of the string plus `character`, if it is in the dictionary.
     pub(super) fn longer(&self, codeword: u16, character: u8) -> Option<u16> {
         let mut child = self.node(codeword).child;
         while child != NONE {
@@ -67,7 +67,7 @@ impl Dictionary {
         None
     }
 
-    /// The characters of a string, from the first.
+    /// Appends the characters of a string to `output`, in order.
     pub(super) fn spell(&self, codeword: u16, output: &mut Vec<u8>) {
         let start = output.len();
         let mut at = codeword;
@@ -79,8 +79,8 @@ impl Dictionary {
         output[start..].reverse();
     }
 
-    /// Adds a string and one character (section 6.4). Returns its codeword; `None` when the dictionary has it, or
-    /// when it would be too long.
+    /// Adds the string plus one character (section 6.4). Returns the new codeword; `None` if the new string is in the
+    /// dictionary already or would be too long.
     pub(super) fn add(&mut self, codeword: u16, character: u8) -> Option<u16> {
         let length = self.node(codeword).length;
         if length >= self.longest || self.longer(codeword, character).is_some() {
@@ -99,9 +99,9 @@ impl Dictionary {
         Some(added)
     }
 
-    /// Finds the entry for the string after this one (section 6.5): the next unused one, or the next leaf, which
-    /// is deleted. There is always one besides the string just added: 253 entries or more cannot form a single
-    /// chain of at most 250 characters.
+    /// Finds the entry for the next string (section 6.5): the next unused entry, or the next leaf, which is deleted.
+    /// Another leaf than the string just added always exists, because 253 entries or more cannot form a single chain
+    /// of at most 250 characters.
     fn recover(&mut self) {
         loop {
             self.next += 1;

@@ -1,19 +1,19 @@
-//! From characters to the bytes on the line.
+//! Encodes characters to the bytes on the line.
 
 use super::bits::BitWriter;
 use super::matching::Matching;
 use super::{CHARACTER_BITS, Escape, FIRST_CODEWORD_BITS, Parameters, command, control};
 
-/// The characters after which the encoder compares both modes.
+/// The number of characters after which the encoder compares the two modes.
 const PERIOD: u32 = 256;
-/// What the change to the compressed mode takes: an escape character and a command.
+/// The bits of a change to compressed mode: an escape character and a command.
 const CHANGE_BITS: u32 = 2 * CHARACTER_BITS;
 
 /// The encoder of one direction. It starts in transparent mode.
 ///
 /// **The test of compressibility.** After each 256 characters, the encoder compares the bits that these characters
-/// took, or would have taken, in both modes. It leaves the compressed mode if that took more bits. It leaves the
-/// transparent mode if that took more bits than the other one and the change together.
+/// took, or would have taken, in each mode. It leaves the compressed mode if that mode took more bits. It leaves
+/// the transparent mode if that mode took more bits than the compressed mode and the change of mode together.
 ///
 /// Its state is bounded: the dictionary, and less than a byte of output. Any split of the input gives the same
 /// output.
@@ -29,7 +29,7 @@ pub struct Encoder {
     period: Period,
 }
 
-/// The characters since the last comparison of both modes.
+/// The number of characters since the last comparison, and the bits that they take in each mode.
 #[derive(Debug, Clone, Default)]
 struct Period {
     characters: u32,
@@ -38,7 +38,7 @@ struct Period {
 }
 
 impl Encoder {
-    /// The state after both modems have connected.
+    /// Creates an encoder in the state after the modems have connected.
     pub fn new(parameters: Parameters) -> Encoder {
         Encoder {
             parameters,
@@ -51,7 +51,7 @@ impl Encoder {
         }
     }
 
-    /// Encodes characters. The last of them may stay in the encoder until more follow or [`Encoder::flush`].
+    /// Encodes characters. The last characters may stay in the encoder until more characters or [`Encoder::flush`].
     pub fn encode(&mut self, input: &[u8], output: &mut Vec<u8>) {
         for &character in input {
             if self.period.characters == PERIOD {
@@ -61,7 +61,7 @@ impl Encoder {
         }
     }
 
-    /// Sends all that the encoder has, and ends the output with a whole byte.
+    /// Writes all pending characters, and completes the last byte of the output.
     pub fn flush(&mut self, output: &mut Vec<u8>) {
         if !self.compressed {
             return;

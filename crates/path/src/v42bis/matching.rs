@@ -1,4 +1,4 @@
-//! The string-matching procedure (sections 6.3 and 6.4), which the encoder runs in both modes, and the decoder in
+//! The string-matching procedure (sections 6.3 and 6.4). The encoder runs it in both modes, the decoder only in
 //! transparent mode.
 
 use super::Parameters;
@@ -8,9 +8,9 @@ use super::dictionary::{Dictionary, NONE};
 #[derive(Debug, Clone)]
 pub(super) struct Matching {
     dictionary: Dictionary,
-    /// The longest string so far; [`NONE`] before a first character.
+    /// The longest match so far; [`NONE`] before the first character.
     string: u16,
-    /// The string that ended last and to which the next character has yet to be added; or [`NONE`].
+    /// The previous string, until the next character is appended to it as a new entry; otherwise [`NONE`].
     ended: u16,
     /// The entry that the end of the last string created. The decoder does not have it yet when it needs the next
     /// codeword, so the next string must not match it.
@@ -27,7 +27,7 @@ impl Matching {
         }
     }
 
-    /// Takes the next character. Returns the codeword of the string that ends before it, if one does.
+    /// Takes the next character. Returns the codeword of the string that ends before this character, if any.
     pub(super) fn take(&mut self, character: u8) -> Option<u16> {
         let mut before = None;
         if self.string != NONE {
@@ -43,7 +43,7 @@ impl Matching {
         before
     }
 
-    /// Ends the string where it is. Returns its codeword; `None` when there is no string.
+    /// Ends the current string. Returns its codeword; `None` if there is no current string.
     pub(super) fn end(&mut self) -> Option<u16> {
         if self.string == NONE {
             return None;
@@ -66,7 +66,7 @@ impl Matching {
         self.dictionary.contains(codeword)
     }
 
-    /// A new string begins with this character: it extends the one before.
+    /// Begins a new string with this character, and adds the previous string plus this character to the dictionary.
     fn begin_with(&mut self, character: u8) {
         let ended = std::mem::replace(&mut self.ended, NONE);
         if ended != NONE {

@@ -1,20 +1,20 @@
 //! ITU-T Recommendation V.42bis (1990): the data compression of modems, as a stream encoder and a stream decoder.
 //!
-//! Both sides keep a dictionary of strings. The encoder replaces the longest known string by its codeword and
-//! adds that string plus one character to its dictionary; the decoder makes the same addition when it has the
+//! Both sides keep a dictionary of strings. The encoder replaces the longest string in the dictionary by its codeword
+//! and adds that string plus one character to its dictionary; the decoder makes the same addition when it has the
 //! next codeword. Three properties distinguish the code from LZW:
 //!
 //! - **Codewords grow on request.** They start at 9 bits. The control codeword STEPUP adds a bit, up to the size
 //!   that the dictionary needs.
-//! - **Old strings are recovered.** A full dictionary is not reset: the next entry that is the beginning of no
-//!   longer string is deleted and used again.
+//! - **Entries are recovered.** A full dictionary is not reset: the next entry that is not a prefix of a longer
+//!   string is deleted and reused.
 //! - **Two modes.** In the transparent mode, characters are sent as they are, and both sides still extend their
-//!   dictionaries. In the compressed mode, codewords are sent. The encoder changes the mode when a test says that
-//!   the other one takes fewer bits. The recommendation leaves that test to the implementation; [`Encoder`]
+//!   dictionaries. In the compressed mode, codewords are sent. The encoder changes to the mode that a test
+//!   predicts to take fewer bits. The recommendation leaves that test to the implementation; [`Encoder`]
 //!   describes ours.
 //!
-//! Codewords are sent from their least significant bit, in bytes filled from theirs. The procedures run on top of
-//! an error-correcting protocol (V.42), so the decoder is handed every byte once and in order.
+//! Codewords are sent with the least significant bit first, and fill each byte from its least significant bit. The
+//! procedures run on top of an error-correcting protocol (V.42), so the decoder gets every byte once and in order.
 //!
 //! ```
 //! use fathometer_path::v42bis::{Decoder, Encoder, Parameters};
@@ -48,9 +48,9 @@ const CHARACTER_BITS: u32 = 8;
 const CONTROL_CODEWORDS: u16 = 3;
 /// The first codeword that stands for a string of two characters or more (N5).
 const FIRST_STRING: u16 = CONTROL_CODEWORDS + 256;
-/// The size of codewords at first: one bit more than a character.
+/// The initial size of codewords: one bit more than a character.
 const FIRST_CODEWORD_BITS: u32 = CHARACTER_BITS + 1;
-/// What the escape character grows by, modulo 256, each time that it occurs in the data.
+/// The increment of the escape character, modulo 256, each time that it occurs in the data.
 const ESCAPE_STEP: u8 = 51;
 
 /// The control codewords of the compressed mode.
@@ -59,7 +59,7 @@ mod control {
     pub(super) const ETM: u16 = 0;
     /// The rest of this byte is padding.
     pub(super) const FLUSH: u16 = 1;
-    /// Codewords are one bit longer from here.
+    /// The codewords that follow are one bit longer.
     pub(super) const STEPUP: u16 = 2;
 }
 
@@ -73,7 +73,7 @@ mod command {
     pub(super) const RESET: u8 = 2;
 }
 
-/// What two modems agree on when they connect.
+/// The parameters that two modems negotiate when they connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", try_from = "Text")]
 pub struct Parameters {
@@ -145,7 +145,7 @@ impl Parameters {
 struct Escape(u8);
 
 impl Escape {
-    /// Takes note of a character of the data. Returns whether it is the escape character.
+    /// Returns whether a character of the data is the escape character; if so, changes the escape character.
     fn occurs(&mut self, character: u8) -> bool {
         let occurs = character == self.0;
         if occurs {

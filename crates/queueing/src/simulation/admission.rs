@@ -1,4 +1,4 @@
-//! Workers, the backlog in front of them, and connections that find it full.
+//! Workers, the backlog in front of them, and connections that find the backlog full.
 
 use crate::{ModelError, Seconds};
 
@@ -7,41 +7,41 @@ use super::positive;
 /// Workers, and the backlog in front of them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Admission {
-    /// The station before which a worker is needed; it is occupied until the exchange ends.
+    /// The index of the station before which an exchange needs a worker. It holds the worker until it ends.
     pub before: usize,
-    /// The number of workers; at least one.
+    /// The number of workers; at least 1.
     pub workers: u32,
-    /// How many connections may wait for a worker.
+    /// The number of connections that may wait for a worker.
     pub backlog: u32,
     /// What happens to a connection that finds the backlog full.
     pub overflow: Overflow,
-    /// The handshake of a connection; `None`: a SYN that finds room takes it at once.
+    /// The handshake of a connection; `None` if a SYN that finds room takes the place at once.
     pub handshake: Option<Handshake>,
 }
 
 /// What happens to a connection that finds the backlog full.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Overflow {
-    /// It is reset and its exchange fails, as with Linux's `net.ipv4.tcp_abort_on_overflow`.
+    /// The connection is reset and its exchange fails, as with Linux's `net.ipv4.tcp_abort_on_overflow`.
     Refuse,
-    /// Its SYN is dropped, and the client sends it again.
+    /// The SYN is dropped, and the client repeats it.
     Retry(Retries),
 }
 
-/// The handshake of TCP: a SYN that finds room takes none. The client's ACK does, a round trip later, and finds the backlog
-/// full when other SYNs were faster. It is dropped then; the client has a connection, and sends its request again as it
-/// does after a loss, until that takes the place (Linux, `tcp_v4_syn_recv_sock`).
+/// The TCP handshake. A SYN that finds room in the backlog does not take a place: the client's ACK takes it, a round trip
+/// later. If other connections have filled the backlog by then, the ACK is dropped. The client then has a connection, and
+/// repeats its request as after a loss, until the request takes a place (Linux, `tcp_v4_syn_recv_sock`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Handshake {
     /// The time from a SYN to the ACK.
     pub round_trip: Seconds,
-    /// When the client sends its request again.
+    /// The retries of the client's request.
     pub request: Retries,
 }
 
 impl Handshake {
-    /// As Linux repeats data: the probe of a lost tail and the first time-out 200 ms and a round trip each (RFC 8985, 7;
-    /// `TCP_RTO_MIN`), then back-off (RFC 6298, 5.5).
+    /// A handshake with the retransmissions of Linux: the tail loss probe and the first time-out after 200 ms and a round trip
+    /// each (RFC 8985, 7; `TCP_RTO_MIN`), then back-off (RFC 6298, 5.5).
     pub fn linux(round_trip: Seconds) -> Handshake {
         Handshake {
             round_trip,
@@ -54,34 +54,36 @@ impl Handshake {
     }
 }
 
-/// When a client repeats a segment that has no answer.
+/// The times at which a client repeats a segment that has no answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Retries {
-    /// The time before the first retry, above zero.
+    /// The time before the first retry, above 0.
     pub first: Seconds,
-    /// So many retries wait as long as the first one; each further retry waits twice as long as the one before it.
+    /// The number of retries with the same time as the first retry. The time before each further retry is twice the previous
+    /// time.
     pub even: u32,
-    /// So many retries are made. The exchange fails when one more would be due.
+    /// The maximum number of retries. The exchange fails when a further retry would be due.
     pub most: u32,
 }
 
 impl Retries {
-    /// Those of a SYN of Linux since 6.5: after 1, 2, 3, 4, 5, 7, 11, 19, 35 and 67 s, and a failure after 131 s. Documentation of
-    /// Linux, networking/ip-sysctl.rst, `tcp_syn_retries` (6) and `tcp_syn_linear_timeouts` (4); 1 s is RFC 6298, 2.1.
+    /// The retries of a SYN in Linux since 6.5: after 1, 2, 3, 4, 5, 7, 11, 19, 35 and 67 s, and a failure after 131 s. Linux
+    /// documentation, networking/ip-sysctl.rst, `tcp_syn_retries` (6) and `tcp_syn_linear_timeouts` (4); 1 s is RFC 6298, 2.1.
     pub const LINUX: Retries = Retries {
         first: Seconds(1.0),
         even: 5,
         most: 10,
     };
 
-    /// Back-off from the first retry on: after 1, 3, 7, 15, 31 and 63 s, and a failure after 127 s (Linux before 6.5).
+    /// Exponential back-off from the first retry on: after 1, 3, 7, 15, 31 and 63 s, and a failure after 127 s (Linux before
+    /// 6.5).
     pub const EXPONENTIAL: Retries = Retries {
         first: Seconds(1.0),
         even: 1,
         most: 6,
     };
 
-    /// The time before a retry, counted from 1, or before the failure in its place.
+    /// The time before a retry, or before the failure instead of the retry. Retries are counted from 1.
     pub(super) fn wait(&self, retry: u32) -> Seconds {
         let doublings = retry.saturating_sub(self.even.max(1)).min(MOST_DOUBLINGS);
         Seconds(self.first.0 * f64::from(1u32 << doublings))
@@ -92,7 +94,7 @@ impl Retries {
 const MOST_DOUBLINGS: u32 = 30;
 
 impl Admission {
-    /// When an attempt that finds the backlog full is repeated; `None`: it is refused.
+    /// The retries of an attempt that finds the backlog full; `None` if the attempt is refused.
     pub(super) fn retries(&self, has_connection: bool) -> Option<Retries> {
         match (self.handshake, self.overflow) {
             (Some(handshake), _) if has_connection => Some(handshake.request),
@@ -120,7 +122,7 @@ impl Admission {
         }
         match self.overflow {
             Overflow::Retry(retries) => positive("the time before a retry", retries.first.0),
-            // Else a refused user would come again at the same time, forever.
+            // Otherwise a refused user would repeat its attempt at the same instant forever.
             Overflow::Refuse => positive("the time between two attempts of a user", pause.0),
         }
     }

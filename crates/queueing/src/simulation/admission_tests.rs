@@ -1,4 +1,4 @@
-//! Workers, a full backlog and handshakes, against closed forms and by hand.
+//! Tests of workers, a full backlog and handshakes against closed forms and manual calculations.
 
 use super::tests::{agrees, exponential, simulation, station, users};
 use super::*;
@@ -108,14 +108,15 @@ fn a_full_backlog_refuses_and_a_timeout_ends_the_wait() {
     assert_eq!(result.failed.mean, result.timed_out);
     assert!((result.quantile(1.0).0 - 0.5).abs() < 1e-9);
     assert!(result.completed_quantile(1.0).0 < 0.5);
-    // The server stays busy: what was given up was waiting for a retry, not in service.
+    // The server stays busy: the exchanges that timed out were waiting for a retry, not in service.
     assert!(result.throughput.mean > 150.0 && result.throughput.mean <= 203.0);
 }
 
 #[test]
 fn a_connection_is_attempted_so_often_and_then_fails() {
-    // One worker serves 300 ms, and its user comes again after 10 ms. The other user finds it busy after 0.01 s and, one
-    // retry later, after 1.01 s; when the second would be due, after 3.01 s, its exchange fails. Then it begins again.
+    // One worker serves 300 ms, and its user sends the next request after 10 ms. The other user finds the worker busy after
+    // 0.01 s and, at the first retry, after 1.01 s. After 3.01 s, when the second retry would be due, its exchange fails. Then
+    // it begins again.
     let mut limited = simulation(
         Source::Users {
             count: 2,
@@ -207,7 +208,7 @@ fn limits_out_of_range_are_errors() {
     for impossible in [
         admission(0, 0, 1, RETRY),
         admission(2, 1, 1, RETRY),
-        // The refused user would come again at the same time.
+        // The refused user would repeat its attempt at the same instant.
         admission(0, 1, 0, Overflow::Refuse),
     ] {
         limited.admission = impossible;
@@ -218,7 +219,7 @@ fn limits_out_of_range_are_errors() {
 #[test]
 fn a_request_that_finds_no_place_after_its_handshake_is_repeated() {
     // One worker and no backlog. Both SYNs find room at 10 ms, and the ACK of the first takes the worker at 20 ms for
-    // 300 ms, again and again. The other client has a connection, and its request finds the worker busy at 20, 230, 440 and
+    // 300 ms, repeatedly. The other client has a connection, and its request finds the worker busy at 20, 230, 440 and
     // 860 ms, 1.70 and 3.38 s. Twenty exchanges of the first user end at 6.4 s.
     let mut limited = simulation(
         Source::Users {
@@ -242,7 +243,7 @@ fn a_request_that_finds_no_place_after_its_handshake_is_repeated() {
     // 10 ms, 10 ms and 300 ms.
     assert!((found.quantile(0.5).0 - 0.32).abs() < 1e-9, "{found:?}");
     assert_eq!(found.refused, 0.0);
-    // A SYN that takes its place at once needs no round trip.
+    // A SYN that takes a place at once needs no round trip.
     let at_once = of(None);
     assert!((at_once.quantile(0.5).0 - 0.31).abs() < 1e-9);
     assert!((found.overflows - 0.3).abs() < 1e-9, "{found:?}");

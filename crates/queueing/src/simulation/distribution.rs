@@ -7,15 +7,15 @@ use crate::{ModelError, Seconds, not_negative};
 /// A distribution of times.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Distribution {
-    /// Always the same.
+    /// A constant time.
     Deterministic(Seconds),
-    /// Exponential with this mean.
+    /// An exponential distribution with this mean.
     Exponential(Seconds),
-    /// Lognormal.
+    /// A lognormal distribution.
     Lognormal {
         /// The mean.
         mean: Seconds,
-        /// The coefficient of variation: standard deviation over mean.
+        /// The coefficient of variation: the standard deviation divided by the mean.
         variation: f64,
     },
     /// One of these times, each with the same probability.
@@ -72,7 +72,7 @@ impl Draws {
         value
     }
 
-    /// A place in a list of probabilities, drawn with them.
+    /// Draws an index of a list with these probabilities.
     pub(super) fn place(&mut self, probabilities: &[f64]) -> usize {
         let mut left = self.uniform();
         for (place, probability) in probabilities.iter().enumerate() {
@@ -84,7 +84,7 @@ impl Draws {
         probabilities.len().saturating_sub(1)
     }
 
-    /// Uniform on (0, 1].
+    /// A number that is uniform on (0, 1].
     fn positive(&mut self) -> f64 {
         1.0 - self.uniform()
     }

@@ -1,4 +1,4 @@
-//! The loop over events.
+//! The event loop of a simulation.
 
 use std::collections::VecDeque;
 
@@ -12,31 +12,31 @@ use crate::Seconds;
 /// How an exchange ended for its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// With a response.
+    /// The client received a response.
     Completed,
     /// The client gave up.
     TimedOut,
-    /// The backlog was full, at once or at all retries.
+    /// The backlog was full, and the connection was refused at once or after all retries.
     Refused,
 }
 
 /// An exchange that ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ended {
-    /// When, in seconds.
+    /// The end of the exchange, in seconds.
     pub(super) at: f64,
-    /// The time that the client waited.
+    /// The time that the client waited, in seconds.
     pub(super) response: f64,
     pub(super) end: End,
 }
 
-/// What was recorded.
+/// The recorded figures of a simulation.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     pub(super) started: f64,
     pub(super) finished: f64,
     pub(super) ended: Vec<Ended>,
-    /// Attempts that found the backlog full.
+    /// The number of attempts that found the backlog full.
     pub(super) overflows: u64,
     /// The mean share of busy workers.
     pub(super) workers: f64,
@@ -51,14 +51,14 @@ struct Exchange {
     use_number: u64,
     began: f64,
     station: usize,
-    /// Visits of all stations that follow this one.
+    /// The number of rounds after the current round.
     rounds_left: usize,
-    /// How often the backlog was full, for its SYN or, after that, for its request.
+    /// The number of times that the SYN, or later the request, found the backlog full.
     retries: u32,
-    /// The SYN found room.
+    /// Whether the SYN found room.
     has_connection: bool,
     has_worker: bool,
-    /// The client still waits.
+    /// Whether the client still waits.
     is_awaited: bool,
 }
 
@@ -67,7 +67,7 @@ struct Exchange {
 struct Workers {
     busy: u32,
     backlog: VecDeque<ExchangeId>,
-    /// The integrals of both over time, until `counted`.
+    /// The integrals of the busy workers and of the backlog over time, until `counted`.
     busy_s: f64,
     waiting_s: f64,
     counted: f64,
@@ -138,7 +138,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The first events: all users think, or the first exchange arrives.
+    /// Schedules the first events: all users think, or the first exchange arrives.
     fn begin(&mut self) {
         match &self.simulation.source {
             Source::Users { count, .. } => {
@@ -220,13 +220,13 @@ impl Engine<'_> {
         id
     }
 
-    /// An exchange in flight; `None` when it is over.
+    /// An exchange in flight; `None` if it has ended.
     fn exchange(&mut self, id: ExchangeId) -> Option<&mut Exchange> {
         let exchange = &mut self.exchanges[id.place];
         (exchange.use_number == id.use_number).then_some(exchange)
     }
 
-    /// The exchange enters its next station, if it has a worker or needs none.
+    /// The exchange enters its next station, if it has a worker or needs no worker there.
     fn visit(&mut self, id: ExchangeId) {
         let Exchange {
             station,
@@ -246,7 +246,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Whether the exchange has a worker now; otherwise it waits.
+    /// Gives the exchange a worker and returns true; otherwise the exchange waits, is retried or is refused.
     fn admit(&mut self, id: ExchangeId, admission: Admission) -> bool {
         let is_busy = self.workers.busy >= admission.workers;
         let is_full = is_busy && self.workers.backlog.len() >= admission.backlog as usize;
@@ -281,7 +281,7 @@ impl Engine<'_> {
         !is_busy
     }
 
-    /// A connection is attempted again, unless its client has given up or all retries are made.
+    /// Retries a connection, unless its client has given up or the maximum number of retries is reached.
     fn retry(&mut self, id: ExchangeId) {
         let Some(exchange) = self.exchange(id).copied() else {
             return;
@@ -295,11 +295,11 @@ impl Engine<'_> {
         }
     }
 
-    /// The client has no connection.
+    /// The connection is refused.
     fn refuse(&mut self, id: ExchangeId) {
         let exchange = self.exchanges[id.place];
         self.forget(id);
-        // A client that gave up on its way here has been counted.
+        // The exchange of a client that has given up is already counted.
         if exchange.is_awaited {
             self.record(exchange.began, End::Refused);
         }
@@ -315,7 +315,7 @@ impl Engine<'_> {
         self.visit(id);
     }
 
-    /// The last station is left.
+    /// The exchange leaves the last station.
     fn finish(&mut self, id: ExchangeId) {
         let exchange = self.exchanges[id.place];
         if exchange.is_awaited {
@@ -327,7 +327,7 @@ impl Engine<'_> {
         }
     }
 
-    /// A worker takes the next connection of the backlog; those whose client gave up are closed at once.
+    /// A worker takes the next connection of the backlog. Connections whose clients have given up are closed at once.
     fn free_worker(&mut self) {
         self.workers.busy -= 1;
         while let Some(next) = self.workers.backlog.pop_front() {
@@ -350,7 +350,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The client has its response or an error.
+    /// Records an exchange whose client has a response or an error.
     fn record(&mut self, began: f64, end: End) {
         self.seen += 1;
         if self.seen > self.simulation.warm_up {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// The place of an exchange among those in flight, and how often the place was used before: an event for an earlier
+/// The place of an exchange among those in flight, and the number of its use. With the number, an event for an earlier
 /// exchange in the same place is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ExchangeId {
@@ -11,7 +11,7 @@ pub(super) struct ExchangeId {
     pub(super) use_number: u64,
 }
 
-/// What happens.
+/// An event of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     /// A user ends thinking, or an exchange arrives from outside.
@@ -20,7 +20,7 @@ pub(super) enum Event {
     Served(usize, ExchangeId),
     /// A shared station finishes its next exchange, unless its customers have changed since.
     SharedServed(usize, u64),
-    /// A connection is attempted again.
+    /// A connection is retried.
     Retry(ExchangeId),
     /// A client gives up.
     Timeout(ExchangeId),
@@ -42,14 +42,14 @@ impl PartialOrd for Scheduled {
 }
 
 impl Ord for Scheduled {
-    /// The earliest is the greatest; of the same time, the first scheduled.
+    /// The earliest event is the greatest; of events at the same time, the event that was scheduled first.
     fn cmp(&self, other: &Scheduled) -> Ordering {
         let by_time = other.at.total_cmp(&self.at);
         by_time.then(other.number.cmp(&self.number))
     }
 }
 
-/// The events to come.
+/// The future events.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     heap: BinaryHeap<Scheduled>,

@@ -1,13 +1,14 @@
-//! The quota of a station: server time that is granted anew at the start of each period.
+//! The quota of a station: server time that is granted at the start of each period.
 //!
-//! What is left of a period is kept up to the burst, and the rest of it is lost. Periods start at multiples of their length.
+//! Unused server time of earlier periods is kept up to the burst; the rest is lost. Periods start at multiples of their length.
 
 use super::Quota;
 
-/// Times and works that differ by less are equal, in seconds: far below a service, far above rounding.
+/// The tolerance with which times and work are compared, in seconds: much shorter than a service, much larger than rounding
+/// errors.
 pub(super) const TOLERANCE_S: f64 = 1e-10;
 
-/// A quota and what is left of it.
+/// A quota and the server time that is left.
 #[derive(Debug)]
 pub(super) struct Gate {
     granted_s: f64,
@@ -29,7 +30,7 @@ impl Gate {
         }
     }
 
-    /// Grants the quotas of the periods until the one that `now` is in, each once.
+    /// Grants the quotas of all periods that have started up to `now`, each once.
     pub(super) fn renew(&mut self, now: f64) {
         let number = ((now + TOLERANCE_S) / self.period_s).floor();
         if number > self.period_number {
@@ -47,12 +48,12 @@ impl Gate {
         }
     }
 
-    /// Nothing is left.
+    /// Whether the quota is used up.
     pub(super) fn is_closed(&self) -> bool {
         self.left_s <= 0.0
     }
 
-    /// When the quota is used up or granted again with this number of busy servers, counted from `now`.
+    /// The time from `now` until the quota is used up by `busy` servers, or granted again, whichever is earlier.
     pub(super) fn next_change(&self, now: f64, busy: usize) -> f64 {
         let renewed = ((self.period_number + 1.0) * self.period_s - now).max(0.0);
         match self.is_closed() || busy == 0 {

@@ -1,8 +1,9 @@
-//! A network by discrete events in virtual time, for what has no formula: percentiles, workers, a backlog, time-outs.
+//! Discrete-event simulation of a queueing network in virtual time, for results without a closed form: percentiles, workers, a
+//! backlog, time-outs.
 //!
-//! An exchange visits the stations one after another, once or in several rounds. From one of them on it occupies a worker of the server; without a
-//! free worker it waits in the backlog, and when that is full, its connection is refused or attempted again later, as TCP
-//! repeats a dropped SYN. A client whose time-out passes gives up, and the server finishes the work nevertheless.
+//! An exchange visits the stations one after another, once or in several rounds. From a given station on, it holds a worker of
+//! the server. If no worker is free, it waits in the backlog. If the backlog is full, the connection is refused or retried
+//! later, as TCP repeats a dropped SYN. A client gives up after its time-out, but the server still finishes the work.
 //!
 //! All draws come from a seed: the same seed gives the same result on every machine. Source: Law: "Simulation Modeling and
 //! Analysis" (2015), chapters 1 (next-event time advance) and 9.5 (batch means).
@@ -26,78 +27,79 @@ pub use result::{BATCHES, Measured, SimulationResult};
 
 use crate::{ModelError, PerSecond, Seconds, not_negative};
 
-/// How a station serves.
+/// The service discipline of a station.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Discipline {
-    /// In the order of arrival, by this number of servers.
+    /// First come, first served, with this number of servers.
     InOrder(u32),
-    /// All at once, each at an equal share of this number of servers and at most one server.
+    /// Processor sharing: all exchanges are served at the same time. Each receives an equal share of this number of servers,
+    /// but at most one server.
     Shared(u32),
-    /// In the order of arrival, by a number of servers that together have a quota of time in each period, as control
-    /// groups limit processor time (Linux, Documentation/scheduler/sched-bwc.rst): they work at full speed until the
-    /// quota is used up, and then all of them wait for the next period.
+    /// First come, first served, with servers that share a quota of time in each period, as control groups limit processor
+    /// time (Linux, Documentation/scheduler/sched-bwc.rst). The servers work at full speed until the quota is used up; all of
+    /// them then wait for the next period.
     Quota(Quota),
-    /// Without queueing.
+    /// A delay without queueing.
     Delay,
 }
 
 /// A quota of processor time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quota {
-    /// How many exchanges are served at a time.
+    /// The number of exchanges that are served at a time.
     pub servers: u32,
-    /// The server time per time, above 0.
+    /// The quota in servers: server time per unit of time, above 0.
     pub share: f64,
     /// The length of a period.
     pub period: Seconds,
-    /// How much of the quota of earlier periods may be used later (`cpu.max.burst`).
+    /// The unused quota of earlier periods that may be used later (`cpu.max.burst`).
     pub burst: Seconds,
 }
 
 /// A station.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimulatedStation {
-    /// Its name.
+    /// The name of the station.
     pub name: String,
-    /// The service of one visit.
+    /// The service time of a visit.
     pub service: Distribution,
-    /// How it serves.
+    /// The service discipline.
     pub discipline: Discipline,
 }
 
-/// Where exchanges come from.
+/// The source of exchanges.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
-    /// Users who think, send, wait for the response and begin again.
+    /// A closed loop: users think, send a request, wait for the response and begin again.
     Users {
-        /// Their number.
+        /// The number of users.
         count: u32,
-        /// Their think time.
+        /// The think time of a user.
         think: Distribution,
     },
-    /// A Poisson process.
+    /// An open loop: a Poisson process with this rate.
     Arrivals(PerSecond),
 }
 
-/// What to simulate.
+/// The parameters of a simulation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Simulation {
-    /// Where exchanges come from.
+    /// The source of exchanges.
     pub source: Source,
-    /// The stations in the order of the visits.
+    /// The stations, in the order of the visits.
     pub stations: Vec<SimulatedStation>,
-    /// How often an exchange visits the stations in turn, one round trip after another: the probabilities of once, twice
-    /// and so on. Empty: once.
+    /// The probabilities that an exchange has 1, 2, 3, … rounds. A round is a visit of the stations in turn. Empty for a
+    /// single round.
     pub rounds: Vec<f64>,
-    /// The station with which each round after the first begins.
+    /// The index of the station with which each round after the first begins.
     pub rounds_from: usize,
-    /// The server's limits; `None`: no limit.
+    /// The server's limits; `None` for no limit.
     pub admission: Option<Admission>,
-    /// After what time a client gives up.
+    /// The time-out of a client; `None` if clients do not give up.
     pub timeout: Option<Seconds>,
-    /// Exchanges that end before the measurement starts.
+    /// The number of exchanges that end before the measurement starts.
     pub warm_up: u32,
-    /// Exchanges that are measured; at least [`BATCHES`].
+    /// The number of measured exchanges; at least [`BATCHES`].
     pub measured: u32,
     /// The seed of all draws.
     pub seed: Seed,
@@ -229,7 +231,7 @@ fn positive(what: &str, value: f64) -> Result<(), ModelError> {
 }
 
 impl Discipline {
-    /// How many exchanges are served at a time; `None`: all.
+    /// The number of exchanges that are served at a time; `None` if all are.
     pub(crate) fn servers(&self) -> Option<u32> {
         match self {
             Discipline::InOrder(servers) | Discipline::Shared(servers) => Some(*servers),
@@ -238,7 +240,7 @@ impl Discipline {
         }
     }
 
-    /// The server time per time that the station has at most; `None`: without limit.
+    /// The maximum server time of the station per unit of time; `None` if it has no limit.
     pub(crate) fn capacity(&self) -> Option<f64> {
         let servers = f64::from(self.servers()?);
         Some(match self {

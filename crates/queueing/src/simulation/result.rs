@@ -3,29 +3,29 @@
 use super::engine::{End, Ended, Log};
 use crate::Seconds;
 
-/// The number of batches of which the intervals are computed.
+/// The number of batches from which the intervals are computed.
 pub const BATCHES: u32 = 20;
 
 /// The 0.975 quantile of Student's t with 19 degrees of freedom, for [`BATCHES`] batches.
 const STUDENT_19: f64 = 2.093;
 
-/// A mean and half the width of its 95 % interval.
+/// A mean and the half-width of its 95 % confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
     /// The mean.
     pub mean: f64,
-    /// Half the width of the interval, from batch means.
+    /// The half-width of the interval, from batch means.
     pub half_width: f64,
 }
 
-/// What was measured.
+/// The result of a simulation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimulationResult {
-    /// Exchanges per second that completed: those that timed out or were refused are excluded.
+    /// The number of completed exchanges per second, without exchanges that timed out or were refused.
     pub throughput: Measured,
-    /// The mean response time in seconds; a failed exchange counts with the time that its client waited.
+    /// The mean response time, in seconds; a failed exchange counts with the time that its client waited.
     pub response: Measured,
-    /// The mean response time in seconds of the exchanges that completed; 0 when none did.
+    /// The mean response time of completed exchanges, in seconds; 0 if no exchange was completed.
     pub completed: Measured,
     /// The share of exchanges that failed: timed out or refused.
     pub failed: Measured,
@@ -33,29 +33,28 @@ pub struct SimulationResult {
     pub timed_out: f64,
     /// The share of exchanges that failed because the backlog was full, at once or after all retries.
     pub refused: f64,
-    /// Attempts to connect that found the backlog full, per exchange.
+    /// The number of attempts to connect that found the backlog full, per exchange.
     pub overflows: f64,
     /// The mean share of workers that are busy; 0 without a limit.
     pub workers: f64,
     /// The mean number of connections in the backlog.
     pub waiting: f64,
-    /// The mean share of busy servers of each station; of a quota, the share of it that is used; of a delay, the mean
-    /// number present.
+    /// The utilisation of each station: the mean share of its servers that are busy. With a quota: the share of the quota that
+    /// is used. For a delay: the mean number of exchanges.
     pub utilisations: Vec<f64>,
     /// All response times in ascending order.
     sorted: Vec<f64>,
-    /// Those of exchanges that completed.
+    /// The response times of completed exchanges in ascending order.
     sorted_completed: Vec<f64>,
 }
 
 impl SimulationResult {
-    /// The response time that a share of exchanges does not exceed: the smallest value with at least this share at or
-    /// below it.
+    /// A quantile of the response time: the smallest value that at least this share of exchanges does not exceed.
     pub fn quantile(&self, share: f64) -> Seconds {
         ranked(&self.sorted, share)
     }
 
-    /// The same of the exchanges that completed; 0 when none did.
+    /// A quantile of the response time of completed exchanges; 0 if no exchange was completed.
     pub fn completed_quantile(&self, share: f64) -> Seconds {
         ranked(&self.sorted_completed, share)
     }
@@ -93,7 +92,7 @@ pub(super) fn summarised(log: Log) -> SimulationResult {
     let all = sorted(|_| true);
     let good = sorted(|end| end == End::Completed);
     SimulationResult {
-        // The mean of the batches' rates is biased when they take different times.
+        // The mean of the batches' rates would be biased, because batches take different times.
         throughput: measured(good.len() as f64 / (log.finished - log.started), &rates),
         response: measured(mean(&all), &means),
         completed: measured(mean(&good), &completed),
@@ -109,18 +108,18 @@ pub(super) fn summarised(log: Log) -> SimulationResult {
     }
 }
 
-/// The response times of exchanges with these ends.
+/// The response times of the exchanges whose end `keep` accepts.
 fn times(ended: &[Ended], keep: fn(End) -> bool) -> impl Iterator<Item = f64> {
     let kept = ended.iter().filter(move |exchange| keep(exchange.end));
     kept.map(|exchange| exchange.response)
 }
 
-/// The mean; 0 of nothing.
+/// The mean of some values; 0 if there are none.
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// A mean and its interval from those of the batches.
+/// A mean, with its interval from the means of the batches.
 fn measured(mean: f64, batches: &[f64]) -> Measured {
     let n = batches.len() as f64;
     let middle = batches.iter().sum::<f64>() / n;

@@ -8,7 +8,7 @@ use super::gate::{Gate, TOLERANCE_S};
 use super::{Discipline, SimulatedStation};
 use crate::simulation::distribution::Draws;
 
-/// An exchange in a shared station, by the work after which it is finished.
+/// An exchange in a shared station, ordered by the work at which it is finished.
 #[derive(Debug, PartialEq)]
 struct Sharer {
     finished_at: f64,
@@ -38,15 +38,15 @@ pub(super) struct Service {
     definition: SimulatedStation,
     draws: Draws,
     present: usize,
-    /// Exchanges that wait for a server.
+    /// The exchanges that wait for a server.
     queue: VecDeque<ExchangeId>,
-    /// Of a shared station: all exchanges, and the work that each present one has received. Of a station with a quota:
-    /// those in service, which receive work at the same rate, too.
+    /// The exchanges that receive work at the same rate: all exchanges of a shared station, or the exchanges in service of a
+    /// station with a quota. `work_each` is the work that each has received since the station was last empty.
     sharers: BinaryHeap<Reverse<Sharer>>,
     work_each: f64,
     /// The quota.
     gate: Option<Gate>,
-    /// Changes when the next completion changes.
+    /// A number that changes when the next completion changes.
     epoch: u64,
     updated: f64,
     /// The integral of busy servers over time.
@@ -73,7 +73,7 @@ impl Service {
         }
     }
 
-    /// Busy servers; of a delay, all present.
+    /// The number of busy servers; for a delay, the number of exchanges.
     fn busy(&self) -> f64 {
         let present = self.present as f64;
         match self.definition.discipline {
@@ -86,12 +86,12 @@ impl Service {
         }
     }
 
-    /// The quota is used up.
+    /// Whether the quota is used up.
     fn is_closed(&self) -> bool {
         self.gate.as_ref().is_some_and(Gate::is_closed)
     }
 
-    /// The work that each exchange in service receives per time.
+    /// The work that each exchange in service receives per unit of time.
     fn rate(&self) -> f64 {
         match (self.definition.discipline, self.is_closed()) {
             (Discipline::Quota(_), true) => 0.0,
@@ -167,8 +167,8 @@ impl Service {
         }
     }
 
-    /// The exchange that a station with shared service or a quota has finished; `None` when its customers have changed
-    /// since the event was scheduled, or when the event was a change of the quota.
+    /// The exchange that a station with shared service or a quota has finished; `None` if the station's exchanges have changed
+    /// since the event was scheduled, or if the event was a change of the quota.
     pub(super) fn shared_served(
         &mut self,
         now: f64,
@@ -191,8 +191,8 @@ impl Service {
         let Reverse(finished) = self.sharers.pop()?;
         self.present -= 1;
         self.epoch += 1;
-        // Without rounding: the work that the finished one has received. An empty station starts again at zero, so that
-        // the sum stays small.
+        // Set to the exact value, without rounding errors: the work that the finished exchange has received. An empty station
+        // starts at zero again, so that the sum remains small.
         self.work_each = match self.present {
             0 => 0.0,
             _ => finished.finished_at,

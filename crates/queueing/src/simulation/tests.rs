@@ -38,7 +38,8 @@ pub(super) fn users(count: u32, think: f64) -> Source {
     }
 }
 
-/// Within twice the half width of the interval, which is itself narrow. The seed is fixed, so the outcome is, too.
+/// Checks that a value is within twice the half-width of its interval, and that the interval is narrow. The outcome is fixed,
+/// because the seed is fixed.
 pub(super) fn agrees(found: Measured, expected: f64) {
     assert!(
         (found.mean - expected).abs() <= 2.0 * found.half_width,
@@ -164,7 +165,7 @@ fn parameters_out_of_range_are_errors() {
     assert!(timeless.run().is_err());
 }
 
-/// Enough for means that are far apart.
+/// A short simulation, which is long enough to separate means that are far apart.
 fn short(source: Source, stations: Vec<SimulatedStation>) -> Simulation {
     Simulation {
         warm_up: 1_000,
@@ -235,7 +236,7 @@ fn a_quota_works_at_full_speed_until_it_is_used_up() {
         ];
         short(users(count, 0.0), stations).run().unwrap()
     };
-    // At a light load an exchange takes the time of a full processor; as a slower one it would take 5 ms here.
+    // At a light load an exchange takes the time of a full processor; with a slower processor it would take 5 ms here.
     let light = run(1, quota(1, 0.2, 0.01), 0.001);
     assert!(light.response.mean < 0.0535, "{:?}", light.response);
     assert!(run(1, Discipline::Shared(1), 0.005).response.mean > 0.0545);

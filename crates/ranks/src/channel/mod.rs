@@ -1,12 +1,13 @@
-//! The encryption of a control connection, without I/O: TLS 1.3 below the [`link`](crate::link).
+//! The encryption of a control connection, without I/O: TLS 1.3 between the socket and the [`link`](crate::link).
 //!
-//! Rank 0 has a certificate with a fresh key for each test, and a member accepts any certificate. So TLS alone keeps
-//! passive readers out, and no others. Who the peer is follows from the shared secret: the proofs of the link also cover
-//! the channel binding of the TLS session (`tls-exporter`, RFC 9266), see [`Link::bind`](crate::link::Link::bind). A
-//! machine in the middle has one session with each side, with two bindings, and no proof that it passes on is right.
+//! Rank 0 has a certificate with a new key for each test, and a member accepts any certificate. So TLS alone protects
+//! only against passive readers. The shared secret authenticates the peer: the proofs of the link also cover the
+//! channel binding of the TLS session (`tls-exporter`, RFC 9266), see [`Link::bind`](crate::link::Link::bind). A
+//! machine in the middle has a separate session, with a different binding, with each side, so no proof that it
+//! forwards is valid.
 //!
-//! There are no session tickets and no early data. The end of a connection needs no `close_notify`: messages of the link
-//! state what is complete.
+//! There are no session tickets and no early data. The end of a connection needs no `close_notify`, because messages
+//! of the link state what is complete.
 
 #[cfg(test)]
 mod tests;
@@ -24,28 +25,28 @@ use fathometer_tls::{
 use crate::link::PROTOCOL;
 use crate::secret::{BINDING, Side};
 
-/// The name in the certificate of rank 0. It is not sent in the clear, and not checked.
+/// The name in the certificate of rank 0. It is neither sent in the clear nor checked.
 const NAME: &str = "rank-0";
 
 /// The validity of the certificate, which no member checks.
 const VALID: Duration = Duration::from_secs(30 * 86_400);
 
-/// The most encrypted bytes that may wait to be sent when more arrive. Those of a link are fewer than half of it; the
-/// others answer messages of TLS itself.
+/// The maximum of encrypted bytes that may be unsent when more bytes arrive. Bytes of a link are fewer than half of
+/// it; the rest is for TLS messages that answer the peer.
 const MOST_UNSENT: usize = 160 << 10;
 
-/// Why a control connection cannot be encrypted, or not continue.
+/// Why a control connection cannot be encrypted, or cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChannelError {
     /// The peer is a rank of a version before TLS.
     #[error(
-        "the peer is no rank of this version: it is an earlier one, without TLS; start the same version on every rank"
+        "the peer is a rank of an earlier version, without TLS: start the same version on every rank"
     )]
     Earlier,
     /// The peer is another program.
-    #[error("the peer is no rank of this version: it does not use TLS")]
+    #[error("the peer is not a rank of this version: it does not use TLS")]
     NoTls,
-    /// The peer causes answers and takes none of them.
+    /// The peer causes answers but reads none of them.
     #[error("the peer does not read what this side sends")]
     Unread,
     /// TLS failed.
@@ -53,7 +54,7 @@ pub enum ChannelError {
     Tls(TlsFailure),
 }
 
-/// What the TLS sessions of one side have in common.
+/// Settings for all TLS sessions of one side.
 #[derive(Debug, Clone)]
 pub struct ChannelSettings(Role);
 
@@ -64,8 +65,8 @@ enum Role {
 }
 
 impl ChannelSettings {
-    /// The settings of a side; those of rank 0 have a new key. `unix_time` is the time since 1970 at the origin of the
-    /// instants.
+    /// Creates the settings of a side; those of rank 0 have a new key. `unix_time` is the time since 1970 at instant
+    /// zero.
     ///
     /// # Errors
     /// If the system gives no random numbers.
@@ -78,7 +79,7 @@ impl ChannelSettings {
 }
 
 fn rank_zero(unix_time: Duration) -> Result<Arc<ServerSettings>, SettingsError> {
-    // The authority is forgotten: no member trusts it.
+    // The authority is dropped: no member checks its signature.
     let authority = Authority::new(Lifetime::around(unix_time, VALID))?;
     let identity = authority.issue(&Issue::new([NAME]))?;
     let mut options = ServerOptions::new(identity, unix_time);
@@ -103,14 +104,14 @@ fn member(unix_time: Duration) -> Result<Arc<ClientSettings>, SettingsError> {
 pub struct Channel {
     session: Session,
     side: Side,
-    /// The binding was returned.
+    /// Whether the binding was returned.
     is_bound: bool,
     sent: u64,
     received: u64,
 }
 
 impl Channel {
-    /// One side of a new connection.
+    /// Creates one side of a new connection.
     ///
     /// # Errors
     /// If TLS cannot begin.
@@ -133,12 +134,11 @@ impl Channel {
         self.session.is_established()
     }
 
-    /// Opens bytes of the connection, and appends what the peer sealed to `plain`. Returns the channel binding once, when
-    /// the handshake is complete: the link must be [bound](crate::link::Link::bind) to it before it gets what is in
-    /// `plain`.
+    /// Decrypts bytes of the connection and appends the content to `plain`. Returns the channel binding once, when
+    /// the handshake is complete: the link must be [bound](crate::link::Link::bind) to it before it receives `plain`.
     ///
     /// # Errors
-    /// If the peer does not use TLS, or reads nothing, or the session fails. The connection is then of no more use.
+    /// If the peer does not use TLS, if it does not read, or if the session fails. The connection is then unusable.
     pub fn open(
         &mut self,
         mut bytes: &mut [u8],
@@ -178,23 +178,23 @@ impl Channel {
             })
     }
 
-    /// Seals bytes of the link; returns how many were taken. The others have to wait until output was sent.
+    /// Encrypts bytes of the link; returns how many were taken. The other bytes must wait until output was sent.
     pub fn seal(&mut self, plain: &[u8]) -> usize {
         self.session.write(plain)
     }
 
-    /// The bytes to be sent.
+    /// The encrypted bytes to send.
     pub fn output(&mut self) -> &[u8] {
         self.session.transmit()
     }
 
-    /// The first bytes of the output were sent.
+    /// Removes the first bytes of the output, which were sent.
     pub fn output_sent(&mut self, bytes: usize) {
         self.sent += bytes as u64;
         self.session.transmitted(bytes);
     }
 
-    /// Whether there are bytes to be sent.
+    /// Whether there are bytes to send.
     pub fn has_output(&self) -> bool {
         self.session.wants_transmit()
     }

@@ -36,7 +36,7 @@ fn hello(rank: u32) -> Hello {
 /// One end of a TLS session.
 struct End {
     channel: Channel,
-    /// What the other end sealed.
+    /// The decrypted bytes from the other end.
     plain: Vec<u8>,
     binding: Option<[u8; BINDING]>,
 }
@@ -87,7 +87,7 @@ fn established() -> [End; 2] {
     ends
 }
 
-/// A member and rank 0 that know the same secret.
+/// A member and rank 0 with the same secret.
 struct Ranks {
     member: Member,
     coordinator: Coordinator,
@@ -110,7 +110,7 @@ impl Ranks {
         }
     }
 
-    /// What the hosts do: the machines are bound, get what was sealed, and seal what they send.
+    /// Does what the hosts do: binds the links, passes them the decrypted bytes, and encrypts what they send.
     fn host(&mut self, at_member: &mut End, at_rank_0: &mut End) {
         if let Some(binding) = at_member.binding.take() {
             self.member.bind(&binding);
@@ -213,7 +213,7 @@ fn a_byte_that_was_altered_ends_the_session() {
     let error = rank_0.open(&sealed).unwrap_err();
     assert!(matches!(error, ChannelError::Tls(_)), "{error}");
     assert_eq!(rank_0.plain, b"");
-    // The peer learns it, by an alert.
+    // An alert reports the error to the peer.
     let alert = rank_0.output();
     let error = member.open(&alert).unwrap_err();
     assert!(matches!(error, ChannelError::Tls(_)), "{error}");
@@ -264,7 +264,7 @@ fn peers_of_an_earlier_version_and_other_programs_are_told_apart() {
 }
 
 proptest! {
-    /// Bytes of a stranger give neither a binding nor content, in whatever pieces they come.
+    /// Bytes of an unknown peer give neither a binding nor content, however they are split.
     #[test]
     fn garbage_establishes_nothing(pieces: Vec<Vec<u8>>, is_record: bool, is_member: bool) {
         let side = if is_member { Side::Member } else { Side::RankZero };

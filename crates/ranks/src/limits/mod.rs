@@ -1,8 +1,9 @@
-//! What a rank may report.
+//! Limits of the figures that a rank may report.
 //!
-//! A peer that knows the secret, or a file that is called a spool, may hold any numbers. They are checked once, where they
-//! enter. Then no sum over all ranks of a test, nor over the fields of one of its parts, overflows: each count of a rank,
-//! over its whole share, is at most 2^60 over the number of ranks. That is 281 TB for each of 4096 ranks.
+//! A peer with the right secret, or a file that looks like a spool, may hold any numbers. They are checked once, on
+//! entry. After that, no sum over all ranks of a test, or over the fields of a part, overflows: each count of a rank,
+//! over its whole share, is at most 2^60 divided by the number of ranks. For 4096 ranks, this is 281 TB for each
+//! rank.
 
 mod windows;
 
@@ -13,39 +14,42 @@ use fathometer_load::timeline::Part;
 
 use crate::record::{RankRecord, TestFacts};
 
-/// The most that all ranks of a test report of anything.
+/// The maximum of any figure, summed over all ranks of a test.
 const MOST: u64 = 1 << 60;
 
-/// The longest stretch of time: ten years. Nothing that a test measures takes as long.
+/// The longest time that is accepted: ten years. No test measures a longer time.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// The most threads of a rank.
+/// Maximum number of threads of a rank.
 const THREADS: u32 = 1 << 16;
 
 /// The longest name of a host in bytes (RFC 1035 section 2.3.4).
 const HOST: usize = 255;
 
-/// The longest reason of another rank that is repeated, in characters.
+/// The longest reason from another rank that is repeated, in characters.
 const REASON: usize = 500;
 
-/// A figure that no test has.
+/// A figure that no test can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("its {0} cannot be true: a rank that is broken or hostile sent it")]
-pub struct AbsurdFigure(pub &'static str);
+#[error(
+    "invalid {0} from this rank: the value is impossible; check that all ranks run the same build and that no other \
+     program has the secret"
+)]
+pub struct ImpossibleFigure(pub &'static str);
 
-/// Whether a name can be that of a host, and can be printed.
+/// Whether a name can be a host name, and can be printed.
 pub(crate) fn is_host(name: &str) -> bool {
     name.len() <= HOST && !name.chars().any(char::is_control)
 }
 
-/// A reason of another rank as it can be printed.
+/// A reason from another rank in printable form.
 pub(crate) fn printable(reason: &str) -> String {
     let shown = reason.chars().filter(|character| !character.is_control());
     shown.take(REASON).collect()
 }
 
 impl TestFacts {
-    /// Whether a test can have these facts.
+    /// Whether a test can have these values.
     pub(crate) fn are_possible(&self) -> bool {
         let times = [Some(self.warm_up), self.measured, Some(self.interval)];
         !self.interval.is_zero() && times.into_iter().flatten().all(|time| time <= LONGEST)
@@ -69,10 +73,10 @@ pub(crate) struct Limits {
     most: u64,
 }
 
-type Checked = Result<(), AbsurdFigure>;
+type Checked = Result<(), ImpossibleFigure>;
 
 impl Limits {
-    /// Checks the figures of an interval, and adds them to those of the intervals before.
+    /// Checks the figures of an interval, and adds them to the sums of the earlier intervals.
     pub(crate) fn part(&self, part: &Part, totals: &mut Totals) -> Checked {
         let Part {
             interval: _,
@@ -115,7 +119,7 @@ impl Limits {
             traffic,
         } = record;
         if !is_host(host) {
-            return Err(AbsurdFigure("host name"));
+            return Err(ImpossibleFigure("host name"));
         }
         let after = clock.after.map(|after| after.uncertainty);
         time("start", *start_late)?;
@@ -142,9 +146,9 @@ impl Limits {
             server: _,
             validity: _,
         } = result;
-        // Both are made by the merge.
+        // The merge creates both.
         if !timeline.is_empty() || !ranks.is_empty() {
-            return Err(AbsurdFigure("timeline or table of ranks"));
+            return Err(ImpossibleFigure("timeline or table of ranks"));
         }
         of_setup(setup)?;
         for window in [Some(measured), warm_up.as_ref(), drain.as_ref()] {
@@ -180,7 +184,7 @@ impl Limits {
         self.total_time("processor time", *cpu_user)?;
         self.total_time("processor time", *cpu_system)?;
         if workers.len() > THREADS as usize {
-            return Err(AbsurdFigure("number of threads"));
+            return Err(ImpossibleFigure("number of threads"));
         }
         for worker in workers {
             self.floats("threads", [worker.busy, worker.rested])?;
@@ -191,24 +195,24 @@ impl Limits {
         }
         self.floats("stolen time", [*steal])?;
         self.counts("memory or ports", [peak_memory.0, *ports_exhausted])?;
-        // Their sum is a number of 32 bits.
+        // The sum over ranks has 32 bits.
         self.counts("repeated windows", [u64::from(*repeated) << 32])
     }
 
     fn counts<const N: usize>(&self, what: &'static str, counts: [u64; N]) -> Checked {
         match counts.iter().all(|count| *count <= self.most) {
             true => Ok(()),
-            false => Err(AbsurdFigure(what)),
+            false => Err(ImpossibleFigure(what)),
         }
     }
 
-    /// Counts whose sum is taken somewhere.
+    /// Checks counts that are summed elsewhere.
     fn sum(&self, what: &'static str, counts: impl IntoIterator<Item = u64>) -> Checked {
         let add = |sum: u64, count: u64| sum.saturating_add(count);
         self.counts(what, [counts.into_iter().fold(0, add)])
     }
 
-    /// Times that are summed over connections, users or threads.
+    /// Checks a time that is summed over connections, users or threads.
     fn total_time(&self, what: &'static str, time: Duration) -> Checked {
         self.counts(what, [time.as_secs()])
     }
@@ -217,7 +221,7 @@ impl Limits {
         let is_possible = |float: &f64| float.is_finite() && float.abs() <= self.most as f64;
         match floats.iter().all(is_possible) {
             true => Ok(()),
-            false => Err(AbsurdFigure(what)),
+            false => Err(ImpossibleFigure(what)),
         }
     }
 }
@@ -234,17 +238,17 @@ fn of_setup(setup: &Setup) -> Checked {
         .try_for_each(|own| time("settings", own))?;
     let longest = LONGEST.as_secs_f64();
     if !(0.0..=1000.0 * longest).contains(&setup.started) {
-        return Err(AbsurdFigure("settings"));
+        return Err(ImpossibleFigure("settings"));
     }
     match setup.threads <= THREADS {
         true => Ok(()),
-        false => Err(AbsurdFigure("number of threads")),
+        false => Err(ImpossibleFigure("number of threads")),
     }
 }
 
 fn time(what: &'static str, time: Duration) -> Checked {
     match time <= LONGEST {
         true => Ok(()),
-        false => Err(AbsurdFigure(what)),
+        false => Err(ImpossibleFigure(what)),
     }
 }

@@ -1,4 +1,4 @@
-//! The figures of a window of time.
+//! Checks of the figures of a window of time.
 
 use fathometer_analysis::load::{
     ByteCounts, Connections, Counts, Datagrams, Distribution, Ended, Frames, Handshakes, Latency,

@@ -1,9 +1,10 @@
-//! A place to meet by the key-value store of a job: rank 0 puts it there, and the others read it.
+//! A rendezvous through the key-value store of a job: rank 0 stores its address, and the other ranks read it.
 //!
-//! [`KeyValueStore`] is what is needed of a store. [`Pmi1`] is that of PMI-1, the wire protocol by which MPICH's `mpiexec`
-//! serves its processes (P. Balaji et al., "PMI: A scalable parallel process-management interface for extreme-scale
-//! systems", EuroMPI 2010): lines of `name=value`, one answer for each request, on the descriptor `PMI_FD`. Every wait has a
-//! deadline, that in the barrier too, which the protocol itself does not bound.
+//! [`KeyValueStore`] is the required interface of a store. [`Pmi1`] implements it for PMI-1, the wire protocol by
+//! which MPICH's `mpiexec` serves its processes (P. Balaji et al., "PMI: A scalable parallel process-management
+//! interface for extreme-scale systems", EuroMPI 2010): lines of `name=value`, one answer for each request, on the
+//! descriptor `PMI_FD`. Every wait has a deadline, also the wait in the barrier, which the protocol itself does not
+//! bound.
 
 mod wire;
 
@@ -12,13 +13,13 @@ pub use wire::DescriptorWire;
 /// The variable with the number of the descriptor.
 pub const DESCRIPTOR: &str = "PMI_FD";
 
-/// The key of the place to meet.
+/// The key of the rendezvous.
 const KEY: &str = "fathometer-rendezvous";
 
-/// The longest line that is read, in bytes: more than PMI-1's longest value and its names.
+/// The longest line that is read, in bytes: longer than PMI-1's longest value with its names.
 const LONGEST_LINE: usize = 4096;
 
-/// Why the ranks cannot meet by a store.
+/// Why the store gives no rendezvous.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PmiError {
     /// The launcher does not answer.
@@ -30,56 +31,56 @@ pub enum PmiError {
         /// The request.
         request: String,
     },
-    /// The connection to the launcher has ended.
-    #[error("the connection to the launcher has ended: {0}")]
+    /// The connection to the launcher was closed or failed.
+    #[error("the connection to the launcher is lost: {0}")]
     Ended(String),
-    /// An answer is not one of this protocol, or is a refusal.
-    #[error("the launcher answered {request} by {answer:?}; set --rendezvous HOST:PORT instead")]
+    /// The answer is malformed, or is a refusal.
+    #[error("the launcher answered {request} with {answer:?}; set --rendezvous HOST:PORT instead")]
     Answer {
         /// The request.
         request: String,
         /// The answer.
         answer: String,
     },
-    /// The place cannot be put into the store.
+    /// The address does not fit into the store.
     #[error("{0:?} does not fit the launcher's store; set --rendezvous HOST:PORT instead")]
     Value(String),
-    /// Rank 0 has no place to offer.
+    /// Rank 0 has no address to store.
     #[error("{0}")]
     NoPlace(String),
 }
 
 /// A store that the processes of one job share.
 pub trait KeyValueStore {
-    /// Puts a value, which others can read after the next barrier.
+    /// Stores a value, which other processes can read after the next barrier.
     ///
     /// # Errors
-    /// If the store does not take it.
+    /// If the store refuses the value.
     fn put(&mut self, key: &str, value: &str) -> Result<(), PmiError>;
 
-    /// Waits until all processes of the job are here.
+    /// Waits until all processes of the job have reached the barrier.
     ///
     /// # Errors
-    /// If they are not in time.
+    /// If they do not reach it in time.
     fn barrier(&mut self) -> Result<(), PmiError>;
 
     /// Reads a value.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no such value.
     fn get(&mut self, key: &str) -> Result<String, PmiError>;
 
-    /// Ends the use of the store. A launcher takes a process that leaves without it for one that failed.
+    /// Ends the use of the store. A launcher treats a process that exits without this call as failed.
     ///
     /// # Errors
     /// If the store does not answer.
     fn finalize(&mut self) -> Result<(), PmiError>;
 }
 
-/// The place at which all ranks meet. Rank 0 calls `offer` for it.
+/// Returns the rendezvous of all ranks. At rank 0, `offer` returns its address.
 ///
 /// # Errors
-/// If the store fails, or if rank 0 has no place.
+/// If the store fails, or if rank 0 has no address.
 pub fn meet(
     store: &mut dyn KeyValueStore,
     rank: u32,
@@ -107,13 +108,13 @@ pub trait Wire {
     /// Sends a line.
     ///
     /// # Errors
-    /// If it cannot be sent in time.
+    /// If the line cannot be sent in time.
     fn send(&mut self, line: &str) -> Result<(), PmiError>;
 
-    /// Receives the answer to `request`, without the end of its line.
+    /// Receives the answer to `request`, without its line end.
     ///
     /// # Errors
-    /// If none comes in time.
+    /// If no answer arrives in time.
     fn receive(&mut self, request: &str) -> Result<String, PmiError>;
 }
 
@@ -123,12 +124,12 @@ pub struct Pmi1<W> {
     wire: W,
     /// The name of the job's store.
     name: String,
-    /// The longest key and the longest value, in bytes, with the zero that ends them in C.
+    /// The longest key and the longest value, in bytes, with their terminating zero.
     longest: (usize, usize),
 }
 
 impl<W: Wire> Pmi1<W> {
-    /// Begins to use the store: exchanges versions, and asks for its limits and its name.
+    /// Opens the store: exchanges versions, and requests the store's limits and name.
     ///
     /// # Errors
     /// If the launcher does not answer, or uses another version.
@@ -155,7 +156,7 @@ impl<W: Wire> Pmi1<W> {
         Ok(store)
     }
 
-    /// Sends a request, and waits for the answer of this name, which is no refusal.
+    /// Sends a request, and returns the answer if it has this name and reports success.
     fn request(&mut self, request: &str, name: &str) -> Result<Answer, PmiError> {
         self.wire.send(request)?;
         let answer = Answer {

@@ -1,4 +1,4 @@
-//! Tests: a launcher of PMI-1, true and broken, over sockets.
+//! Tests: correct and broken PMI-1 launchers, over sockets.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -10,13 +10,13 @@ use fathometer_sys::Clock;
 
 use super::*;
 
-/// What the processes of a job have in common.
+/// The state that the processes of a job share.
 struct Job {
     values: Mutex<BTreeMap<String, String>>,
     all: Barrier,
 }
 
-/// A launcher's side of one process: answers until the connection ends, and returns the requests.
+/// The launcher's side of one process: answers until the connection is closed, and returns the requests.
 fn launch(socket: UnixStream, job: &Job) -> Vec<String> {
     let mut answers = socket.try_clone().unwrap();
     let mut requests = Vec::new();
@@ -51,7 +51,7 @@ fn launch(socket: UnixStream, job: &Job) -> Vec<String> {
             other => panic!("{other}"),
         };
         requests.push(value("cmd"));
-        // In two pieces: an answer need not come at once.
+        // In two pieces: an answer may arrive in parts.
         for piece in [&b"cmd="[..], format!("{answer}\n").as_bytes()] {
             answers.write_all(piece).unwrap();
         }
@@ -93,7 +93,7 @@ fn all_ranks_of_a_job_find_the_place_that_rank_0_offers() {
     }
 }
 
-/// Answers of a launcher, whatever is asked.
+/// Fixed answers of a launcher, for any requests.
 #[derive(Debug)]
 struct Fixed(Vec<&'static str>);
 
@@ -153,7 +153,7 @@ fn answers_that_are_no_answers_of_pmi_1_are_errors() {
 #[test]
 fn a_launcher_that_never_answers_is_given_up_at_the_deadline_and_one_that_ends_at_once() {
     let short = Duration::from_millis(50);
-    // The barrier of a job whose other process never comes.
+    // The barrier of a job whose other process never arrives.
     let (own, launcher) = UnixStream::pair().unwrap();
     let mut answers = launcher.try_clone().unwrap();
     for line in [INIT, MAXES, NAME] {
@@ -173,7 +173,7 @@ fn a_launcher_that_never_answers_is_given_up_at_the_deadline_and_one_that_ends_a
     let error = Pmi1::begin(wire(own, LONG)).unwrap_err();
     assert!(matches!(error, PmiError::Ended(_)), "{error}");
 
-    // A line without an end is not kept for ever.
+    // A line without an end is not buffered without limit.
     let (own, mut launcher) = UnixStream::pair().unwrap();
     launcher.write_all(&[b'x'; 2 * LONGEST_LINE]).unwrap();
     let error = Pmi1::begin(wire(own, LONG)).unwrap_err();

@@ -11,19 +11,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{LONGEST_LINE, PmiError, Wire};
 
-/// A launcher at the other end of a descriptor, a socket or a pipe. It stays in its mode, blocking or not: what would wait
-/// is never called.
+/// A launcher at the other end of a descriptor, which is a socket or a pipe. The descriptor keeps its mode, blocking
+/// or not: calls that would block are never made.
 #[derive(Debug)]
 pub struct DescriptorWire {
     descriptor: File,
     clock: Clock,
     deadline: Instant,
-    /// Received bytes that are not used yet.
+    /// Received bytes that are not processed yet.
     inbox: Vec<u8>,
 }
 
 impl DescriptorWire {
-    /// A launcher that is given up at `deadline`.
+    /// Creates a wire that gives up at `deadline`.
     pub fn new(descriptor: OwnedFd, clock: Clock, deadline: Instant) -> DescriptorWire {
         DescriptorWire {
             descriptor: descriptor.into(),
@@ -41,10 +41,10 @@ impl DescriptorWire {
                 let request = request.to_owned();
                 return Err(PmiError::Late { request });
             }
-            // One call waits at most for a second, so that every time fits.
+            // One call waits for at most a second, so that every timeout can be represented.
             let timeout = Timespec::try_from(left.min(Duration::from_secs(1))).ok();
             let mut descriptors = [PollFd::new(&self.descriptor, flags)];
-            // An interrupt ends the wait, as a time-out does.
+            // An interrupt ends the wait, like a time-out.
             if matches!(poll(&mut descriptors, timeout.as_ref()), Ok(1..)) {
                 return Ok(());
             }

@@ -1,6 +1,7 @@
-//! The control connections of a rank on sockets, each side on a thread of its own.
+//! The control connections of a rank, on sockets; each side has its own thread.
 //!
-//! The thread of the load test talks to it by messages: its loops are ready, the figures of an interval, its result.
+//! The thread of the load test sends messages to this thread: the event loops are ready, the figures of an interval,
+//! the result.
 
 mod rank_member;
 mod rank_zero;
@@ -33,19 +34,20 @@ use crate::secret::{NONCE, Secret};
 use crate::spool::{SpoolHeader, SpoolWriter};
 use crate::whole::{Whole, encode_part, encode_record};
 
-/// How often the threads look for messages of the load test.
+/// How often the threads check for messages of the load test.
 const TURN: Duration = Duration::from_millis(10);
 
-/// How long a member waits for the second comparison of the clocks, and for rank 0 to take its result.
-const FAREWELL: Duration = Duration::from_secs(10);
+/// How long a member waits for the second comparison of the clocks, and for rank 0 to accept its result.
+const RESULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a failure may take to reach the other ranks.
+/// How long reporting a failure to the other ranks may take.
 const FAILURE: Duration = Duration::from_secs(2);
 
-/// How long rank 0 waits for the others after its own share of a timed test has ended, besides the drain.
+/// How long rank 0 waits for the other ranks after its own share of a timed test has finished, in addition to the
+/// drain.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// Why a test on several machines has no result on this one.
+/// Why a test on several machines has no result on this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// Rank 0 cannot listen.
@@ -54,12 +56,12 @@ pub enum SessionError {
          --listen"
     )]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         source: fathometer_sys::Error,
     },
-    /// There is no random number.
+    /// The system returned no random numbers.
     #[error("the system gives no random numbers")]
     Random,
     /// The control connections cannot be encrypted.
@@ -68,15 +70,15 @@ pub enum SessionError {
     /// A thread could not be started.
     #[error("failed to start a thread: {0}")]
     Thread(io::Error),
-    /// Rank 0 is lost, or did not take the result.
+    /// Rank 0 is lost, or did not accept the result.
     #[error("{0}")]
     Lost(String),
     /// The spool cannot be written.
     #[error("failed to write the spool {path}: {source}: choose another folder with --spool")]
     Spool {
-        /// Its file.
+        /// The file of the spool.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// No rank has a result.
@@ -84,22 +86,22 @@ pub enum SessionError {
     Merge(#[from] crate::merge::MergeError),
 }
 
-/// What a session needs.
+/// The options of a session.
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
-    /// What this rank says first.
+    /// The first message of this rank.
     pub hello: Hello,
     /// The secret of all ranks.
     pub secret: Secret,
-    /// What all ranks have in common.
+    /// The facts that all ranks share.
     pub facts: TestFacts,
     /// How long to wait for all ranks.
     pub rendezvous: Duration,
-    /// A rank is lost when nothing is heard from it for this long.
+    /// A rank without a message for this long is lost.
     pub silence: Duration,
     /// The longest wait for exchanges in flight at the end.
     pub drain: Duration,
-    /// Where this rank keeps its records; `None`: nowhere.
+    /// The folder for the records of this rank; `None` keeps no records.
     pub spool: Option<PathBuf>,
 }
 
@@ -124,21 +126,21 @@ impl WholeLive {
     }
 }
 
-/// A message of the load test to the thread of the connection.
+/// A message from the load test to the thread of the connection.
 #[derive(Debug)]
 enum Command {
     Ready,
     Interval(Vec<u8>),
     /// Member: compare the clocks again.
     Compare,
-    /// The result; rank 0 then waits for the others until the instant at the latest.
+    /// The result; rank 0 then waits for the other ranks until the instant at the latest.
     Ended(Vec<u8>, Option<Instant>),
     Failed(String),
     /// Rank 0: end the test early.
     Stop(String),
 }
 
-/// A message of the thread of the connection to the load test.
+/// A message from the thread of the connection to the load test.
 #[derive(Debug)]
 enum Event {
     Start(Instant, u64),
@@ -150,7 +152,7 @@ enum Event {
     Lost(String),
 }
 
-/// Whether the user ends the test.
+/// Returns whether the user has interrupted the test.
 pub type Interrupted = Box<dyn Fn() -> bool + Send>;
 
 /// One rank of a running test.
@@ -160,14 +162,14 @@ pub struct Session {
     interrupted: Interrupted,
     commands: Sender<Command>,
     events: Receiver<Event>,
-    /// Set when this rank's load is to end early.
+    /// Set when this rank's load must end early.
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Option<Whole>>>,
     spool: Option<(PathBuf, SpoolWriter<File>)>,
     spool_failure: Option<(PathBuf, io::Error)>,
     start_late: Duration,
-    has_asked_to_stop: bool,
-    /// The last comparison of the clocks, with the traffic until then, and why rank 0 is lost.
+    has_sent_stop: bool,
+    /// The last comparison of the clocks, with the control traffic until then.
     compared: Option<(ClockRecord, (u64, u64))>,
     lost: Option<String>,
 }
@@ -182,10 +184,11 @@ fn nonce() -> Result<[u8; NONCE], SessionError> {
 }
 
 impl Session {
-    /// Rank 0: listens for all others, at `address`. `interrupted` says whether the user ends the test.
+    /// Starts rank 0, which listens for all other ranks at `address`. `interrupted` returns whether the user
+    /// interrupts the test.
     ///
     /// # Errors
-    /// If it cannot listen.
+    /// If rank 0 cannot listen.
     pub fn listen(
         options: SessionOptions,
         address: SocketAddr,
@@ -196,8 +199,8 @@ impl Session {
         Ok(Session::of(options, started, clock, interrupted))
     }
 
-    /// Another rank: connects to rank 0 at `place`, as `host:port`, and tries again until rank 0 is there. `resolve`
-    /// finds the addresses of a place.
+    /// Starts another rank, which connects to rank 0 at `place` (`host:port`) and retries until rank 0 listens.
+    /// `resolve` returns the addresses of a place.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -229,7 +232,7 @@ impl Session {
             spool: None,
             spool_failure: None,
             start_late: Duration::ZERO,
-            has_asked_to_stop: false,
+            has_sent_stop: false,
             compared: None,
             lost: None,
         }
@@ -240,12 +243,12 @@ impl Session {
         self.options.hello.rank == 0
     }
 
-    /// Set when this rank's load is to end early: rank 0 ends the test, or is lost.
+    /// Set when this rank's load must end early: rank 0 ends the test, or is lost.
     pub fn stopped(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
 
-    /// The progress of the whole since the last call, at rank 0; notices go to `notice`.
+    /// The progress of the whole test since the last call, at rank 0; notices go to `notice`.
     pub fn progress(&mut self, notice: &mut dyn FnMut(&str)) -> Vec<WholeLive> {
         self.ask_to_stop();
         let mut lives = Vec::new();
@@ -258,10 +261,10 @@ impl Session {
         lives
     }
 
-    /// At rank 0, an interrupt ends the test on every rank.
+    /// At rank 0, ends the test on every rank if the user has interrupted it.
     fn ask_to_stop(&mut self) {
-        if (self.interrupted)() && !self.has_asked_to_stop {
-            self.has_asked_to_stop = true;
+        if (self.interrupted)() && !self.has_sent_stop {
+            self.has_sent_stop = true;
             let _ = self
                 .commands
                 .send(Command::Stop("it was interrupted".to_owned()));
@@ -285,7 +288,7 @@ impl Session {
         }
     }
 
-    /// The next event, until `deadline`.
+    /// Returns the next event, or an error at `deadline`.
     fn wait(&mut self, deadline: Option<Instant>) -> Result<Event, String> {
         loop {
             self.ask_to_stop();
@@ -293,7 +296,7 @@ impl Session {
                 Ok(Event::Lost(why)) => return Err(why),
                 Ok(event) => return Ok(event),
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err("the control connection has ended".to_owned());
+                    return Err("the control connection was closed".to_owned());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -306,7 +309,7 @@ impl Session {
         }
     }
 
-    /// Where this rank's spool is, in a folder.
+    /// The path of a rank's spool in a folder.
     pub fn spool_file(folder: &Path, rank: u32) -> PathBuf {
         folder.join(format!("rank-{rank:04}.spool"))
     }
@@ -351,10 +354,10 @@ impl Session {
         let _ = self.commands.send(Command::Interval(bytes));
     }
 
-    /// The load of this rank failed: the others learn it.
+    /// Reports to the other ranks that the load of this rank failed.
     pub fn failed(self, why: &str) {
         let _ = self.commands.send(Command::Failed(why.to_owned()));
-        // A thread that is still looking for rank 0 ends with the process.
+        // A thread that is still connecting to rank 0 ends with the process.
         let end = self.clock.now() + FAILURE;
         while self.clock.now() < end
             && self
@@ -373,11 +376,11 @@ impl Session {
         }
     }
 
-    /// The result of this rank's share: rank 0 returns that of the whole, once all others have ended or are lost;
-    /// another rank hands it over.
+    /// Finishes this rank's share with its result. Rank 0 returns the result of the whole test, once all other ranks
+    /// have finished or are lost; another rank sends its result to rank 0.
     ///
     /// # Errors
-    /// If rank 0 did not take the result, or the spool could not be written.
+    /// If rank 0 did not accept the result, or if the spool could not be written.
     pub fn finish(
         mut self,
         mut result: LoadResult,
@@ -426,10 +429,10 @@ impl Session {
         }
     }
 
-    /// Compares the clocks again. Without rank 0 the comparison before the test is all there is.
+    /// Compares the clocks again. If rank 0 does not answer, only the comparison before the test is used.
     fn compare_clocks(&mut self) -> (ClockRecord, (u64, u64), Option<String>) {
         let _ = self.commands.send(Command::Compare);
-        let deadline = self.clock.now() + FAREWELL;
+        let deadline = self.clock.now() + RESULT_TIMEOUT;
         let mut lost = self.lost.take();
         while lost.is_none() {
             match self.wait(Some(deadline)) {
@@ -449,7 +452,7 @@ impl Session {
 
     fn hand_over(&mut self, record: Vec<u8>) -> Result<Option<Merged>, SessionError> {
         let _ = self.commands.send(Command::Ended(record, None));
-        let deadline = self.clock.now() + FAREWELL;
+        let deadline = self.clock.now() + RESULT_TIMEOUT;
         loop {
             match self.wait(Some(deadline)) {
                 Ok(Event::Done) => {
@@ -469,7 +472,7 @@ impl Session {
         notice: &mut dyn FnMut(&str),
         live: &mut dyn FnMut(&WholeLive),
     ) -> Result<Option<Merged>, SessionError> {
-        // Where a number of exchanges ends the test, each exchange has its own time limit.
+        // If the test ends after a number of exchanges, each exchange has its own time limit.
         let until = self
             .options
             .facts
@@ -491,7 +494,7 @@ impl Session {
     }
 }
 
-/// The session as the load engine uses it.
+/// The session, as an interface for the load engine.
 pub struct SharedSession(pub Arc<std::sync::Mutex<Session>>);
 
 impl SharedSession {

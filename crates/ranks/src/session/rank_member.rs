@@ -17,7 +17,7 @@ use crate::member::{Member, MemberEvent};
 use crate::message::Message;
 use crate::secret::Side;
 
-/// The time-out of one attempt to connect, and the pause before the next.
+/// The time-out of one attempt to connect, and the pause before the next attempt.
 const ATTEMPT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -42,22 +42,22 @@ pub(super) fn start(
     })
 }
 
-/// What has happened on the connections of this rank so far.
+/// The state of this rank's connections so far.
 #[derive(Debug, Default)]
 struct Progress {
-    /// The loops of this rank are ready.
+    /// Whether the event loops of this rank are ready.
     is_ready: bool,
-    /// Rank 0 has accepted this rank.
+    /// Whether rank 0 has accepted this rank.
     is_welcome: bool,
-    /// The connection was closed or failed, without a reason from rank 0.
+    /// Whether the connection was closed or failed, without a reason from rank 0.
     is_closed: bool,
     /// Why the last connection ended.
     last: Option<String>,
 }
 
 impl Progress {
-    /// The connection has ended. One that was closed may be tried again; a peer that is no rank 0 of this version stays
-    /// one.
+    /// Handles the end of a connection. A connection that was closed may be retried; a peer that is not rank 0 of
+    /// this version will not change.
     fn end(&mut self, machine: &mut Member, why: &Ended) {
         self.is_closed = matches!(why, Ended::Closed(_)) && !machine.is_lost();
         machine.closed(&format!("rank 0 is lost: {why}"));
@@ -65,8 +65,8 @@ impl Progress {
     }
 }
 
-/// Connects, and serves the connection. Rank 0 closes connections that are too many at a time, so that a rank which it
-/// has not accepted yet connects again.
+/// Connects and serves the connection. Rank 0 closes connections if there are too many at a time, so a rank that is
+/// not accepted yet connects again.
 fn take_part(
     options: &SessionOptions,
     tls: &ChannelSettings,
@@ -85,7 +85,7 @@ fn take_part(
         })?;
         let wire = Wire::new(socket, tls, clock.now())?;
         let nonce = nonce().map_err(|error| error.to_string())?;
-        // The wait for the others is bounded by rank 0, which takes as long, and then says so.
+        // Rank 0 bounds the wait for the other ranks with the same time-out, and then sends the reason.
         let machine = Member::new(
             options.hello.clone(),
             options.secret.clone(),
@@ -103,7 +103,7 @@ fn take_part(
     }
 }
 
-/// Connects to rank 0, and tries again while it is not there.
+/// Connects to rank 0, and retries while it is not reachable.
 fn connect(
     place: &str,
     resolve: Resolve,
@@ -134,7 +134,7 @@ fn connect(
     }
 }
 
-/// Serves the connection until the result is handed over.
+/// Serves the connection until rank 0 has accepted the result.
 fn serve(
     mut wire: Wire,
     mut machine: Member,
@@ -163,7 +163,7 @@ fn serve(
                     let _ = wire.write(machine.outbox());
                     return Err(why);
                 }
-                // A member ends its own share by itself.
+                // A member stops its own share itself.
                 Ok(Command::Stop(_)) => {}
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return Ok(()),

@@ -21,10 +21,10 @@ use crate::coordinator::{Coordinator, CoordinatorEvent, Expected};
 use crate::secret::Side;
 use crate::whole::Whole;
 
-/// Connections that may wait to be accepted.
+/// Number of connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// How long the last bytes to another rank may take.
+/// How long sending the last bytes to another rank may take.
 const FLUSH: Duration = Duration::from_secs(2);
 
 pub(super) fn start(
@@ -77,21 +77,21 @@ struct RankZero {
     machine: Coordinator,
     whole: Whole,
     clock: Clock,
-    /// While ranks are waited for. Nothing listens afterwards.
+    /// The listener while ranks may still connect, then `None`.
     listener: Option<TcpListener>,
     tls: ChannelSettings,
     wires: BTreeMap<u64, Wire>,
-    /// Connections to be closed once their bytes are sent, or at this instant.
+    /// Connections that close once their bytes are sent, or at this instant at the latest.
     closing: BTreeMap<u64, Instant>,
     next: u64,
     random: SystemRandom,
     own_has_ended: bool,
-    /// When the other ranks are given up.
+    /// When rank 0 gives up the other ranks.
     until: Option<Instant>,
 }
 
 impl RankZero {
-    /// Serves all connections until every rank has ended or is lost.
+    /// Serves all connections until every rank has finished or is lost.
     fn serve(
         &mut self,
         (commands, sender): (&Receiver<Command>, &Sender<Event>),
@@ -194,12 +194,12 @@ impl RankZero {
             let socket = match listener.accept() {
                 Ok((socket, _)) => socket,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                // Nothing more to accept, or the connection has failed already.
+                // No connection is waiting, or the connection has already failed.
                 Err(_) => return,
             };
             let mut nonce = [0; crate::secret::NONCE];
             let (connection, now) = (self.next, self.clock.now());
-            // Otherwise it is closed here.
+            // If this fails, the socket is closed here.
             if self.random.fill(&mut nonce).is_ok()
                 && let Ok(wire) = Wire::new(socket, &self.tls, now)
                 && self.machine.accept(connection, nonce, now)
@@ -215,15 +215,15 @@ impl RankZero {
         self.closing.insert(connection, until);
     }
 
-    /// Reads the connections that have bytes. To ask the system for the bytes of all others too would cost each ping
-    /// a time that grows with the number of ranks.
+    /// Reads only the connections that have bytes. Trying all of them would delay the answer to each ping by a time
+    /// that grows with the number of ranks.
     fn read_all(&mut self, ready: &[u64], buffers: &mut Buffers) {
         let mut ended = Vec::new();
         for &connection in ready {
             let Some(wire) = self.wires.get_mut(&connection) else {
                 continue;
             };
-            // One read a turn for each, so that none keeps the others waiting.
+            // One read per connection and turn, so that no connection delays the others.
             match wire.read(buffers, self.clock) {
                 Ok(Some(arrival)) => {
                     if let Some(binding) = arrival.binding {
@@ -231,7 +231,7 @@ impl RankZero {
                     }
                     let plain = &buffers.plain;
                     self.machine.receive(connection, plain, arrival.at);
-                    // A ping is answered at once, and so is the handshake.
+                    // Pings and the handshake are answered at once.
                     if let Some(outbox) = self.machine.outbox(connection)
                         && let Err(why) = wire.write(outbox)
                     {
@@ -278,7 +278,7 @@ impl RankZero {
         }
     }
 
-    /// Sends what is left for the other ranks, for a bounded time.
+    /// Sends the remaining bytes for the other ranks, for a bounded time.
     fn flush(&mut self) {
         let end = self.clock.now() + FLUSH;
         let mut buffers = Buffers::default();
@@ -297,7 +297,7 @@ impl RankZero {
         }
     }
 
-    /// Waits for something to do; returns the connections that have bytes or have ended.
+    /// Waits for an event; returns the connections that have bytes or are closed.
     fn wait(&mut self) -> Vec<u64> {
         let mut descriptors = Vec::with_capacity(self.wires.len() + 1);
         for (&connection, wire) in &self.wires {
@@ -305,7 +305,7 @@ impl RankZero {
             let has_output = outbox.is_some_and(|outbox| !outbox.is_empty());
             descriptors.push(PollFd::new(wire, wire.interest(has_output)));
         }
-        // Without room a connection that waits to be accepted is nothing to do.
+        // While there is no room, a connection that waits to be accepted must not end the wait.
         if let Some(listener) = self.listener.as_ref().filter(|_| self.machine.has_room()) {
             descriptors.push(PollFd::new(listener, PollFlags::IN));
         }

@@ -1,4 +1,4 @@
-//! Tests: sessions of one process that meet on loopback.
+//! Tests: sessions in one process that connect over loopback.
 
 mod eavesdropping;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use fathometer_sys::Clock;
 
 use super::{Session, SessionOptions};
-use crate::coordinator::MOST_STRANGERS;
+use crate::coordinator::MAX_UNIDENTIFIED;
 use crate::message::Hello;
 use crate::record::TestFacts;
 use crate::secret::Secret;
@@ -41,17 +41,17 @@ fn resolve(place: &str) -> io::Result<Vec<SocketAddr>> {
     Ok(place.to_socket_addrs()?.collect())
 }
 
-/// More ranks at the same moment than connections that may be unknown at a time, and silent connections besides.
+/// More simultaneous ranks than the limit of unidentified connections, and silent connections in addition.
 #[test]
 fn many_ranks_may_connect_at_once_next_to_connections_that_say_nothing() {
-    let ranks = MOST_STRANGERS as u32 + 40;
+    let ranks = MAX_UNIDENTIFIED as u32 + 40;
     let clock = Clock::start();
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
     let never = || Box::new(|| false);
     let mut zero = Session::listen(options(0, ranks), address, clock, never()).unwrap();
-    let silent: Vec<_> = (0..MOST_STRANGERS - 4)
+    let silent: Vec<_> = (0..MAX_UNIDENTIFIED - 4)
         .map(|_| std::net::TcpStream::connect(address).unwrap())
         .collect();
     let mut members: Vec<Session> = (1..ranks)

@@ -1,4 +1,4 @@
-//! Bytes between a machine and its socket, encrypted.
+//! Transfers bytes between a state machine and its socket, encrypted.
 
 use std::fmt;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -17,12 +17,12 @@ use crate::secret::BINDING;
 /// Bytes read at a time.
 const BUFFER: usize = 64 * 1024;
 
-/// Why a connection has ended.
+/// Why a connection was closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ended {
     /// The peer or the system closed it.
     Closed(String),
-    /// The peer is no rank, or breaks the protocol.
+    /// The peer is not a rank, or violates the protocol.
     Refused(String),
 }
 
@@ -33,16 +33,16 @@ impl fmt::Display for Ended {
     }
 }
 
-/// What has arrived.
+/// Facts about received bytes.
 #[derive(Debug)]
 pub(super) struct Arrival {
     /// When it was read.
     pub(super) at: Instant,
-    /// The channel binding, once: the machine must be bound to it before it gets what has arrived.
+    /// The channel binding, returned once: the state machine must be bound to it before it receives the bytes.
     pub(super) binding: Option<[u8; BINDING]>,
 }
 
-/// What a socket and a channel read, without the memory of their own for each connection.
+/// The buffers for reading, shared by all connections.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     encrypted: Vec<u8>,
@@ -64,10 +64,10 @@ impl AsFd for Wire {
 }
 
 impl Wire {
-    /// One side of a connection that was just made.
+    /// Creates one side of a new connection.
     ///
     /// # Errors
-    /// If the system does not allow it, or TLS cannot begin.
+    /// If the system does not allow it, or if TLS cannot start.
     pub(super) fn new(
         socket: TcpStream,
         settings: &ChannelSettings,
@@ -84,7 +84,7 @@ impl Wire {
     /// Reads once, into `buffers.plain`. `Ok(None)`: there is nothing to read now.
     ///
     /// # Errors
-    /// Why the connection has ended.
+    /// Returns why the connection was closed.
     pub(super) fn read(
         &mut self,
         buffers: &mut Buffers,
@@ -112,7 +112,7 @@ impl Wire {
         }
     }
 
-    /// The connection has ended, which is how a rank of a version without TLS answers the handshake.
+    /// The error for a connection that ended. A rank of a version without TLS closes it during the handshake.
     fn ended(&self, how: &str) -> Ended {
         let when = match self.channel.is_established() {
             true => "",
@@ -121,29 +121,29 @@ impl Wire {
         Ended::Closed(format!("the control connection {how}{when}"))
     }
 
-    /// Answers a peer whose connection is refused, where it can understand the answer. Nothing is done if that fails.
+    /// Answers a peer whose connection is refused, if it can understand the answer. A failure is ignored.
     fn answer(&mut self, error: &ChannelError) {
         match error {
-            // A rank without TLS then says that this is another version.
+            // A rank without TLS then reports a version mismatch.
             ChannelError::Earlier => drop(self.socket.write_all(&MAGIC)),
-            // It may be any program.
+            // The peer may be any program.
             ChannelError::NoTls => {}
             // An alert.
             ChannelError::Tls(_) | ChannelError::Unread => drop(self.send()),
         }
     }
 
-    /// Writes what the socket takes, and removes it from `plain`.
+    /// Writes as much as the socket takes, and removes it from `plain`.
     ///
     /// # Errors
-    /// Why the connection has ended.
+    /// Returns why the connection was closed.
     pub(super) fn write(&mut self, plain: &mut Vec<u8>) -> Result<(), Ended> {
         let mut sealed = 0;
         let written = loop {
             let taken = self.channel.seal(&plain[sealed..]);
             sealed += taken;
             match self.send() {
-                // The rest waits for the handshake, for the socket, or there is none.
+                // The rest waits for the handshake or the socket, or there is none.
                 Ok(is_sent) if !is_sent || taken == 0 => break Ok(()),
                 Ok(_) => {}
                 Err(why) => break Err(why),
@@ -179,7 +179,7 @@ impl Wire {
         self.channel.traffic()
     }
 
-    /// What to wait for. `has_output`: the machine has bytes to be sent.
+    /// The poll events to wait for. `has_output`: the state machine has bytes to send.
     pub(super) fn interest(&self, has_output: bool) -> PollFlags {
         match has_output || self.has_output() {
             true => PollFlags::IN | PollFlags::OUT,
@@ -191,6 +191,6 @@ impl Wire {
 /// Waits until a descriptor is ready, or for `longest`.
 pub(super) fn wait(descriptors: &mut [PollFd<'_>], longest: Duration) {
     let timeout = Timespec::try_from(longest).ok();
-    // An interrupt or an error ends the wait, as a time-out does; reading then shows an error.
+    // An interrupt or an error ends the wait, like a time-out; the next read then reports the error.
     let _ = poll(descriptors, timeout.as_ref());
 }

@@ -1,4 +1,4 @@
-//! The documents of a copy, with the files that they load.
+//! The documents of a copy, and the files that they load.
 
 use std::io;
 use std::path::Path;
@@ -11,19 +11,19 @@ use crate::minified::{Minifiable, minify};
 use crate::{Failure, walk};
 
 impl SiteCopy<'_> {
-    /// Reads what must be known of a document before style sheets are written.
+    /// Reads the data of a document that are needed before style sheets are written.
     pub(super) fn read_document(&mut self, path: &Path) -> Result<(), Failure> {
         let content = match walk::read(path, self.options.max_file) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Ok(()),
             Err(error) => return Err(not_read(path, &error)),
         };
-        // One that cannot be read is reported when it is written.
+        // A document that cannot be read is reported when it is written.
         if let Ok(read) = rewrite_html(&content, |_| None) {
             self.states_integrity |= read.states_integrity;
             let place = path.strip_prefix(self.root)?;
             let place_of = |url: &str| place_of(place, url);
-            // Whatever cannot be scanned was refused above.
+            // Documents that cannot be scanned were refused above.
             if let Some(concatenations) = &mut self.concatenations {
                 let _ = concatenations.note(&content, place_of);
             }
@@ -37,7 +37,7 @@ impl SiteCopy<'_> {
         Ok(())
     }
 
-    /// Reads what must be known of a style sheet before documents are read.
+    /// Reads the data of a style sheet that are needed before documents are read.
     pub(super) fn read_style_sheet(&mut self, path: &Path) -> Result<(), Failure> {
         if self.sprites.is_none() && self.inlining.is_none() {
             return Ok(());
@@ -62,7 +62,7 @@ impl SiteCopy<'_> {
         Ok(())
     }
 
-    /// Writes the sprites, of the images as they are in the site.
+    /// Writes the sprites, made from the original images of the site.
     pub(super) fn make_sprites(&mut self) -> Result<(), Failure> {
         let Some(sprites) = &mut self.sprites else {
             return Ok(());
@@ -79,7 +79,7 @@ impl SiteCopy<'_> {
         Ok(())
     }
 
-    /// Writes the joined files, of the style sheets and scripts that were written.
+    /// Writes the joined files, made from the style sheets and scripts that were written.
     pub(super) fn concatenate(&mut self) -> Result<(), Failure> {
         let Some(concatenations) = &mut self.concatenations else {
             return Ok(());
@@ -125,7 +125,7 @@ impl SiteCopy<'_> {
             }
         };
         self.written.references += rewritten.references;
-        // White space of XHTML means what its own rules say.
+        // White space in XHTML has other rules.
         let is_html = path
             .extension()
             .is_some_and(|end| !end.eq_ignore_ascii_case("xhtml"));
@@ -142,7 +142,7 @@ impl SiteCopy<'_> {
         self.minified(path, Minifiable::Css, rewritten.content)
     }
 
-    /// The file minified, if the treatment is chosen and possible.
+    /// The minified file, if minification is chosen and possible.
     fn minified(&mut self, path: &Path, kind: Minifiable, content: Vec<u8>) -> Vec<u8> {
         let Some(kept) = &self.kept_white_space else {
             return content;

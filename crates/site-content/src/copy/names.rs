@@ -3,27 +3,28 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// The files with a new name. Memory grows with their number.
+/// The files with a new name. The memory is proportional to their number.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// What was appended to the name, by the place in the site.
+    /// The suffix that was appended to the name, by place in the site.
     suffixes: HashMap<String, &'static str>,
 }
 
-/// The path with the suffix behind its name; `None` if the path is not UTF-8, so that no URL surely means it.
+/// The path with the suffix after its name; `None` if the path is not UTF-8, because no URL certainly refers to
+/// it.
 pub fn with_suffix(path: &Path, suffix: &str) -> Option<PathBuf> {
     Some(PathBuf::from(format!("{}{suffix}", path.to_str()?)))
 }
 
 impl Names {
-    /// Notes that the file at this place of the site has the suffix behind its name.
+    /// Records that the suffix is appended to the name of the file at this place of the site.
     pub fn rename(&mut self, place: &Path, suffix: &'static str) {
         if let Some(place) = place.to_str() {
             self.suffixes.insert(place.to_owned(), suffix);
         }
     }
 
-    /// The URL with the new name of the file that it means, for a document at this place of the site.
+    /// The URL with the new name of the file to which it refers, in a document at this place of the site.
     pub fn renamed(&self, document: &Path, url: &str) -> Option<String> {
         let (path, rest) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
         let suffix = self.suffixes.get(&place_of(document, url)?)?;
@@ -31,10 +32,11 @@ impl Names {
     }
 }
 
-/// The place in the site of the file that the URL means, for a document at this place; `None` if it is of another site.
+/// The place in the site of the file to which a URL in a document at this place refers; `None` if the file is
+/// of another site.
 pub fn place_of(document: &Path, url: &str) -> Option<String> {
     let path = &url[..url.find(['?', '#']).unwrap_or(url.len())];
-    // A scheme or another host: not of this site.
+    // A URL with a scheme or another host is not of this site.
     if path.is_empty() || path.starts_with("//") || path.contains(':') {
         return None;
     }
@@ -47,7 +49,7 @@ pub fn place_of(document: &Path, url: &str) -> Option<String> {
     for name in decoded.split('/') {
         match name {
             "" | "." => {}
-            // Above the site's root, a URL stays at the root (URL Standard, section 4.4).
+            // A URL that leads above the site's root stays at the root (URL Standard, section 4.4).
             ".." => {
                 place.pop();
             }
@@ -57,7 +59,7 @@ pub fn place_of(document: &Path, url: &str) -> Option<String> {
     Some(place.join("/"))
 }
 
-/// The path without percent-encoding; `None` if it is not UTF-8, or a name has a slash in it.
+/// The path without percent-encoding; `None` if it is not UTF-8, or if a name contains a slash.
 fn decode(path: &str) -> Option<String> {
     let mut decoded = Vec::new();
     let mut rest = path.as_bytes();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::not_written;
 use crate::{Failure, usage};
 
-/// Checks the folder of the copy, and makes the one that it is written to before it is whole.
+/// Checks the folder of the copy, and creates the folder in which the copy is written until it is complete.
 pub fn prepare(folder: &Path, out: &Path) -> Result<PathBuf, Failure> {
     let shown = out.display();
     match fs::read_dir(out) {
@@ -29,7 +29,7 @@ pub fn prepare(folder: &Path, out: &Path) -> Result<PathBuf, Failure> {
         io::ErrorKind::AlreadyExists => {
             let left = partial.display();
             usage(format!(
-                "{left} exists, of a copy that was stopped; remove it"
+                "{left} is left from an interrupted copy; remove it"
             ))
         }
         _ => not_written(&partial, &error),

@@ -4,44 +4,45 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// What was written.
+/// The counts of a copy.
 #[derive(Debug, Default, Serialize)]
 pub struct Written {
     /// The site.
     pub folder: String,
     /// The copy.
     pub out: String,
-    /// Files of the site.
+    /// The number of files of the site.
     pub files: u64,
-    /// Their bytes.
+    /// The bytes of these files.
     pub bytes: u64,
-    /// Bytes of the files that replace them.
+    /// The bytes of the files that replace them; originals that are kept beside renamed images do not count.
     pub treated_bytes: u64,
-    /// Images that are smaller.
+    /// The number of images that became smaller.
     pub images_treated: u64,
-    /// Those of them with a new name.
+    /// The number of these images that have a new name.
     pub images_renamed: u64,
-    /// Images that could not be treated, and were copied.
+    /// The number of images that could not be treated and were copied unchanged.
     pub images_failed: u64,
-    /// Links and special files, which are not in the copy.
+    /// The number of links and special files, which are not in the copy.
     pub entries_skipped: u64,
-    /// References in HTML and CSS to the new names.
+    /// The number of references in HTML and CSS to the new names.
     pub references: u64,
-    /// Documents and style sheets that are shorter without what browsers do not need.
+    /// The number of documents and style sheets that minification made shorter.
     pub files_minified: u64,
-    /// Files that several style sheets or scripts were joined to.
+    /// The number of files into which style sheets or scripts were joined.
     pub files_concatenated: u64,
-    /// Files with several small images in them.
+    /// The number of sprites.
     pub sprites: u64,
-    /// Images that documents show from these files.
+    /// The number of images that documents show from sprites.
     pub images_in_sprites: u64,
-    /// Images that documents have in them.
+    /// The number of images that are inlined into documents.
     pub images_inlined: u64,
-    /// Requests fewer of first visits, of all documents together.
+    /// The number of requests saved in first visits of all documents together.
     pub requests_saved: u64,
-    /// Style sheets that have a fault, and were copied.
+    /// The number of style sheets with an error, which were copied unchanged.
     pub style_sheets_failed: u64,
-    /// Documents that were copied as they are, because their tags or references cannot be read with certainty.
+    /// The number of documents that were copied unchanged, because their tags or references cannot be read with
+    /// certainty.
     pub documents_left: u64,
 }
 
@@ -69,27 +70,27 @@ impl fmt::Display for Written {
             let files = self.files_concatenated;
             writeln!(
                 out,
-                "{files} files replace several style sheets or scripts each."
+                "{files} files each replace several style sheets or scripts."
             )?;
         }
         if self.sprites > 0 {
             let (sprites, images) = (self.sprites, self.images_in_sprites);
-            writeln!(out, "{sprites} sprites have {images} small images in them.")?;
+            writeln!(out, "{sprites} sprites contain {images} small images.")?;
         }
         if self.images_inlined > 0 {
             let images = self.images_inlined;
-            writeln!(out, "{images} small images are parts of their documents.")?;
+            writeln!(out, "{images} small images are inlined in documents.")?;
         }
         if self.requests_saved > 0 {
             let requests = self.requests_saved;
             writeln!(
                 out,
-                "First visits of all documents together make {requests} requests fewer."
+                "First visits of all documents together make {requests} fewer requests."
             )?;
         }
         if self.documents_left > 0 {
             let left = self.documents_left;
-            writeln!(out, "note: {left} documents were copied as they are")?;
+            writeln!(out, "note: {left} documents were copied unchanged")?;
         }
         if self.entries_skipped > 0 {
             let skipped = self.entries_skipped;
@@ -102,14 +103,14 @@ impl fmt::Display for Written {
             let failed = self.images_failed;
             writeln!(
                 out,
-                "INCOMPLETE: {failed} images could not be treated, and were copied"
+                "INCOMPLETE: {failed} images could not be treated and were copied unchanged"
             )?;
         }
         if self.style_sheets_failed > 0 {
             let failed = self.style_sheets_failed;
             writeln!(
                 out,
-                "INCOMPLETE: {failed} style sheets could not be minified, and were copied"
+                "INCOMPLETE: {failed} style sheets could not be minified and were copied unchanged"
             )?;
         }
         Ok(())

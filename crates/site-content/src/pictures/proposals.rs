@@ -1,4 +1,4 @@
-//! Images that HTML and CSS could replace, with the tags that show them: proposals, never applied.
+//! Images that HTML and CSS could replace, with the tags that show them. These are proposals and never applied.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,23 +11,23 @@ use fathometer_http::html::{Resolution, Resolver};
 use crate::place::{location, place};
 use crate::source::SiteFile;
 
-/// Images that tags show; those of further tags are not known.
+/// The most images whose tags are recorded.
 const MOST_SHOWN: usize = 100_000;
-/// Images that could be replaced; further ones are counted.
+/// The most images that are proposed; further ones are only counted.
 const MOST_FOUND: usize = 500;
-/// Bytes of all these images.
+/// The most bytes of all these images.
 const MOST_BYTES: usize = 8 << 20;
-/// Bytes of an image above which it is no candidate: a flat image or one of text is smaller.
+/// The largest image in bytes that is considered: flat images and images of text are smaller.
 const LARGEST: usize = 256 << 10;
-/// Sizes in which one image is shown.
+/// The most sizes at which one image is shown.
 const MOST_SIZES: usize = 50;
-/// Bytes of a text that is taken over.
+/// The longest text in bytes that is used.
 const LONGEST_TEXT: usize = 1_000;
 
-/// What was found so far.
+/// The results so far.
 #[derive(Debug)]
 pub struct Proposals {
-    /// The site's folder, if it is one.
+    /// The folder of the site, if the site is a folder.
     folder: PathBuf,
     shown: HashMap<String, Shown>,
     found: Vec<Found>,
@@ -42,9 +42,9 @@ struct Shown {
     bytes: u64,
     /// The first text that is not empty.
     alt: Option<String>,
-    /// Widths and heights that tags state, with the number of tags.
+    /// The widths and heights in the tags, with the number of tags.
     sizes: Vec<([Option<u32>; 2], u64)>,
-    /// Whether a tag has a size that is no number of pixels, or there are too many sizes.
+    /// Whether a tag has a size that is not a number of pixels, or there are too many sizes.
     has_odd_size: bool,
     /// Whether a tag has attributes that a replacement would need.
     has_attributes: bool,
@@ -54,14 +54,14 @@ struct Shown {
 #[derive(Debug)]
 struct Found {
     path: String,
-    /// Where it is in the site, as [`place`] has it.
+    /// The place of the image in the site, as returned by [`place`].
     place: String,
     file: ImageFile,
     replacement: Replacement,
 }
 
 impl Proposals {
-    /// Of a site in this folder, or elsewhere.
+    /// Proposals for a site in this folder, or for another source.
     pub fn new(folder: &Path) -> Proposals {
         Proposals {
             folder: folder.to_owned(),
@@ -72,7 +72,7 @@ impl Proposals {
         }
     }
 
-    /// Notes the images that a document shows.
+    /// Records the images that a document shows.
     pub fn note_document(&mut self, file: &SiteFile) {
         let Some((authority, target)) = location(&self.folder, file) else {
             return;
@@ -82,7 +82,7 @@ impl Proposals {
         if image_tags(&file.content, |tag| tags.push(tag)) == Err(Unchanged::Base) {
             return;
         }
-        // The tags before a construct that needs the tree are counted.
+        // The tags before a construct whose extent depends on the tree are counted.
         for tag in tags {
             let Resolution::Target(target) = resolver.resolve(tag.source.as_bytes()) else {
                 continue;
@@ -94,7 +94,7 @@ impl Proposals {
         }
     }
 
-    /// Notes an image if it could be replaced.
+    /// Records an image if it could be replaced.
     pub fn note_image(&mut self, file: &SiteFile, format: Format, picture: &Picture) {
         if file.content.len() > LARGEST {
             return;
@@ -121,7 +121,7 @@ impl Proposals {
         });
     }
 
-    /// The proposals, with the largest saving first, and what is not among them.
+    /// The proposals, those with the largest savings first, and notes on images without a proposal.
     pub fn take(&mut self) -> (Vec<Replaced>, Vec<String>) {
         let mut notes = Vec::new();
         if self.left_out > 0 {
@@ -155,12 +155,12 @@ impl Proposals {
         }
         if scaled > 0 {
             notes.push(format!(
-                "{scaled} images of bands or text are shown in another size than their own: no replacement is proposed"
+                "{scaled} images of bands or text are shown scaled: no replacement is proposed"
             ));
         }
         if not_shown > 0 {
             notes.push(format!(
-                "{not_shown} images of flat colour or text are shown by no <img> of the HTML: no replacement is proposed"
+                "{not_shown} images of flat colour or text have no <img> in the HTML: no replacement is proposed"
             ));
         }
         proposals.sort_by_key(Replaced::added_bytes);
@@ -192,7 +192,7 @@ impl Shown {
         }
     }
 
-    /// What replaces the first tag, and the bytes of what replaces all tags.
+    /// The replacement of the first tag, and the bytes of the replacements of all tags.
     fn replaced_by(&self, replacement: &Replacement) -> Option<(String, u64)> {
         if self.has_odd_size {
             return None;

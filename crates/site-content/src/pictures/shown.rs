@@ -1,24 +1,24 @@
-//! The images that the page shows: those with the largest savings, within a bounded memory.
+//! The images in the page: those with the largest savings, within bounded memory.
 
 use fathometer_analysis::content_page::ImagePair;
 
-/// Bytes of an image and of its treated file above which it is not shown.
+/// The largest image, including its treated file, that is shown, in bytes.
 const LARGEST: usize = 4 << 20;
-/// Bytes of all files that are shown.
+/// The most bytes of all files that are shown.
 const MOST: usize = 24 << 20;
 
 /// The images with the largest savings so far.
 #[derive(Debug, Default)]
 pub struct Shown {
     most: usize,
-    /// Ordered by the bytes saved, the largest first.
+    /// Sorted by the bytes saved, the largest first.
     pairs: Vec<(usize, ImagePair)>,
     bytes: usize,
     too_large: u64,
 }
 
 impl Shown {
-    /// At most this number of images.
+    /// An empty selection for at most this number of images.
     pub fn new(most: usize) -> Shown {
         Shown {
             most,
@@ -47,11 +47,11 @@ impl Shown {
         }
     }
 
-    /// The images, with the largest saving first, and why others are not shown.
+    /// The images, those with the largest savings first, and the reason why others are not shown.
     pub fn finish(self) -> (Vec<ImagePair>, Option<String>) {
         let why = (self.too_large > 0).then(|| {
             format!(
-                "{} images are not shown: each needs more than {} MiB with its treated file",
+                "{} images are not shown: each is larger than {} MiB, including its treated file",
                 self.too_large,
                 LARGEST >> 20
             )

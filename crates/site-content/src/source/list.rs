@@ -1,4 +1,4 @@
-//! A list of URLs, each fetched once.
+//! Fetches a list of URLs, each URL once.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ use super::retrieve::{Limits, retrieve};
 use super::{Held, SiteFile};
 use crate::{Failure, Options, TlsOptions, usage};
 
-/// URLs of a list.
+/// The most URLs of a list.
 const MOST_URLS: usize = 10_000;
 
-/// Fetches all URLs of the list: one on each line; blank lines and comments (`#`) are ignored. A URL that fails is
-/// reported on stderr. Nothing is fetched if a line is no URL.
+/// Fetches all URLs of the list. There is one URL on each line; blank lines and comments (`#`) are ignored. A
+/// URL that fails is reported on stderr. If a line is not a URL, nothing is fetched.
 pub fn fetch(text: &str, options: &Options, tls: TlsOptions<'_>) -> Result<Held, Failure> {
     let urls = parse(text).map_err(|why| usage(format!("{}: {why}", options.site.display())))?;
     let clock = Clock::start();
@@ -37,7 +37,7 @@ pub fn fetch(text: &str, options: &Options, tls: TlsOptions<'_>) -> Result<Held,
         };
         let fetched = match left {
             0 => Err(format!(
-                "{} bytes were fetched before it (--max-fetch)",
+                "{} bytes were fetched before this URL (--max-fetch)",
                 options.max_fetch
             )),
             _ => retrieve(&url, tls.as_ref(), limits, clock),
@@ -70,7 +70,7 @@ fn parse(text: &str) -> Result<Vec<(&str, Url)>, String> {
         }
     }
     match urls.is_empty() {
-        true => Err("no URL in it; write one on each line".to_owned()),
+        true => Err("it has no URLs; write one URL on each line".to_owned()),
         false => Ok(urls),
     }
 }

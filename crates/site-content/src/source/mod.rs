@@ -1,4 +1,4 @@
-//! The files to treat: those of a folder, the responses of an HTTP archive, or what a list of URLs names.
+//! The files to treat: the files of a folder, the responses of an HTTP archive, or the files of a list of URLs.
 
 mod archive;
 mod list;
@@ -13,15 +13,15 @@ use fathometer_content::KeptWhiteSpace;
 use crate::walk::{self, NotRead, Walk};
 use crate::{Failure, Options, Say, TlsOptions, usage};
 
-/// Bytes of an archive or a list above which it is refused: it is read as a whole.
+/// The largest archive or list in bytes, because it is read as a whole.
 const LARGEST_INPUT: u64 = 1 << 30;
 
-/// Where the files come from.
+/// The source of the files.
 #[derive(Debug)]
 pub enum Source {
-    /// A folder, which is read as often as needed.
+    /// A folder. It is read several times.
     Folder(PathBuf),
-    /// An archive or a list: its files are in memory.
+    /// An archive or a list. Its files are in memory.
     Held(Held),
 }
 
@@ -40,13 +40,13 @@ pub struct SiteFile {
     pub path: PathBuf,
     /// Its content, without content coding.
     pub content: Vec<u8>,
-    /// The media type that its response stated, in lower case and without parameters; `None` for a file of a folder.
+    /// The media type of the response, in lower case and without parameters; `None` for a file of a folder.
     pub media_type: Option<String>,
 }
 
 impl Source {
-    /// Opens what the options name. Files of an archive or a list are read or fetched here; errors of single files
-    /// are reported.
+    /// Opens the source that the options name. Files of an archive or a list are read or fetched here, and
+    /// errors of single files are reported.
     pub fn open(options: &Options, tls: TlsOptions<'_>) -> Result<Source, Failure> {
         let site = &options.site;
         let shown = site.display();
@@ -59,7 +59,7 @@ impl Source {
         let text = walk::read(site, LARGEST_INPUT)
             .and_then(|bytes| {
                 String::from_utf8(bytes)
-                    .map_err(|_| io::Error::other("it is not a text in UTF-8; name a folder"))
+                    .map_err(|_| io::Error::other("it is not UTF-8 text; name a folder"))
             })
             .map_err(|error| format!("cannot read {shown}: {error}"))?;
         let without_mark = text.trim_start_matches('\u{feff}');
@@ -67,18 +67,18 @@ impl Source {
             true => {
                 refuse_tls(options)?;
                 archive::read(&text, options.max_file, options.say)
-                    .map_err(|fault| usage(format!("{shown} is no HTTP archive: {fault}")))?
+                    .map_err(|fault| usage(format!("{shown} is not an HTTP archive: {fault}")))?
             }
             false => list::fetch(&text, options, tls)?,
         };
         if held.files.is_empty() {
-            return Err(format!("no file of {shown} has a content").into());
+            return Err(format!("no file of {shown} has content").into());
         }
         Ok(Source::Held(held))
     }
 
-    /// Calls the function for each file, and for each file or folder that cannot be read. Returns the entries that are
-    /// no files.
+    /// Calls the function for each file, and for each file or folder that cannot be read. Returns the number of
+    /// entries that are not files.
     pub fn each(
         &self,
         max_file: u64,
@@ -108,8 +108,8 @@ impl Source {
         Ok(walk.skipped)
     }
 
-    /// The elements whose white space the site's style sheets show. Those that cannot be read are reported when they are
-    /// treated.
+    /// The elements whose white space the site's style sheets show. Style sheets that cannot be read are
+    /// reported when they are treated.
     pub fn kept_white_space(&self, max_file: u64) -> KeptWhiteSpace {
         let mut kept = KeptWhiteSpace::default();
         match self {
@@ -126,7 +126,7 @@ impl Source {
             Source::Held(held) => {
                 let sheets = held.files.iter().filter(|file| file.is_css());
                 sheets.for_each(|file| kept.add_style_sheet(&file.content));
-                // One that is missing may show any.
+                // A missing style sheet may show any white space.
                 match held.failed {
                     0 => kept.with_other_hosts(),
                     _ => KeptWhiteSpace::everywhere(),
@@ -135,7 +135,7 @@ impl Source {
         }
     }
 
-    /// Files that were reported as missing when the source was opened.
+    /// The number of files that were reported as missing when the source was opened.
     pub fn failed(&self) -> u64 {
         match self {
             Source::Folder(_) => 0,
@@ -143,16 +143,16 @@ impl Source {
         }
     }
 
-    /// What the entries are that [`Source::each`] skips.
+    /// The kind of entries that [`Source::each`] skips.
     pub fn skipped_entries(&self) -> &'static str {
         match self {
             Source::Folder(_) => "links and special files",
-            Source::Held(_) => "entries that are no files (other methods, schemes and statuses)",
+            Source::Held(_) => "entries that are not files (other methods, schemes and statuses)",
         }
     }
 }
 
-/// Options of TLS have no effect without a list of URLs.
+/// Refuses TLS options without a list of URLs, because they would have no effect.
 fn refuse_tls(options: &Options) -> Result<(), Failure> {
     match options.is_tls_stated {
         true => Err(usage("TLS options need a list of URLs")),
@@ -161,7 +161,7 @@ fn refuse_tls(options: &Options) -> Result<(), Failure> {
 }
 
 impl SiteFile {
-    /// Whether it is HTML, by its media type or its name, and no mislabelled binary.
+    /// Whether the file is HTML by its media type or its name, and not a mislabelled binary file.
     pub fn is_html(&self) -> bool {
         let is_named = match &self.media_type {
             Some(media_type) => media_type == "text/html",
@@ -173,7 +173,7 @@ impl SiteFile {
         is_named && !self.content.contains(&0)
     }
 
-    /// Whether it is a style sheet, by its media type or its name.
+    /// Whether the file is a style sheet, by its media type or its name.
     pub fn is_css(&self) -> bool {
         match &self.media_type {
             Some(media_type) => media_type == "text/css",
@@ -181,7 +181,7 @@ impl SiteFile {
         }
     }
 
-    /// Whether it is a script, by its media type or its name.
+    /// Whether the file is a script, by its media type or its name.
     pub fn is_script(&self) -> bool {
         match &self.media_type {
             Some(media_type) => media_type.ends_with("/javascript"),
@@ -192,8 +192,8 @@ impl SiteFile {
         }
     }
 
-    /// The path whose extension promises a format. A browser shows the images of a server by their bytes (MIME
-    /// Sniffing, section 8.1), so a URL promises none.
+    /// The path whose extension indicates an image format; empty for a URL, because browsers identify a
+    /// server's images by their bytes (MIME Sniffing, section 8.1).
     #[cfg(feature = "images")]
     pub fn name(&self) -> &std::path::Path {
         match self.media_type {
@@ -203,7 +203,7 @@ impl SiteFile {
     }
 }
 
-/// Whether the name of a file is that of a style sheet.
+/// Whether the file name is that of a style sheet.
 pub fn is_css(path: &Path) -> bool {
     path.extension()
         .is_some_and(|extension| extension.eq_ignore_ascii_case("css"))

@@ -1,4 +1,4 @@
-//! One file by HTTP/1.1, with its content in memory: on a connection of its own, within limits of bytes and time.
+//! Retrieves one file by HTTP/1.1 into memory, on a separate connection, within limits on bytes and time.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
@@ -13,15 +13,15 @@ use fathometer_model::{Bytes, Instant};
 use fathometer_sys::Clock;
 use fathometer_tls::{ClientSettings, Session};
 
-/// Bytes to read at a time.
+/// The bytes to read at a time.
 const READ: usize = 64 * 1024;
 
 /// Limits of one retrieval.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of the content.
+    /// The most bytes of content.
     pub bytes: u64,
-    /// Time from the start to the last byte.
+    /// The time from the start to the last byte.
     pub time: Duration,
 }
 
@@ -30,15 +30,15 @@ pub struct Limits {
 pub struct Fetched {
     /// Its content, without content coding.
     pub content: Vec<u8>,
-    /// Its media type, in lower case and without parameters; empty if none was stated.
+    /// The media type, in lower case and without parameters; empty if the response has none.
     pub media_type: String,
 }
 
-/// Fetches the file. Only a response of status 200 is one; redirections are not followed.
+/// Fetches the file. Only a response with status 200 is a file; redirections are not followed.
 ///
 /// # Errors
 ///
-/// Why there is no content: for people.
+/// The reason why there is no content, as a text for the user.
 pub fn retrieve(
     url: &Url,
     tls: Option<&Arc<ClientSettings>>,
@@ -73,7 +73,7 @@ fn exchange(
     clock: Clock,
 ) -> Result<Fetched, String> {
     let mut config = Config::default();
-    // One byte more than permitted shows that there is more.
+    // One byte beyond the limit shows that there is more content.
     config.limits.body = Bytes(limits.bytes + 1);
     let mut connection = Connection::new(config);
     let fields = [
@@ -149,12 +149,12 @@ fn too_long(limits: Limits) -> String {
     format!("it is longer than {bytes} bytes (--max-file, --max-fetch)")
 }
 
-/// An error for each status but 200.
+/// Returns an error for each status except 200.
 fn refuse(status: u16, location: Option<&[u8]>) -> Result<(), String> {
     match (status, location) {
         (200, _) => Ok(()),
         (300..400, Some(location)) => Err(format!(
-            "its status is {status}; it is at {:?}",
+            "its status is {status}; the file is at {:?}",
             String::from_utf8_lossy(location)
         )),
         _ => Err(format!("its status is {status}")),
@@ -167,11 +167,11 @@ fn essence(content_type: Option<&[u8]>) -> String {
     essence.trim().to_ascii_lowercase()
 }
 
-/// Removes a content coding, which was not requested: some servers store files only with one.
+/// Removes a content coding that was not requested: some servers store files only with a coding.
 fn decoded(content: Vec<u8>, coding: Option<&[u8]>, limits: Limits) -> Result<Vec<u8>, String> {
     let coding = String::from_utf8_lossy(coding.unwrap_or_default());
     let limit = usize::try_from(limits.bytes).unwrap_or(usize::MAX - 1);
-    // The level does not matter to the decoder.
+    // The level does not matter for decoding.
     let coding = match coding.trim().to_ascii_lowercase().as_str() {
         "" | "identity" => return Ok(content),
         "gzip" | "x-gzip" => Coding::Gzip(6),
@@ -184,7 +184,7 @@ fn decoded(content: Vec<u8>, coding: Option<&[u8]>, limits: Limits) -> Result<Ve
         .map_err(|error| error.to_string())
 }
 
-/// A socket that blocks, and TLS on it.
+/// A blocking socket, with optional TLS.
 struct Transport {
     stream: TcpStream,
     session: Option<Session>,
@@ -193,7 +193,7 @@ struct Transport {
 }
 
 impl Transport {
-    /// Gives the next system call the time that is left.
+    /// Sets the time limit of the next system call to the remaining time.
     fn limit(&self) -> io::Result<()> {
         let left = self.deadline.since(self.clock.now());
         if left.is_zero() {
@@ -225,7 +225,7 @@ impl Transport {
         self.send()
     }
 
-    /// Reads plaintext; 0 bytes are the end.
+    /// Reads plaintext; 0 bytes mean the end.
     fn read(&mut self, plain: &mut [u8]) -> io::Result<usize> {
         loop {
             let Some(session) = &mut self.session else {
@@ -236,7 +236,7 @@ impl Transport {
                 0 if session.is_closed_by_peer() => return Ok(0),
                 0 => {
                     if self.receive()? == 0 {
-                        // Without close_notify, a response up to the end of the connection may be cut off.
+                        // Without close_notify, a response that ends with the connection may be cut off.
                         return match &mut self.session {
                             Some(session) => session.handle_eof().map(|()| 0),
                             None => Ok(0),
@@ -275,7 +275,7 @@ impl Transport {
     }
 }
 
-/// The time limit of a socket ends as an error of its own.
+/// Converts an expired time limit of the socket to a separate error.
 fn in_time(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {

@@ -1,16 +1,17 @@
-//! Predicted against measured page times: real pages over the laboratory's paths, and by the models in virtual time.
+//! Compares predicted with measured page times: real pages over the laboratory's paths, and the models in virtual time.
 //!
 //! `predicted_seconds OUTPUT LIST FOLDER [OPTION=VALUE ...]` reads the list of pages (`package,version,page,...`, as
 //! in `runs/published/2026-11-25-debian-pages/pages.csv`) and the extracted packages in `FOLDER/PACKAGE`. It retrieves
-//! each page over each path by each policy in the laboratory, predicts the same retrieval, and writes to the folder OUTPUT:
+//! each page over each path with each policy in the laboratory, predicts the same retrieval, and writes to the folder OUTPUT:
 //!
 //! - `retrievals.csv`: each page with its measured and predicted seconds and packets;
-//! - `errors.csv`: the distribution of the relative errors, by path and policy and of all.
+//! - `errors.csv`: the distribution of the relative errors, for each path and policy, and for all retrievals.
 //!
-//! Options: `pages=100` (at equal distances in the list), `paths=lan,wan,ppp`, `policies=h1.1x6,h2c`, `repeat=3` (the
-//! median is used; once on paths below 1 Mbit/s), `lanes=8` (retrievals at a time on these slow paths), `seed=1`.
+//! Options: `pages=100` (at equal distances in the list), `paths=lan,wan,ppp`, `policies=h1.1x6,h2c`, `repeat=3`
+//! (repetitions, of which the median is used; 1 on paths below 1 Mbit/s), `lanes=8` (parallel retrievals on these slow
+//! paths), `seed=1`.
 //!
-//! Nothing of the model was fitted to these pages: see docs/predicted-seconds.md. Needs the rights of root.
+//! No parameter of the models was fitted to these pages: see docs/predicted-seconds.md. The example must run as root.
 
 mod input;
 mod retrieving;
@@ -63,7 +64,7 @@ fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The pages over one path by one policy: the measurements side by side on slow paths.
+/// Retrieves the pages over one path with one policy. On slow paths, several retrievals run in parallel.
 fn retrieve_all(
     bench: &Bench,
     pages: &[Page],
@@ -100,7 +101,7 @@ fn retrieve_all(
 fn retrieve(bench: &Bench, page: &Page, profile: &Profile, policy: Policy, repeat: usize) -> Row {
     let mut measured = Vec::new();
     let mut why = String::new();
-    // An invalid retrieval is repeated, at most as often again.
+    // Invalid retrievals are repeated, with at most twice as many attempts as repetitions.
     for attempt in 0..2 * repeat {
         if measured.len() == repeat {
             break;

@@ -1,4 +1,4 @@
-//! One retrieval: in the laboratory, and by the models.
+//! A retrieval in the laboratory, and its prediction by the models.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -23,11 +23,11 @@ use fathometer_virtual_lab::{HostTimes, Scenario, predict_spread};
 use crate::Failure;
 use crate::input::{Arguments, Page};
 
-/// The longest retrieval.
+/// The time limit of a retrieval.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(900);
-/// Paths below this rate are measured side by side: there no processor limits.
+/// The rate below which retrievals of a path run in parallel, because the processor does not limit them.
 pub(crate) const SLOW_BITS: u64 = 1_000_000;
-/// What a retrieval took.
+/// The time and the packets of a retrieval.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Figures {
     pub(crate) seconds: f64,
@@ -35,7 +35,7 @@ pub(crate) struct Figures {
     pub(crate) down: u64,
 }
 
-/// The setting that all retrievals share.
+/// The set-up that all retrievals share.
 pub(crate) struct Bench {
     pub(crate) arguments: Arguments,
     pub(crate) era: Era,
@@ -54,7 +54,7 @@ impl Bench {
         }
     }
 
-    /// One retrieval in the laboratory; the reason if it is not valid.
+    /// Runs a retrieval in the laboratory; the error is the reason why it is invalid.
     pub(crate) fn measure(
         &self,
         page: &Page,
@@ -144,7 +144,7 @@ impl Bench {
         })
     }
 
-    /// The same retrieval by the models: the median over the phases of the timers, and what is less certain about it.
+    /// Predicts the same retrieval: the median over the phases of the timers, and a text about its extrapolations.
     pub(crate) fn predict(
         &self,
         page: &Page,
@@ -155,7 +155,7 @@ impl Bench {
             .definition
             .embedded
             .as_ref()
-            .ok_or("the server is not embedded")?;
+            .ok_or("the server is not the embedded origin")?;
         let http1 = server::embedded_config(embedded, self.demands());
         let http2 = server::http2_config(&http1);
         let origin =

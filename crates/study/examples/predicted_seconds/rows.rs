@@ -3,7 +3,7 @@
 use crate::input::Arguments;
 use crate::retrieving::Figures;
 
-/// One page over one path by one policy.
+/// A page over a path with a policy.
 pub(crate) struct Row {
     pub(crate) package: String,
     pub(crate) page: String,
@@ -77,7 +77,7 @@ pub(crate) fn distribution(name: &str, rows: &[&Row]) -> String {
     )
 }
 
-/// The smallest absolute error that at least this share of all do not exceed.
+/// A quantile of the absolute errors: the smallest error that at least this share of the errors does not exceed.
 fn quantile(errors: &[f64], share: f64) -> f64 {
     let mut sorted: Vec<f64> = errors.iter().copied().map(f64::abs).collect();
     sorted.sort_by(f64::total_cmp);

@@ -40,25 +40,25 @@ pub enum SearchError {
     /// The server's definition is not available or invalid.
     #[error(transparent)]
     Definition(Box<DefinitionError>),
-    /// The server's command line cannot be made a definition.
+    /// No definition can be made from the server's command line.
     #[error(transparent)]
     CommandLine(Box<toml::de::Error>),
     /// The server's program is not installed.
-    #[error("{title} is not on this machine: install the package {package}")]
+    #[error("{title} is not installed: install the package {package}")]
     NotInstalled {
         /// The server.
         title: String,
         /// The Debian packages.
         package: String,
     },
-    /// There is no program that starts a command line.
-    #[error("env(1) is not installed, and is needed to start a command")]
+    /// The program that starts a command line is missing.
+    #[error("env(1) is not installed, but is needed to start a command")]
     NoEnv,
     /// The origin of the server with a fault cannot be set up.
     #[error(transparent)]
     Server(Box<ServerError>),
-    /// The definition of the embedded origin is that of a program.
-    #[error("the embedded origin is not embedded")]
+    /// The definition of the embedded origin is the definition of a program.
+    #[error("the definition of the embedded origin has a program")]
     NotEmbedded,
     /// The site's folder cannot be written or read.
     #[error(transparent)]
@@ -90,7 +90,7 @@ pub enum SearchError {
     /// A trial could not run.
     #[error("{variant}: {error}")]
     Trial {
-        /// The set-up, as varied.
+        /// The varied set-up.
         variant: String,
         /// The cause.
         error: Box<TrialError>,
@@ -108,7 +108,7 @@ pub enum SearchError {
     Folder {
         /// The folder.
         folder: PathBuf,
-        /// The error of the system.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// An observation could not be written.
@@ -116,7 +116,7 @@ pub enum SearchError {
     Observation {
         /// The folder of the record.
         folder: PathBuf,
-        /// The error of the system.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// A file of a record could not be written.
@@ -124,7 +124,7 @@ pub enum SearchError {
     Write {
         /// The file.
         path: PathBuf,
-        /// The error of the system.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// A file of a record could not be read.
@@ -132,7 +132,7 @@ pub enum SearchError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The error of the system.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// A file of a record is malformed.
@@ -140,7 +140,7 @@ pub enum SearchError {
     Form {
         /// The file's name.
         file: &'static str,
-        /// What is wrong.
+        /// The cause.
         error: serde_json::Error,
     },
     /// A line of a record is malformed.
@@ -150,7 +150,7 @@ pub enum SearchError {
         line: usize,
         /// The file's name.
         file: &'static str,
-        /// What is wrong.
+        /// The cause.
         error: serde_json::Error,
     },
     /// A result cannot be written as JSON.
@@ -162,7 +162,7 @@ pub enum SearchError {
 }
 
 impl SearchError {
-    /// Whether the command line is invalid, rather than a file or the machine.
+    /// Whether this is a usage error: the command line is invalid.
     pub fn is_usage(&self) -> bool {
         match self {
             SearchError::Workload(error) => error.is_usage(),

@@ -1,5 +1,5 @@
-//! The search for the resource that limits a server. It runs trials of a set-up unchanged, and with one limit
-//! after another varied by a step; [`fathometer_analysis::bottleneck`] derives the verdict.
+//! The search for the resource that limits a server. It runs trials of the unchanged set-up, and trials in which one limit
+//! is varied by a step. [`fathometer_analysis::bottleneck`] derives the verdict.
 //!
 //! - [`setup`]: a server on a host with limits, a path and a load, and its variations
 //! - [`server`], [`site`]: the server under test, and its site
@@ -7,7 +7,7 @@
 //! - [`signals`]: what probes, path and clients report about a trial
 //! - [`record`]: the output of a search on the screen and in a folder
 //! - [`planted`], [`self_test`]: planted bottlenecks, set-ups with a known limit that test the method
-//! - [`slow_server`]: their server, which has a fault in its handler
+//! - [`slow_server`]: the server of the planted bottlenecks, which has a fault in its handler
 //! - [`error`]: why a search failed
 
 pub mod error;

@@ -1,6 +1,6 @@
 //! Planted bottlenecks: set-ups with a known limit, which test the method.
 //!
-//! In each, one resource is far too small, or the server's handler has a fault; everything else is sufficient.
+//! In each set-up, one resource is much too small, or the server's handler has a fault; all other resources are sufficient.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use fathometer_lab::era::Era;
 
 /// A set-up with a planted bottleneck.
 pub struct PlantedBottleneck {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: &'static str,
     /// A description of the planted bottleneck.
     pub built_in: &'static str,
-    /// The resource that limits it.
+    /// The resource that limits the set-up.
     pub limit: Resource,
     /// The factor by which limits are varied.
     pub step: f64,
@@ -35,10 +35,10 @@ struct Base {
     seed: Seed,
 }
 
-/// A path that does not limit: 200 Mbit/s, and a round trip of a millisecond.
+/// A path that does not limit the throughput: 200 Mbit/s, and a round-trip time of 1 ms.
 const PATH: &str = r#"
 name = "planted"
-source = "A definition: it limits nothing, unless a planted bottleneck changes it."
+source = "A definition: it does not limit the throughput, unless a planted bottleneck changes it."
 mtu = 1500
 [both]
 rate = "200Mbit/s"
@@ -47,12 +47,13 @@ framing = "ethernet"
 queue = { packets = 1000 }
 "#;
 
-/// Larger than the default, because these trials are small and short, with few replicates.
+/// The factor by which most planted bottlenecks vary limits. It is larger than the default, because these trials are short
+/// and have few replicates.
 const STEP: f64 = 1.5;
 
-/// Warm-up and measured window of a trial: a few hundred exchanges.
+/// The warm-up and the measured window of a trial: a few hundred exchanges.
 const QUICK: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(700)];
-/// The same for set-ups with few exchanges, or whose caches must fill.
+/// The warm-up and the measured window for set-ups with few exchanges, or whose caches must fill.
 const SLOW: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(1000)];
 
 /// All planted bottlenecks.

@@ -3,10 +3,10 @@
 //!
 //! ```text
 //! FOLDER/
-//!   setup.json             what was judged, where, how, with which seed
-//!   observations.ndjson    one line a trial, written as each ends
-//!   verdict.json           what the judge made of them, what was not varied, the host's limits
-//!   verdict.html           the same for people
+//!   setup.json             the set-up, the machine, the parameters and the seed
+//!   observations.ndjson    one line per trial, written when it ends
+//!   verdict.json           the verdict, the resources that were not varied, the host's limits
+//!   verdict.html           the verdict as an HTML page
 //! ```
 
 use std::collections::BTreeMap;
@@ -44,8 +44,8 @@ pub struct Facts {
     pub step: f64,
     /// Replicates of every trial, or their maximum.
     pub replicates: u32,
-    /// The number of replicates at the first planned look, from which on the search ended once the verdict was settled;
-    /// `None` if their number was fixed.
+    /// The number of replicates at the first planned look, after which the search could end with a settled verdict;
+    /// `None` if the number of replicates was fixed.
     #[serde(default)]
     pub until_settled: Option<u32>,
     /// The set-up as text, with all limits and defaults.
@@ -62,7 +62,7 @@ pub struct Record {
 /// The result of a search.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// What was searched, and how.
+    /// The set-up and the parameters of the search.
     pub facts: Facts,
     /// The verdict.
     pub verdict: Verdict,
@@ -81,7 +81,7 @@ struct Published {
     limits: Vec<AppliedLimit>,
 }
 
-/// Columns of the screen.
+/// The width of the output on the screen, in columns.
 pub const WIDTH: usize = 100;
 
 const SETUP: &str = "setup.json";
@@ -89,7 +89,7 @@ const OBSERVATIONS: &str = "observations.ndjson";
 const VERDICT: &str = "verdict.json";
 
 impl Facts {
-    /// Judges observations at the level of the last look at them.
+    /// Derives the verdict from observations, with the confidence level of the last look.
     fn judge(&self, observations: &[Observation]) -> Verdict {
         let repetitions = match self.until_settled {
             None => Repetitions::Fixed(self.replicates),
@@ -103,7 +103,7 @@ impl Facts {
 }
 
 impl Record {
-    /// Starts a record, in a new folder if one is given. The folder must not exist yet.
+    /// Starts a record, in `folder` if it is given. The folder must not exist.
     pub fn begin(request: &Request, folder: Option<&Path>) -> Result<Record, SearchError> {
         let facts = Facts {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -196,10 +196,10 @@ pub fn read(folder: &Path) -> Result<Found, SearchError> {
         Err(_) => (Vec::new(), Vec::new()),
         Ok(text) => match serde_json::from_str::<Published>(&text) {
             Ok(published) => (published.not_varied, published.limits),
-            // The verdict is derived from the observations; only these two lists depend on this file.
+            // The verdict is derived from the observations; only the two lists come from this file.
             Err(error) => {
                 say(format_args!(
-                    "warning: {} cannot be read: {error}: what was not varied, and the host's limits, are not shown",
+                    "warning: cannot read {}: {error}: the resources that were not varied and the host's limits are not shown",
                     folder.join(VERDICT).display()
                 ));
                 (Vec::new(), Vec::new())

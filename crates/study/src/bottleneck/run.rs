@@ -1,11 +1,11 @@
-//! The trials: the set-up unchanged, and with one limit after another varied by a step, in several replicates.
+//! The trials: the unchanged set-up, and variants in which one limit is varied by a step, in several replicates.
 //!
-//! The number of replicates is fixed, and invalid trials are repeated; or trials continue until the verdict is
+//! Either the number of replicates is fixed, and invalid trials are repeated, or trials continue until the verdict is
 //! settled ([`Repetitions`]).
 //!
-//! All trials of a replicate use common random numbers: for the users' requests, their times, and the path's
-//! treatment of packets. The order of trials is drawn again for every replicate, so that other activity of the
-//! machine affects all variants equally.
+//! All trials of a replicate use common random numbers for the users' requests, their times, and the path's treatment of
+//! packets. Each replicate has its own random order of trials, so that other activity of the machine affects all variants
+//! equally.
 
 use std::sync::Mutex;
 
@@ -22,21 +22,22 @@ use super::signals;
 use crate::progress::Progress;
 use fathometer_lab::trial::{Measured, TrialError};
 
-/// How often an invalid trial is repeated, if the number of replicates is fixed.
+/// The maximum number of repeats of an invalid trial, if the number of replicates is fixed.
 const SECOND_CHANCES: u32 = 2;
 
 /// The number of replicates of every trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repetitions {
-    /// This number. An invalid trial is repeated at once, at most twice.
+    /// A fixed number of replicates. An invalid trial is repeated at once, at most twice.
     Fixed(u32),
-    /// Until the verdict is settled ([`Verdict::is_settled`]) at one of the planned [`Looks`] at it, which spend the error
-    /// of the intervals. Invalid trials are left out: the next replicate replaces them at a later time. The search also
-    /// ends if the verdict is still invalid after the first look: then the machine is currently too noisy to measure.
+    /// Replicates until the verdict is settled ([`Verdict::is_settled`]) at one of the planned [`Looks`], among which the
+    /// error probability of the intervals is divided. Invalid trials are left out: the next replicate replaces them at a
+    /// later time. The search also ends if the verdict is still invalid after the first look, because the machine is then
+    /// too noisy to measure.
     ///
     /// [`Verdict::is_settled`]: fathometer_analysis::bottleneck::Verdict::is_settled
     UntilSettled {
-        /// The maximum.
+        /// The maximum number of replicates.
         most: u32,
     },
 }
@@ -50,7 +51,7 @@ impl Repetitions {
         }
     }
 
-    /// The planned looks at the verdict, if the number of replicates is open.
+    /// The planned looks at the verdict; `None` if the number of replicates is fixed.
     fn looks(self) -> Option<Looks> {
         match self {
             Repetitions::Fixed(_) => None,
@@ -58,13 +59,13 @@ impl Repetitions {
         }
     }
 
-    /// The minimum number of replicates, if their number is open.
+    /// The minimum number of replicates; `None` if their number is fixed.
     pub fn least(self) -> Option<u32> {
         Some(self.looks()?.after()[0])
     }
 
-    /// How verdicts are judged after this many replicates: at the level of the last look so far, or of the first one if
-    /// there was none.
+    /// The intervals of verdicts after `made` replicates: those of the last look so far, or of the first look if there was
+    /// no look yet.
     pub fn intervals(self, made: u32) -> Intervals {
         let level = self.looks().map_or(LEVEL, |looks| {
             let passed = looks.after().partition_point(|after| *after <= made);
@@ -73,7 +74,7 @@ impl Repetitions {
         Intervals { level }
     }
 
-    /// How often an invalid trial is repeated at once.
+    /// The maximum number of immediate repeats of an invalid trial.
     const fn second_chances(self) -> u32 {
         match self {
             Repetitions::Fixed(_) => SECOND_CHANCES,
@@ -120,7 +121,7 @@ pub struct Request {
     pub repetitions: Repetitions,
     /// The seed of all random choices.
     pub seed: Seed,
-    /// Show no progress.
+    /// Whether progress is hidden.
     pub quiet: bool,
 }
 
@@ -152,7 +153,7 @@ pub fn resources() -> Vec<Resource> {
     all.filter(|resource| resource.can_be_varied()).collect()
 }
 
-/// A set-up unchanged, or with one limit varied.
+/// The unchanged set-up, or the set-up with one limit varied.
 struct Variant {
     setup: Setup,
     change: Option<Change>,
@@ -195,7 +196,7 @@ pub fn explore(
     let repetitions = request.repetitions;
     let total = variants.len() as u64 * u64::from(repetitions.most());
     let progress = Progress::new(total, "trials", trials.clock, request.quiet);
-    progress.step("as it is");
+    progress.step("unchanged");
     for replicate in 0..repetitions.most() {
         if repetitions.are_enough(replicate, &findings.observations) {
             break;
@@ -220,14 +221,14 @@ pub fn explore(
     Ok(findings)
 }
 
-/// The set-up with this resource varied: relieved if possible, else squeezed.
+/// The set-up with this resource varied: relieved if possible, otherwise squeezed.
 fn variant(request: &Request, resource: Resource, pilot: &Measured) -> Result<Variant, String> {
     let used = usage(pilot);
     if resource == Resource::OneCore
         && let Some(cores) = used.cores.filter(|cores| *cores > 1.0)
     {
         return Err(format!(
-            "the host uses {cores:.2} cores: a single slower core among them is not possible"
+            "the host uses {cores:.2} cores, and a single core cannot be slowed down"
         ));
     }
     let setup = &request.setup;
@@ -247,7 +248,7 @@ fn variant(request: &Request, resource: Resource, pilot: &Measured) -> Result<Va
     })
 }
 
-/// Resource use of the host in a trial.
+/// The resource usage of the host in a trial.
 #[derive(Debug, Clone, Copy, Default)]
 struct Used {
     cores: Option<f64>,
@@ -283,7 +284,7 @@ struct Trials<'a> {
 }
 
 impl Trials<'_> {
-    /// Runs one trial, and repeats it if it is invalid and repeats are allowed; `None` if the user interrupts.
+    /// Runs a trial, and repeats it if it is invalid and repeats are allowed; `None` if the user interrupts the trial.
     fn make(
         &mut self,
         variant: &Variant,
@@ -320,7 +321,7 @@ impl Trials<'_> {
 impl std::fmt::Display for Variant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.change {
-            None => write!(f, "as it is"),
+            None => write!(f, "unchanged"),
             Some(change) => write!(f, "{} x {:.3}", change.resource, change.factor),
         }
     }

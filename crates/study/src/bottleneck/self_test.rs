@@ -1,4 +1,4 @@
-//! The self-test: runs every planted bottleneck and compares the verdict with it.
+//! The self-test: runs every planted bottleneck and compares the verdict with the planted limit.
 
 use std::path::PathBuf;
 
@@ -16,22 +16,22 @@ use fathometer_sys::stderr::say;
 /// Options of the self-test.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Names of planted bottlenecks; empty means all.
+    /// The names of the planted bottlenecks to run; empty means all.
     pub only: Vec<String>,
-    /// Maximum number of replicates: trials end once the verdict is settled.
+    /// The maximum number of replicates; trials end when the verdict is settled.
     pub most_replicates: u32,
     /// The seed of all random choices.
     pub seed: Seed,
     /// The folder for the observations and the table.
     pub folder: Option<PathBuf>,
-    /// Show no progress.
+    /// Whether progress is hidden.
     pub quiet: bool,
 }
 
 /// The result of one planted bottleneck.
 #[derive(Debug, Clone, Serialize)]
 pub struct Tried {
-    /// Its name.
+    /// The name of the planted bottleneck.
     pub plant: String,
     /// A description of the planted bottleneck.
     pub built_in: String,
@@ -51,16 +51,16 @@ pub struct Tried {
 pub enum Became {
     /// The verdict named the planted bottleneck.
     Right,
-    /// The measurements were valid, but the verdict named another resource or none.
+    /// The measurements were valid, but the verdict named another resource or no resource.
     Wrong,
-    /// The measurements were invalid: this machine was too busy, or not able.
+    /// The measurements were invalid: this machine was too busy or too slow.
     Invalid,
     /// The set-up cannot run on this machine.
     Impossible,
 }
 
 impl Became {
-    /// The outcome in a word.
+    /// The outcome as one word.
     pub const fn word(self) -> &'static str {
         match self {
             Became::Right => "right",
@@ -178,7 +178,7 @@ pub fn attempt(
     Ok((tried, Some(found.verdict)))
 }
 
-/// The confusion table: named resources against planted ones.
+/// The confusion matrix: the named resources against the planted resources.
 pub fn confusion(tried: &[Tried]) -> Confusion {
     let mut table = Confusion::new();
     for one in tried {

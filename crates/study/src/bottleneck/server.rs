@@ -12,7 +12,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server of `servers/`.
+    /// The server with this name in `servers/`.
     pub fn named(name: &str) -> Result<Server, SearchError> {
         let definition = Definition::load(name)?;
         let installed = definition.program.as_ref().and_then(server::find);
@@ -28,8 +28,8 @@ impl Server {
         })
     }
 
-    /// A command line. `{address}` and `{port}` are where it must listen, `{root}` is the folder to serve,
-    /// `{runtime}` a folder for its own use, and `{connections}` the number of connections to serve at a time,
+    /// A server that a command line starts. It must listen on `{address}` and `{port}`. `{root}` is the folder to serve,
+    /// `{runtime}` a folder for the program's own files, and `{connections}` the number of connections to serve at a time,
     /// if the program has such a setting.
     pub fn command(line: &[String]) -> Result<Server, SearchError> {
         let title = line.first().cloned().unwrap_or_default();
@@ -41,8 +41,8 @@ impl Server {
         if line.iter().any(|word| word.contains("{connections}")) {
             capabilities.insert("connections".to_owned(), able("default", 1024.into()));
         }
-        // Run it through env(1), whose version can be queried safely: an unknown program may do anything when
-        // it gets `--version`.
+        // env(1) runs the command, because the version of env(1) can be queried safely: an unknown program may do
+        // anything when it is run with `--version`.
         let mut definition = toml::toml! {
             name = "command"
             title = "command"
@@ -101,7 +101,7 @@ impl Server {
         }
     }
 
-    /// Its definition.
+    /// The server's definition.
     pub fn definition(&self) -> &Definition {
         &self.definition
     }
@@ -111,10 +111,10 @@ impl Server {
         self.installed.as_ref()
     }
 
-    /// Checks that the server can limit its connections this way.
+    /// Checks that the server supports these connection limits.
     ///
     /// # Errors
-    /// The reason why it cannot.
+    /// The reason why the server does not support them.
     pub fn can(&self, throttle: &Throttle) -> Result<(), String> {
         self.definition.refusal(throttle).map_or(Ok(()), Err)
     }

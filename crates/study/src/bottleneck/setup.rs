@@ -33,38 +33,38 @@ pub struct Setup {
     pub profile: Profile,
     /// The TCP profile of both hosts.
     pub era: Arc<Era>,
-    /// The clients' receive window in bytes; `None`: the kernel's choice.
+    /// The clients' receive window in bytes; `None` if the kernel sets it.
     pub window: Option<u32>,
     /// The limits of the server's host.
     pub host: HostLimits,
     /// The load.
     pub load: Load,
-    /// Whether every page is requested once before, so that the cache is warm as far as the site fits.
+    /// Whether every page is requested once before the trial, so that the cache is warm as far as the site fits.
     pub warm: bool,
-    /// Length of the warm-up before the measured window.
+    /// The length of the warm-up before the measured window.
     pub warm_up: Duration,
-    /// Length of the measured window.
+    /// The length of the measured window.
     pub duration: Duration,
-    /// Timeout of an exchange.
+    /// The timeout of an exchange.
     pub timeout: Duration,
 }
 
 /// The limits of a host. `None` is no limit.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostLimits {
-    /// CPU time, in cores.
+    /// The CPU quota, in cores.
     pub cpu: Option<f64>,
-    /// Number of processors.
+    /// The number of processors.
     pub cores: Option<usize>,
-    /// Memory, including the page cache.
+    /// The memory, including the page cache.
     pub memory: Option<Bytes>,
-    /// Read operations of the disk, per second.
+    /// The read operations of the disk, per second.
     pub disk_operations: Option<u64>,
-    /// Bytes read from the disk, per second.
+    /// The bytes read from the disk, per second.
     pub disk_bytes: Option<u64>,
-    /// Listen backlog: connections that may wait to be accepted.
+    /// The listen backlog: the number of connections that may wait to be accepted.
     pub backlog: Option<u32>,
-    /// Connections served at a time.
+    /// The number of connections served at a time.
     pub workers: Option<u32>,
 }
 
@@ -80,18 +80,18 @@ pub struct Load {
 /// The demand of a load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Demand {
-    /// Closed-loop users without pauses.
+    /// A number of closed-loop users without pauses.
     Busy(u32),
-    /// Closed-loop users with the pauses of the workload.
+    /// A number of closed-loop users with the pauses of the workload.
     Pausing(u32),
-    /// Sessions per second with Poisson arrivals.
+    /// Poisson arrivals at a rate in sessions per second.
     Rate(f64),
 }
 
-/// Maximum number of connections of an open loop.
+/// The maximum number of connections of an open loop.
 const CONNECTIONS: u32 = 512;
 
-/// Longest wait for exchanges in flight when the measured window ends.
+/// The longest wait for exchanges that are in flight when the measured window ends.
 const LONGEST_DRAIN: Duration = Duration::from_secs(1);
 
 /// The smallest quota that the kernel accepts over periods of 10 ms, in cores.
@@ -103,7 +103,7 @@ impl Setup {
         fathometer_sys::sched::processors().unwrap_or_else(|_| vec![0])
     }
 
-    /// CPU time that the host may use, in cores.
+    /// The CPU time that the host may use, in cores.
     pub fn capacity(&self) -> f64 {
         let machine = Setup::machine_cores().len();
         let cores = self.host.cores.unwrap_or(machine).min(machine) as f64;
@@ -191,7 +191,7 @@ impl Setup {
         Ok(self.capacity() / before)
     }
 
-    /// Slows a single core by limiting the host to less than one core.
+    /// Slows a single core: limits the host to less than one core.
     fn slow_core(&mut self, factor: f64) -> Result<f64, String> {
         if factor > 1.0 {
             return Err("a core cannot be made faster".to_owned());
@@ -239,8 +239,8 @@ impl Setup {
         })
     }
 
-    /// The limits of the path's lateness. They are loose, because the result is a rate over the whole window:
-    /// one late packet in a hundred, by some milliseconds, does not change it.
+    /// The limits of the path's lateness. They are loose, because the result is a rate over the whole window. If one packet
+    /// in a hundred is some milliseconds late, the rate does not change.
     fn wire_limits(&self) -> wire::Limits {
         let round_trip = self.profile.round_trip();
         wire::Limits {
@@ -275,7 +275,7 @@ impl Setup {
             cpu: host.cpu.map(CpuLimit::cores),
             memory: host.memory,
             disk,
-            // The last processors: interrupts and other work prefer the first ones.
+            // The last processors, because interrupts and other work prefer the first processors.
             cores: host
                 .cores
                 .map(|count| machine[machine.len().saturating_sub(count)..].to_vec()),
@@ -329,9 +329,9 @@ impl Setup {
             connect_timeout: self.timeout,
             warm_up: self.warm_up,
             limit: Limit::Time(self.duration),
-            // A request that waits longer than this is counted with its wait so far.
+            // A request that is still waiting at the end of the drain is counted with its wait so far.
             drain: self.timeout.min(self.duration / 3).min(LONGEST_DRAIN),
-            // As for the path: this lag does not change a rate over the whole window.
+            // As loose as the path's limits: such a lag does not change a rate over the whole window.
             send_lag: self.duration / 50,
             seed,
             sockets: SocketOptions {
@@ -352,23 +352,23 @@ impl Setup {
 /// Whether a variation relieves or tightens a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// More of a resource, or less of an obstacle.
+    /// More of a resource, or a shorter delay.
     Relieved,
-    /// The opposite.
+    /// Less of a resource, or a longer delay.
     Squeezed,
 }
 
-/// Multiplies a large number and returns the applied factor.
+/// Multiplies and rounds a large number, and returns the applied factor.
 fn scaled(value: &mut u64, factor: f64) -> Result<f64, String> {
     let before = *value as f64;
     *value = (before * factor).round() as u64;
     match *value as f64 / before {
         applied if applied > 0.0 && applied != 1.0 => Ok(applied),
-        _ => Err(format!("{before} is too little for a step")),
+        _ => Err(format!("{before} is too small for a step")),
     }
 }
 
-/// Multiplies a small number, changing it by at least one, and returns the applied factor.
+/// Multiplies a small number, changes it by at least one, and returns the applied factor.
 fn whole(value: &mut u32, factor: f64) -> Result<f64, String> {
     let before = *value;
     let wanted = (f64::from(before) * factor).round() as u32;
@@ -377,12 +377,12 @@ fn whole(value: &mut u32, factor: f64) -> Result<f64, String> {
         false => wanted.min(before.saturating_sub(1)),
     };
     match *value {
-        0 => Err(format!("{before} is too little for a step down")),
+        0 => Err(format!("{before} is too small for a step down")),
         after => Ok(f64::from(after) / f64::from(before)),
     }
 }
 
-/// Multiplies the rates that are set; `None` if neither is set.
+/// Multiplies the rates of both directions; `None` if neither direction has a rate.
 fn vary_rates(directions: [&mut DirectionProfile; 2], factor: f64) -> Option<f64> {
     let mut applied = None;
     for direction in directions {

@@ -1,6 +1,6 @@
 //! Extracts the signals of a trial for the verdict, from the readings of the probes, the path and the clients.
 //!
-//! Those of the host are in `host_signals`. Figures that were not measured are absent.
+//! The module `host_signals` extracts the host's signals. Figures that were not measured are absent.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use super::setup::{Demand, Setup};
 use crate::host_signals::{self, KnownLimits, share};
 use fathometer_lab::trial::Measured;
 
-/// Above this busy share of its time, the generator itself is the bottleneck.
+/// If the generator is busy for more than this share of its time, it is the bottleneck.
 const GENERATOR_BUSY: f64 = 0.85;
 
-/// A machine whose idle share of CPU time is below this has no capacity to spare.
+/// A machine has spare capacity if at least this share of its CPU time is idle.
 const SPARE: f64 = 0.05;
 /// A host that used at least this share of its quota was not starved.
 const USED_UP: f64 = 0.9;
-/// Waiting for a processor or a disk for more than this share of the time exceeds normal sharing.
+/// A host that waits for a processor or a disk for more than this share of the time competes with other programs.
 const WAITED: f64 = 0.25;
 
-/// Above this busy share of its time, a disk makes its users wait.
+/// A disk that is busy for more than this share of the time delays its users.
 const DISK_BUSY: f64 = 0.5;
 
-/// The observation from a trial of a set-up.
+/// Returns the observation of a trial.
 pub fn observation(
     setup: &Setup,
     change: Option<Change>,
@@ -93,8 +93,8 @@ fn known_limits(setup: &Setup) -> KnownLimits {
     }
 }
 
-/// Why the host did not get its CPU time: it waited for processors without using up its quota, on a machine
-/// without spare capacity. `None` if it got it.
+/// The reason why the host did not get its CPU quota: it waited for processors although it had not used up the quota, and
+/// the machine had no spare capacity. `None` if the host got its quota.
 fn starved(measured: &Measured, signals: &Signals) -> Option<String> {
     let step = measured.samples.between(measured.from, measured.to)?;
     let spare = step.change.system.as_ref()?.spare()?;
@@ -112,8 +112,8 @@ fn starved(measured: &Measured, signals: &Signals) -> Option<String> {
     })
 }
 
-/// Why the host could not use its disk limit: it waited for a disk that other programs kept busy. `None` if it
-/// could, or if this is unknown.
+/// The reason why the host could not use its disk limit: it waited for a disk that other programs kept busy. `None` if the
+/// host could use the limit, or if that is unknown.
 fn starved_of_disk(setup: &Setup, measured: &Measured, signals: &Signals) -> Option<String> {
     let step = measured.samples.between(measured.from, measured.to)?;
     let own = step.change.groups.first()?.as_ref()?.disk?;
@@ -163,7 +163,7 @@ fn of_clients(setup: &Setup, measured: &Measured) -> Signals {
         send_lag_p99: latency.send_lag.quantile(0.99),
         generator_busy: workers.iter().map(|worker| worker.busy).reduce(f64::max),
         concurrency: Some(match setup.load.demand {
-            // A user that is still connecting when the window ends has no latency yet, but waits too.
+            // A user that is still connecting when the window ends waits too, although it has no latency yet.
             Demand::Busy(users) => f64::from(users),
             Demand::Pausing(_) | Demand::Rate(_) => latency.corrected.sum().as_secs_f64() / seconds,
         }),

@@ -1,4 +1,4 @@
-//! The site to request: a workload's site, written to a temporary folder, or an existing folder.
+//! The site to request: a workload's site, which is written to a temporary folder, or an existing folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use fathometer_load::workload;
 /// A site on disk, and the plan of its requests.
 #[derive(Debug)]
 pub struct SiteOnDisk {
-    /// Its name on the command line.
+    /// The name of the site on the command line.
     pub name: String,
     /// The requests.
     pub plan: Arc<Plan>,
@@ -25,12 +25,12 @@ pub struct SiteOnDisk {
     pub size: Bytes,
     /// Notes about the workload for the user.
     pub notes: Vec<String>,
-    // Removed together with the site.
+    // The temporary folder, removed when the site is dropped.
     _scratch: Option<Scratch>,
 }
 
 impl SiteOnDisk {
-    /// The folder of this name if it exists, else the workload of this name.
+    /// The folder of this name if it exists, otherwise the workload of this name.
     pub fn of(name: &str, seed: Seed) -> Result<SiteOnDisk, SearchError> {
         let path = Path::new(name);
         if path.is_dir() {
@@ -42,7 +42,7 @@ impl SiteOnDisk {
         SiteOnDisk::write(name, &site, loaded.into_plan(), notes)
     }
 
-    /// `count` files of `bytes` bytes each, with equal probability.
+    /// A site of `count` files of `bytes` bytes each, which are requested with equal probability.
     pub fn alike(count: u32, bytes: u64, seed: Seed) -> Result<SiteOnDisk, SearchError> {
         let lines: String = (0..count)
             .map(|n| format!("/file{n}.bin 1 #{bytes}\n"))
@@ -60,7 +60,7 @@ impl SiteOnDisk {
         notes: Vec<String>,
     ) -> Result<SiteOnDisk, SearchError> {
         let scratch = Scratch::new()?;
-        // A subfolder, so that a server's own files can be beside the site and not in it.
+        // The site is in a subfolder, so that a server's own files can be outside the site.
         let folder = scratch.path().join("site");
         site_folder::write_for_servers(site, &folder)?;
         Ok(SiteOnDisk {
@@ -73,7 +73,7 @@ impl SiteOnDisk {
         })
     }
 
-    /// Every file of the folder is a page, with equal probability.
+    /// The site in a folder: every file is a page, and all pages are requested with equal probability.
     fn folder(name: &str, path: &Path) -> Result<SiteOnDisk, SearchError> {
         let site = site_folder::read(path)?;
         let targets: Vec<Target> = site

@@ -2,7 +2,7 @@
 //! connections are accepted only at intervals.
 //!
 //! Each connection has its own thread, so that only the fault limits concurrency, unless a maximum number of
-//! connections is given. The protocol code is that of the embedded origin; files are read before the first
+//! connections is given. The server uses the protocol code of the embedded origin. Files are read before the first
 //! request.
 
 use std::io::{self, IoSlice, Read as _, Write as _};
@@ -33,10 +33,10 @@ pub enum Fault {
     /// The request uses CPU time on the thread of its connection: this number of rounds of a mixing function,
     /// each of some nanoseconds.
     Work(u64),
-    /// The same, on a single thread for all requests.
+    /// The request uses CPU time as with `Work`, but on a single thread for all requests.
     Serial(u64),
-    /// Connections are accepted at intervals of this length, all pending ones together: like an event loop that
-    /// does other work in between.
+    /// All pending connections are accepted together at intervals of this length, as by an event loop that does other work
+    /// in between.
     Accept(Duration),
 }
 
@@ -45,7 +45,7 @@ pub enum Fault {
 pub struct Faults {
     /// The fault.
     pub fault: Fault,
-    /// Connections served at a time; others are not accepted.
+    /// The maximum number of connections served at a time; further connections are not accepted.
     pub connections: Option<usize>,
 }
 
@@ -116,7 +116,7 @@ pub fn serve(faults: Faults, address: SocketAddr, folder: &Path) -> Result<(), S
 /// The listener, with the accept fault.
 struct FaultyListener {
     listener: TcpListener,
-    /// How long accepting pauses when no connection is pending; `None`: accept blocks instead.
+    /// The pause when no connection is pending; `None` if accept blocks instead.
     away: Option<Duration>,
 }
 
@@ -131,7 +131,7 @@ impl FaultyListener {
         Ok(FaultyListener { listener, away })
     }
 
-    /// The next connection.
+    /// Returns the next connection.
     fn next(&mut self) -> io::Result<TcpStream> {
         loop {
             match (self.listener.accept(), self.away) {
@@ -163,7 +163,7 @@ struct Service {
 type Job = (u64, SyncSender<()>);
 
 impl Service {
-    /// Serves one connection until it ends.
+    /// Serves a connection until it is closed.
     fn converse(&self, mut stream: TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let now = || self.clock.now();
@@ -202,7 +202,7 @@ impl Service {
 
     fn suffer(&self) {
         match self.fault {
-            // The fault was applied when the connection was accepted.
+            // This fault was applied when the connection was accepted.
             Fault::Accept(_) => {}
             Fault::Sleep(time) => std::thread::sleep(time),
             Fault::Lock(time) => {
@@ -241,7 +241,7 @@ fn mix(rounds: u64) {
 #[derive(Clone)]
 struct Places(Arc<(Mutex<usize>, Condvar)>);
 
-/// A slot that is taken until this is dropped.
+/// A slot for a connection, which is free again when this is dropped.
 struct Place(Places);
 
 impl Places {

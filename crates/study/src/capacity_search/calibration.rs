@@ -1,36 +1,36 @@
-//! The generator's own limit: the highest rate at which it sends on time to a server that costs less than any real one.
+//! The generator's own limit: the highest rate at which it sends on time, measured with a server that uses little CPU time.
 
 use fathometer_model::Bytes;
 use serde::Serialize;
 
 use super::trials::{Subject, Trials};
 
-/// Seconds before each measured part, and of it: the closed loop, then each rate.
+/// The length of the warm-up, of the closed loop, and of the open loop at each rate, in seconds.
 const WARM_UP: f64 = 0.2;
 const CLOSED: f64 = 0.6;
 const OPEN: f64 = 1.0;
-/// Users of the closed loop, at most.
+/// The maximum number of users of the closed loop.
 const USERS: u32 = 64;
-/// The rates that are tried, as shares of the closed loop's rate, in ascending order. Bisection tries three of them.
+/// The candidate rates, as shares of the closed loop's rate, in ascending order. Bisection tries three of them.
 const SHARES: [f64; 7] = [0.15, 0.2, 0.28, 0.4, 0.55, 0.75, 0.95];
-/// How often a rate is repeated at which noise may have made the generator late.
+/// The number of repeats of a rate if noise may have made the generator late.
 const NOISE_REPEATS: u32 = 1;
 
-/// What the generator can apply.
+/// The highest load of the generator.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Calibration {
-    /// The highest rate at which it was on time, in requests per second.
+    /// The highest rate at which the generator was on time, in requests per second.
     pub limit_per_s: f64,
-    /// The size of the origin's responses in bytes: that of the server's.
+    /// The size of the origin's responses in bytes: the same as that of the server under test.
     pub response_bytes: u64,
     /// The policy of the connections.
     pub policy: String,
-    /// Seconds that the calibration took.
+    /// The duration of the calibration, in seconds.
     pub seconds: f64,
 }
 
 impl Calibration {
-    /// Why a load above the limit is not tried.
+    /// The reason why a trial above the limit is INVALID.
     pub fn reason(&self) -> String {
         format!(
             "the generator is on time up to {:.0} requests/s of this kind against its own origin on this machine \
@@ -39,7 +39,7 @@ impl Calibration {
         )
     }
 
-    /// Measures the limit with trials of such a server; `None` if the generator is not on time at any rate.
+    /// Measures the limit with trials of the calibration's server; `None` if the generator is not on time at any rate.
     ///
     /// # Errors
     /// If a load cannot be applied.
@@ -53,7 +53,7 @@ impl Calibration {
         let started = clock.now();
         let fastest = trials.throughput(connections.min(USERS), WARM_UP, CLOSED)?;
         let mut limit = None;
-        // The share at `valid` - 1 is valid, and that at `invalid` is not.
+        // The generator is on time at the share `valid` - 1, and late at the share `invalid`.
         let (mut valid, mut invalid) = (0, SHARES.len());
         while valid < invalid && fastest > 0.0 && !(trials.interrupted)() {
             let middle = (valid + invalid) / 2;
@@ -74,8 +74,7 @@ impl Calibration {
     }
 }
 
-/// Whether the generator is on time at a rate. Noise of the machine may be the reason why it is not: then it is tried
-/// again.
+/// Whether the generator is on time at a rate. If noise of the machine may have made it late, the rate is repeated.
 fn is_on_time<S: Subject>(trials: &mut Trials<'_, S>, rate: f64) -> Result<bool, S::Error> {
     for _ in 0..=NOISE_REPEATS {
         let (_, ending) = trials.measure(rate, WARM_UP, OPEN, &mut |_| false)?;

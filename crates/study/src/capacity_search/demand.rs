@@ -1,4 +1,4 @@
-//! What the loads of a search are: rates, or numbers of users.
+//! The kinds of load of a search: rates, or numbers of users.
 
 use std::time::Duration;
 
@@ -8,27 +8,27 @@ use fathometer_workload::arrivals::{Arrivals, Profile, RateError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// How the arrivals of an open loop follow each other.
+/// The arrival process of an open loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArrivalProcess {
-    /// At constant intervals.
+    /// Arrivals at constant intervals.
     #[default]
     Constant,
-    /// At random, independently of each other.
+    /// Random arrivals that are independent of each other.
     Poisson,
 }
 
-/// What a load is a number of.
+/// The kind of load of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Demand {
     /// Requests per second of an open loop.
     Rate {
         /// The arrival process.
         arrivals: ArrivalProcess,
-        /// The most connections.
+        /// The maximum number of connections at first.
         connections: u32,
-        /// Up to how many more are used where exchanges wait for one.
+        /// The maximum number of connections if exchanges wait for a free connection.
         most_connections: u32,
     },
     /// Closed-loop users without pauses.
@@ -38,12 +38,12 @@ pub enum Demand {
 }
 
 impl Demand {
-    /// Whether loads are numbers of users, which are whole.
+    /// Whether loads are numbers of users, which are integers.
     pub fn is_users(self) -> bool {
         !matches!(self, Demand::Rate { .. })
     }
 
-    /// In words.
+    /// The kind of load in words.
     pub fn describe(self) -> String {
         match self {
             Demand::Rate {
@@ -89,7 +89,7 @@ impl Demand {
             Demand::Users => Users::closed(load as u32),
             Demand::UserEquivalents => Users::Closed {
                 users: load as u32,
-                // All of them are there before the measured window.
+                // All users have started before the measured window begins.
                 start_interval: warm_up / (load as u32).max(1),
                 steps: Vec::new(),
             },

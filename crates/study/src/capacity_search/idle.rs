@@ -1,4 +1,5 @@
-//! Single requests between two trials: what an overload left in the queues of the server must not count in the next.
+//! Waits between two trials until the server's queues are empty, by sending single requests: requests of a trial that are
+//! still queued must not affect the next trial.
 
 use std::thread;
 use std::time::Duration;
@@ -9,28 +10,28 @@ use fathometer_sys::stderr::say;
 
 use super::trials::{Subject, Trials};
 
-/// Exchanges of a test whether the server is idle.
+/// The number of exchanges of a test for an idle server.
 const IDLE_EXCHANGES: u64 = 4;
-/// How long a server may need after an overload until single requests are as fast as at the start.
+/// The longest time after an overload until single requests are as fast as at the start.
 const RECOVERY: Duration = Duration::from_secs(60);
-/// How long it may need until any succeeds, besides a timeout, if it accepts no connection either. One that accepts connections
-/// may have a queue of requests that their clients have given up.
+/// The longest time until a single request succeeds, in addition to a timeout, if the server does not accept connections. A
+/// server that accepts connections has [`RECOVERY`]: its queue may be full of requests that their clients have given up.
 const SILENCE: Duration = Duration::from_secs(5);
-/// The time between two such tests while none succeeds.
+/// The time between two tests while no request succeeds.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What became of a few single requests.
+/// The result of a few single requests.
 pub(super) struct SingleRequests {
-    /// The median latency and the mean size of the responses' content; `None` if none succeeded.
+    /// The median latency and the mean size of the responses' content; `None` if no request succeeded.
     pub(super) answer: Option<(Duration, Bytes)>,
     /// Whether the server accepted a connection.
     pub(super) connected: bool,
 }
 
 impl<S: Subject> Trials<'_, S> {
-    /// Sends single requests until their latency is about that of the idle server: what an overload left in its queues
-    /// must not count in the next trial. The connections of the last trial are closed. Returns false if the server
-    /// answers no request: after [`SILENCE`], or after [`RECOVERY`] if it accepts connections.
+    /// Sends single requests until their latency is about as short as that of the idle server, so that the server's queues
+    /// are empty when the next trial begins. The connections of the last trial are already closed. Returns false if the
+    /// server answers no request within [`SILENCE`], or within [`RECOVERY`] if it accepts connections.
     pub(super) fn wait_until_idle(&self) -> Result<bool, S::Error> {
         let Some(idle) = self.idle else {
             return Ok(true);

@@ -1,9 +1,9 @@
-//! A capacity search on sockets: the load engine applies the trials that a [`Search`] asks for to a server.
+//! A capacity search on sockets: the load engine applies the trials that a [`Search`] requests to a server.
 //!
-//! `fathometer capacity` and the cells of a capacity study search in the same way, by [`run`]. They differ in the
-//! [`Subject`]: how the server is reached, and what else is measured during a trial. `trials` applies one trial,
-//! `idle` waits until the server has drained, `seen` counts exchanges for each promise, and `demand` is what loads are.
-//! [`output`] is what is printed of a search, and [`socket_self_test`] searches servers whose capacity is known.
+//! `fathometer capacity` and capacity studies both search with [`run`]. They differ in the [`Subject`]: how the server is
+//! reached, and what else is measured during a trial. `trials` applies a trial, `idle` waits until the server's queues are
+//! empty, `seen` counts exchanges for each SLO, and `demand` defines the kind of load. [`output`] prints the result of a
+//! search, and [`socket_self_test`] searches servers whose capacity is known.
 
 mod calibration;
 mod demand;
@@ -16,7 +16,7 @@ mod trials;
 
 use std::time::Duration;
 
-use fathometer_capacity::{Outcome, Promise, Search, TrialPlan, TrialRecord};
+use fathometer_capacity::{Outcome, Search, SloLimit, TrialPlan, TrialRecord};
 
 pub use self::calibration::Calibration;
 pub use self::demand::{ArrivalProcess, Demand};
@@ -24,10 +24,10 @@ pub use self::trials::{Subject, Trials};
 
 use self::trials::Applied;
 
-/// Why a search ends whose server is gone.
+/// The reason for the end of a search whose server answers no more requests.
 pub const SILENT: &str = "the server stopped answering";
 
-/// Connections of an open loop: at first, and at most.
+/// The number of connections of an open loop: at first, and the maximum.
 pub const CONNECTIONS: (u32, u32) = (512, 8192);
 
 /// An event of a search.
@@ -43,16 +43,16 @@ pub enum Step<'a> {
     Ended(&'a TrialRecord),
 }
 
-/// How a search ended.
+/// The end of a search.
 pub struct Ended {
-    /// What it found.
+    /// The result of the search.
     pub outcome: Outcome,
-    /// Whether it ended because the server answered no request any more.
+    /// Whether the search ended because the server answered no more requests.
     pub is_silent: bool,
 }
 
-/// Runs trials until the answer of a search is known, its budget is spent, the server is gone, or the user interrupts
-/// it. Each event is passed to `watch`.
+/// Runs trials until the search has its answer, its budget is spent, the server answers no more requests, or the user
+/// interrupts the search. Each event is passed to `watch`.
 ///
 /// # Errors
 /// If a trial cannot run, or `watch` fails.
@@ -89,8 +89,8 @@ pub fn run<S: Subject>(
     })
 }
 
-/// The timeout of an exchange, if none is given: ten times the largest limit of latency, from 1 s to 300 s.
-pub fn timeout(promises: &[Promise]) -> Duration {
-    let limits = promises.iter().filter_map(|promise| promise.limit);
+/// The default timeout of an exchange: ten times the largest latency limit, from 1 s to 300 s.
+pub fn timeout(slos: &[SloLimit]) -> Duration {
+    let limits = slos.iter().filter_map(|slo| slo.limit);
     Duration::from_secs_f64((10.0 * limits.fold(0.0, f64::max)).clamp(1.0, 300.0))
 }

@@ -1,5 +1,4 @@
-//! An origin of this program as the server of a calibration, with the protocol and the size of responses of the server
-//! under test.
+//! The server of a calibration: this program's origin, with the protocol and the response size of the server under test.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -9,21 +8,21 @@ use fathometer_files::scratch::Scratch;
 use fathometer_model::Bytes;
 use fathometer_sys::sched;
 
-/// The longest name of the origin's file, a limit of file systems.
+/// The maximum length of the name of the origin's file, because of limits of file systems.
 const LONGEST_NAME: usize = 200;
 
-/// What the origin serves.
+/// The settings of the origin.
 #[derive(Debug, Clone, Copy)]
 pub struct OriginOptions<'a> {
     /// Whether connections use TLS.
     pub is_secure: bool,
-    /// Whether they are those of QUIC.
+    /// Whether connections use QUIC.
     pub is_over_quic: bool,
-    /// The workload whose site it serves; `None`: one file.
+    /// The workload whose site the origin serves; `None` to serve a single file.
     pub workload: Option<&'a str>,
     /// The seed of the workload.
     pub seed: u64,
-    /// The URL of that file at the server under test: the request to the origin is as long.
+    /// The URL of the file at the server under test: the request to the origin has the same length.
     pub url: &'a str,
     /// The size of the file.
     pub response: Bytes,
@@ -35,7 +34,7 @@ pub enum OriginError {
     /// A program or a file cannot be used.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// The program ended before it listened.
+    /// The program exited before it listened.
     #[error(
         "the origin of the calibration does not start: check `fathometer serve`, or use --no-calibration"
     )]
@@ -45,9 +44,9 @@ pub enum OriginError {
 /// `fathometer serve` on a free port, killed when dropped.
 pub struct OwnOrigin {
     child: Child,
-    /// The line that names its address is read from here; it stays open until the origin ends.
+    /// The pipe from which the line with the address is read. It stays open until the origin exits.
     output: BufReader<ChildStdout>,
-    /// The URL of its requests.
+    /// The URL of requests to the origin.
     pub url: String,
     _folder: Option<Scratch>,
 }
@@ -76,7 +75,7 @@ impl OwnOrigin {
                 (None, String::new())
             }
             None => {
-                // The request has the size of that under test.
+                // The request is as long as a request to the server under test.
                 let path = options.url.splitn(4, '/').nth(3).map_or(0, str::len);
                 let name = "x".repeat(path.clamp(1, LONGEST_NAME));
                 let folder = with_file(&name, options.response)?;

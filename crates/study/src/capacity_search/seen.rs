@@ -1,33 +1,33 @@
-//! What a trial sees: the rows of its exchanges, as counts for each promise.
+//! The counts of a trial for each SLO, from the rows of its exchanges.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fathometer_capacity::series::LEVELS;
-use fathometer_capacity::{Promise, Series, TrialSoFar};
+use fathometer_capacity::{Series, SloLimit, TrialSoFar};
 use fathometer_load::{Recorder, RecorderError};
 use fathometer_model::{ExchangeRow, Failure, Outcome as ExchangeOutcome, TestPhase};
 
-/// The exchanges of a trial that ended.
+/// The finished exchanges of a trial.
 pub struct Seen {
-    promises: Arc<[Promise]>,
+    slos: Arc<[SloLimit]>,
     series: Vec<Series>,
-    /// Of each promise.
+    /// The counts for each SLO.
     served: Vec<Served>,
 }
 
-/// Exchanges that had a connection, judged from when they had it.
+/// The exchanges that had a connection, judged by their latency since they had it; and all exchanges.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Served {
     all: u64,
     bad: u64,
-    /// Exchanges that broke the promise, counted from their planned instants; those without a connection too.
+    /// The number of exchanges, with or without a connection, that violated the SLO since their planned instants.
     broken: u64,
     planned: u64,
 }
 
 impl Served {
-    /// Whether the promise is broken, and only because exchanges waited for a connection.
+    /// Whether the SLO is violated, and only because exchanges waited for a connection.
     fn is_short_of_connections(&self, share: f64) -> bool {
         let of = |bad: u64, all: u64| bad as f64 / (all as f64).max(1.0);
         self.all > 0 && of(self.broken, self.planned) > share && of(self.bad, self.all) <= share
@@ -35,24 +35,24 @@ impl Served {
 }
 
 impl Seen {
-    /// Nothing seen yet.
-    pub fn new(promises: &Arc<[Promise]>) -> Seen {
+    /// The counts at the start of a trial.
+    pub fn new(slos: &Arc<[SloLimit]>) -> Seen {
         Seen {
-            promises: Arc::clone(promises),
-            series: vec![Series::default(); promises.len()],
-            served: vec![Served::default(); promises.len()],
+            slos: Arc::clone(slos),
+            series: vec![Series::default(); slos.len()],
+            served: vec![Served::default(); slos.len()],
         }
     }
 
-    /// Whether a promise is broken only because exchanges waited for a free connection: those that had one kept it,
-    /// counted from then on. More connections would have changed that, so it says nothing about the server.
+    /// Whether an SLO is violated only because exchanges waited for a free connection: the exchanges with a connection met
+    /// the SLO since they had it. Such a trial is no evidence about the server, because more connections would change it.
     pub fn is_short_of_connections(&self) -> bool {
-        let mut each = self.promises.iter().zip(&self.served);
-        each.any(|(promise, served)| served.is_short_of_connections(promise.share))
+        let mut each = self.slos.iter().zip(&self.served);
+        each.any(|(slo, served)| served.is_short_of_connections(slo.share))
     }
 
     fn record(&mut self, row: &ExchangeRow) {
-        // A retried exchange has another row, with the same planned instant.
+        // The retry of an exchange has its own row, with the same planned instant.
         if row.phase != TestPhase::Measured || matches!(row.outcome, ExchangeOutcome::Retried(_)) {
             return;
         }
@@ -60,42 +60,42 @@ impl Seen {
         let at = seconds(row.measured_from, row.planned);
         let latency = seconds(row.planned, row.last_byte);
         let failed = !matches!(row.outcome, ExchangeOutcome::Complete) || row.status >= 400;
-        for (promise, series) in self.promises.iter().zip(&mut self.series) {
-            series.record(promise, at, latency, failed);
+        for (slo, series) in self.slos.iter().zip(&mut self.series) {
+            series.record(slo, at, latency, failed);
         }
         let timed_out = row.outcome == ExchangeOutcome::Failed(Failure::TimedOut);
         let had_connection = row.due > 0 && row.sent > 0;
         let own = seconds(row.due.max(row.planned), row.last_byte);
-        for (promise, served) in self.promises.iter().zip(&mut self.served) {
+        for (slo, served) in self.slos.iter().zip(&mut self.served) {
             served.planned += 1;
-            served.broken += u64::from(promise.is_bad(latency, failed));
+            served.broken += u64::from(slo.is_bad(latency, failed));
             if had_connection {
                 served.all += 1;
-                // A timeout counts from the planned instant: most of it may have been the wait for a connection.
+                // A timeout counts from the planned instant: most of that time may have been the wait for a connection.
                 let in_time = timed_out && own < latency / 2.0;
-                served.bad += u64::from(promise.is_bad(own, failed && !in_time));
+                served.bad += u64::from(slo.is_bad(own, failed && !in_time));
             }
         }
     }
 
-    /// The trial so far. Exchanges that were planned and did not end count as bad: a slot is read only when they have
+    /// The trial so far. Planned exchanges that are not finished count as bad: when a slot is evaluated, they have already
     /// lasted longer than the limit.
     pub fn so_far(&self, planned: &[u32], seconds: f64, timeout: Duration) -> TrialSoFar {
         let mut so_far = TrialSoFar::new(0, timeout.as_secs_f64());
         so_far.seconds = seconds;
-        for (promise, series) in self.promises.iter().zip(&self.series) {
+        for (slo, series) in self.slos.iter().zip(&self.series) {
             let mut series = series.clone();
             if series.slots.len() < planned.len() {
                 series.slots.resize(planned.len(), Default::default());
             }
             let recorded: Vec<u32> = series.slots.iter().map(|slot| slot.planned).collect();
-            let levels = if promise.limit.is_some() { LEVELS } else { 1 };
+            let levels = if slo.limit.is_some() { LEVELS } else { 1 };
             for (slot, missing) in series.slots.iter_mut().zip(missing(planned, &recorded)) {
                 slot.planned += missing;
                 slot.over[..levels]
                     .iter_mut()
                     .for_each(|over| *over += missing);
-                slot.seconds += f64::from(missing) * promise.limit.unwrap_or_default();
+                slot.seconds += f64::from(missing) * slo.limit.unwrap_or_default();
             }
             so_far.series.push(series);
         }
@@ -103,10 +103,10 @@ impl Seen {
     }
 }
 
-/// The exchanges of each slot that were planned and have not ended.
+/// The number of planned exchanges of each slot that are not finished.
 ///
-/// The engine may count an exchange in the slot before or after that of its planned instant. So a deficit of a slot
-/// that later slots make up for is none.
+/// The engine may count an exchange in the slot before or after the slot of its planned instant. Therefore a deficit of a
+/// slot is ignored if later slots have a surplus that compensates it.
 fn missing(planned: &[u32], ended: &[u32]) -> Vec<u32> {
     let mut deficit = 0;
     let mut deficits: Vec<i64> = (0..planned.len().max(ended.len()))
@@ -130,7 +130,7 @@ fn missing(planned: &[u32], ended: &[u32]) -> Vec<u32> {
         .collect()
 }
 
-/// Hands the rows of a trial over.
+/// The recorder that passes the rows of a trial to [`Seen`].
 pub struct SeenRecorder(pub Arc<Mutex<Seen>>);
 
 impl Recorder for SeenRecorder {
@@ -145,7 +145,7 @@ impl Recorder for SeenRecorder {
     }
 }
 
-/// The rows so far.
+/// Locks the counts of a trial.
 pub fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,7 +8,7 @@ use fathometer_analysis::bottleneck::{GaveOut, Signals, gave_out};
 use fathometer_analysis::load::{LoadResult, signals_of};
 use fathometer_capacity::search::Ending;
 use fathometer_capacity::series::SLOT;
-use fathometer_capacity::{Answer, Outcome, Promise, Search, TrialPlan, TrialSoFar};
+use fathometer_capacity::{Answer, Outcome, Search, SloLimit, TrialPlan, TrialSoFar};
 use fathometer_load::{Limit, Live, LoadError, Options, Users};
 use fathometer_model::{Bytes, Seed};
 use fathometer_sys::Clock;
@@ -17,18 +17,18 @@ use fathometer_workload::arrivals::RateError;
 use super::demand::Demand;
 use super::seen::{Seen, SeenRecorder, lock};
 
-/// Rows of an interval reach the recorder after the interval's report, by less than this.
+/// The longest time from an interval's report until the recorder has the rows of the interval.
 const MARGIN: Duration = Duration::from_millis(200);
-/// Intervals between two looks at a trial.
+/// The number of intervals between two looks at a trial.
 const LOOK: u32 = 5;
-/// The largest send lag of a valid trial, as a share of the promise's limit, and where there is no limit.
+/// The largest send lag of a valid trial, as a share of the shortest latency limit, and its upper bound.
 const SEND_LAG: f64 = 0.05;
 const LONGEST_SEND_LAG: Duration = Duration::from_millis(5);
 
-/// How many times as many connections a trial has after one that had too few.
+/// The factor by which the number of connections grows after a trial that had too few.
 const MORE_CONNECTIONS: u32 = 4;
 
-/// What trials are applied to.
+/// The server to which trials are applied, and how it is reached.
 pub trait Subject {
     /// Why a trial cannot run.
     type Error: From<LoadError> + From<RateError>;
@@ -40,8 +40,8 @@ pub trait Subject {
     /// If the options cannot be made.
     fn options(&self) -> Result<Options, Self::Error>;
 
-    /// Applies the load of a trial until `stop` returns true, or its time is over. What else is measured during a
-    /// trial becomes part of the result.
+    /// Applies the load of a trial until `stop` returns true, or the trial has its full length. Other measurements during
+    /// the trial become part of the result.
     ///
     /// # Errors
     /// If the trial cannot run.
@@ -54,14 +54,14 @@ pub trait Subject {
     ) -> Result<LoadResult, Self::Error>;
 }
 
-/// What became of a trial.
+/// The end of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Applied {
-    /// It is complete.
+    /// The trial is complete.
     Complete,
-    /// The user interrupted it.
+    /// The user interrupted the trial.
     Interrupted,
-    /// It did not begin: the server answers no request.
+    /// The trial did not begin, because the server answers no request.
     Silent,
 }
 
@@ -69,20 +69,20 @@ pub(super) enum Applied {
 pub struct Trials<'a, S> {
     pub(super) subject: S,
     demand: Demand,
-    promises: Arc<[Promise]>,
+    slos: Arc<[SloLimit]>,
     seed: Seed,
     pub(super) clock: Clock,
     pub(super) interrupted: &'a (dyn Fn() -> bool + Sync),
     /// The latency of a single request to the idle server.
     pub(super) idle: Option<Duration>,
-    /// The rate above which a trial is not one of the server, and why.
+    /// The rate above which a trial is INVALID, and the reason.
     rate_limit: Option<(f64, String)>,
-    /// What the probes saw in each valid trial of the search.
+    /// The probes' signals of each valid trial of the search.
     probed: Vec<Probed>,
     count: u64,
 }
 
-/// What the probes saw in a trial.
+/// The probes' signals of a trial.
 #[derive(Debug, Clone)]
 struct Probed {
     load: f64,
@@ -93,11 +93,11 @@ struct Probed {
 }
 
 impl<'a, S: Subject> Trials<'a, S> {
-    /// Trials of a server that is not tested yet.
+    /// Prepares the trials of a server. [`Trials::first_test`] then sends the first requests.
     pub fn new(
         subject: S,
         demand: Demand,
-        promises: &[Promise],
+        slos: &[SloLimit],
         seed: Seed,
         clock: Clock,
         interrupted: &'a (dyn Fn() -> bool + Sync),
@@ -105,7 +105,7 @@ impl<'a, S: Subject> Trials<'a, S> {
         Trials {
             subject,
             demand,
-            promises: promises.into(),
+            slos: slos.into(),
             seed: seed.stream("capacity"),
             clock,
             interrupted,
@@ -116,12 +116,13 @@ impl<'a, S: Subject> Trials<'a, S> {
         }
     }
 
-    /// Makes trials in which more exchanges a second complete INVALID, for this reason: for loads that are no rates.
+    /// Makes trials INVALID, for this reason, if they complete more exchanges per second than `rate`. Needed for loads that
+    /// are not rates.
     pub fn limit_rate(&mut self, rate: f64, reason: String) {
         self.rate_limit = Some((rate, reason));
     }
 
-    /// Measures the latency of single requests to the idle server, and returns the mean size of its responses' content;
+    /// Measures the latency of single requests to the idle server, and returns the mean size of the responses' content;
     /// `None` if no request succeeds.
     ///
     /// # Errors
@@ -132,19 +133,19 @@ impl<'a, S: Subject> Trials<'a, S> {
         Ok(found.map(|(_, size)| size))
     }
 
-    /// What the trials are applied to.
+    /// The server to which the trials are applied.
     pub fn subject(&self) -> &S {
         &self.subject
     }
 
-    /// What gave out first between the two ends of each promise's interval; `None` without an interval or without
-    /// probes. A trial of the same load that was measured for longer says more.
+    /// The resource that was exhausted first between the two ends of each SLO's interval; `None` without an interval or without
+    /// probes. If several trials have the same load, the longest trial is used.
     pub fn gave_out(&self, outcome: &Outcome) -> Vec<Option<GaveOut>> {
         let at = |load: f64| {
             let same = self.probed.iter().filter(|probed| probed.load == load);
             same.max_by(|a, b| a.measured_s.total_cmp(&b.measured_s))
         };
-        let each = outcome.promises.iter().map(|promise| match promise.answer {
+        let each = outcome.slos.iter().map(|slo| match slo.answer {
             Answer::Interval { works, fails } => {
                 let (works, fails) = (at(works)?, at(fails)?);
                 Some(gave_out(&works.signals, &fails.signals, fails.refused))
@@ -154,7 +155,7 @@ impl<'a, S: Subject> Trials<'a, S> {
         each.collect()
     }
 
-    /// Runs a trial and hands it to the search.
+    /// Runs a trial and passes the result to the search.
     pub(super) fn apply(
         &mut self,
         plan: &TrialPlan,
@@ -209,7 +210,7 @@ impl<'a, S: Subject> Trials<'a, S> {
     ) -> Result<(TrialSoFar, Ending, LoadResult), S::Error> {
         self.count += 1;
         let warm_up = Duration::from_secs_f64(warm_up);
-        let seen = Arc::new(Mutex::new(Seen::new(&self.promises)));
+        let seen = Arc::new(Mutex::new(Seen::new(&self.slos)));
         let options = self.subject.options()?;
         let timeout = options.timeout;
         let send_lag = options.send_lag.max(self.send_lag());
@@ -220,7 +221,7 @@ impl<'a, S: Subject> Trials<'a, S> {
             users,
             warm_up,
             limit: Limit::Time(Duration::from_secs_f64(longest)),
-            // Exchanges that do not end within the longest limit are bad anyway.
+            // Exchanges that are not finished within the longest limit are bad in any case.
             drain: Duration::from_secs_f64(self.longest_limit(timeout)),
             interval: Duration::from_secs_f64(SLOT),
             send_lag,
@@ -269,7 +270,7 @@ impl<'a, S: Subject> Trials<'a, S> {
         Ok((so_far, ending, result))
     }
 
-    /// Makes a trial INVALID that had too few connections, and the next one has more.
+    /// Makes a trial with too few connections INVALID, and increases the number of connections for the next trial.
     fn add_connections(&mut self, ending: &mut Ending) {
         let Demand::Rate {
             connections,
@@ -285,18 +286,18 @@ impl<'a, S: Subject> Trials<'a, S> {
             .min(*most_connections)
             .max(had);
         let is_last = *connections == had;
-        // A trial with more connections is worth as many attempts as noise.
+        // A trial with more connections may be repeated as often as a trial with noise.
         ending.is_noise = !is_last && (ending.is_noise || ending.invalid.is_empty());
         ending.invalid.push(match is_last {
             true => format!(
-                "{had} connections were too few: exchanges broke a promise only because they waited for a free one; \
-                 use more (-c, or connections in [capacity])"
+                "{had} connections were too few: an SLO was violated only because exchanges waited for a free \
+                 connection; use more (-c, or connections in [capacity])"
             ),
             false => format!("{had} connections were too few; the next trial has {connections}"),
         });
     }
 
-    /// The rate at which so many closed-loop users complete exchanges.
+    /// The rate at which this number of closed-loop users completes exchanges, per second.
     ///
     /// # Errors
     /// If the load cannot be applied.
@@ -311,16 +312,16 @@ impl<'a, S: Subject> Trials<'a, S> {
         Ok(ending(&result).achieved.unwrap_or_default())
     }
 
-    /// The largest send lag of a valid trial. Latency counts from the planned instant and includes it, so that a lag
-    /// never favours the server.
+    /// The largest send lag of a valid trial. Latency counts from the planned instant and includes the send lag, so that the
+    /// lag never favours the server.
     fn send_lag(&self) -> Duration {
-        let limits = self.promises.iter().filter_map(|promise| promise.limit);
+        let limits = self.slos.iter().filter_map(|slo| slo.limit);
         let shortest = limits.fold(f64::INFINITY, f64::min);
         Duration::from_secs_f64((SEND_LAG * shortest).min(LONGEST_SEND_LAG.as_secs_f64()))
     }
 
     fn longest_limit(&self, timeout: Duration) -> f64 {
-        let limits = self.promises.iter().map(|promise| promise.limit);
+        let limits = self.slos.iter().map(|slo| slo.limit);
         limits
             .map(|limit| limit.unwrap_or(timeout.as_secs_f64()))
             .fold(0.1, f64::max)

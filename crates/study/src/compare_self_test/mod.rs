@@ -1,8 +1,9 @@
-//! Does `load --against` find a known change, and none where there is none? The measured self-test of comparisons.
+//! The measured self-test of comparisons: whether `load --against` reports known changes, and no changes between equal
+//! servers.
 //!
-//! Two servers of the same program do the same work for each request, except for a planted part of the CPU time per
-//! exchange. The work is calibrated first: CPU time per exchange at two amounts of work gives the time of a round of
-//! it. Then each planted change is measured several times, each by a `load --against` of its own.
+//! Two servers of the same program do the same work for each request, except for a planted change of the CPU time per
+//! exchange. The work is calibrated first: the CPU time per exchange at two amounts of work gives the CPU time of a round
+//! of work. Then each planted change is measured several times, each time by a separate `load --against`.
 
 mod servers;
 
@@ -20,18 +21,18 @@ use serde::Serialize;
 
 use self::servers::{Server, site};
 
-/// Planted changes of the CPU time per exchange, in percent, and how many times as many tests each gets. Without a
-/// change there are more: false alarms are rare.
+/// The planted changes of the CPU time per exchange, in percent, each with the factor of its number of tests. Equal servers
+/// are tested more often, because false alarms are rare.
 const PLANTED: [(f64, u32); 4] = [(0.0, 2), (1.0, 1), (2.0, 1), (5.0, 1)];
-/// Rounds of work per request of the baseline.
+/// The number of rounds of work per request of the baseline.
 const WORK: u64 = 20_000;
-/// Users of every test.
+/// The number of users of every test.
 const USERS: &str = "4";
-/// Length of a test that calibrates.
+/// The length of a calibration test.
 const CALIBRATION: &str = "2s";
 /// The metrics of the table.
 const METRICS: [&str; 4] = ["rate", "server-cpu", "p50", "p99"];
-/// Half of an interval's length, as a share, above which a machine is too noisy to show a change of 1 %.
+/// The half-width of an interval, as a share, above which the machine is too noisy to show a change of 1 %.
 const TOO_WIDE: f64 = 0.01;
 
 /// Why the self-test has no result.
@@ -41,20 +42,20 @@ pub enum SelfTestError {
     #[error(transparent)]
     System(#[from] io::Error),
     /// The result of a load test is malformed.
-    #[error("the result of a load test: {0}")]
+    #[error("failed to read the result of a load test: {0}")]
     Malformed(#[from] serde_json::Error),
     /// A server or a load test failed, or the machine is too noisy to calibrate.
     #[error("{0}")]
     Failed(String),
 }
 
-/// What is tested.
+/// The settings of the self-test.
 pub struct Options {
-    /// Tests of each planted change; twice as many without a change.
+    /// The number of tests of each planted change; equal servers get twice as many tests.
     pub tests: u32,
     /// The length of a test.
     pub length: Duration,
-    /// Shows no progress.
+    /// Whether progress is hidden.
     pub is_quiet: bool,
 }
 
@@ -64,7 +65,7 @@ struct Found {
     metric: &'static str,
     worse: usize,
     better: usize,
-    /// Medians over the tests, as shares.
+    /// The medians over the tests, as shares.
     change: f64,
     half_length: f64,
 }
@@ -75,14 +76,14 @@ struct Row {
     planted_percent: f64,
     tests: usize,
     invalid: usize,
-    /// Why the first of these is.
+    /// The reason why the first invalid test is invalid.
     reason: Option<String>,
-    /// Tests in which any metric of the table changed.
+    /// The number of tests in which any metric of the table changed.
     any: usize,
     found: Vec<Found>,
 }
 
-/// What the self-test has found.
+/// The result of the self-test.
 #[derive(Debug, Serialize)]
 pub struct Table {
     cpu_us_per_exchange: f64,
@@ -118,7 +119,7 @@ pub fn run(options: &Options, clock: Clock) -> Result<Table, SelfTestError> {
                 "+{percent} %: test {test} of {}",
                 options.tests * times
             ));
-            // What differs between two processes of one program must differ from test to test.
+            // Each test starts new servers, so that random differences between two processes vary from test to test.
             let baseline = Server::start(site.path(), WORK, clock)?;
             let changed = Server::start(site.path(), WORK + extra, clock)?;
             comparisons.push(against(&changed, &baseline, options.length)?);
@@ -137,7 +138,7 @@ pub fn run(options: &Options, clock: Clock) -> Result<Table, SelfTestError> {
 }
 
 impl Table {
-    /// As Markdown.
+    /// The table as Markdown.
     pub fn text(&self) -> String {
         let mut text = match self.validity.is_valid() {
             true => String::new(),
@@ -145,7 +146,7 @@ impl Table {
         };
         text.push_str(&format!(
             "CPU time per exchange {:.1} µs; {} users; {} s per test. Entries: tests that found an increase, tests \
-             that found a decrease; the median change ± half of the interval's length.\n\n",
+             that found a decrease; the median change ± half of the interval's width.\n\n",
             self.cpu_us_per_exchange, self.users, self.seconds_per_test
         ));
         text.push_str("| planted CPU time | tests | INVALID | any alarm |");
@@ -159,7 +160,7 @@ impl Table {
                 row.planted_percent, row.tests, row.invalid, row.any
             ));
             for found in &row.found {
-                // More of a rate is better, more of a time is worse.
+                // An increase of a rate is better, an increase of a time is worse.
                 let (more, less) = match found.metric {
                     "rate" => (found.better, found.worse),
                     _ => (found.worse, found.better),
@@ -175,7 +176,7 @@ impl Table {
         text
     }
 
-    /// Whether the machine was quiet enough for the table to count.
+    /// Whether the machine was quiet enough for a valid table.
     pub fn is_valid(&self) -> bool {
         self.validity.is_valid()
     }
@@ -211,7 +212,7 @@ fn row(percent: f64, comparisons: &[Comparison]) -> Row {
     }
 }
 
-/// Whether the machine was quiet enough.
+/// Checks whether the machine was quiet enough.
 fn judge(rows: &[Row]) -> Validity {
     let mut validity = Validity::default();
     let tests: usize = rows.iter().map(|row| row.tests).sum();
@@ -247,7 +248,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// The baseline's CPU time per exchange, and that of a round of work, in µs. Alternates, so that drift cancels.
+/// Returns the CPU time of the baseline per exchange, and the CPU time of a round of work, in µs. The tests alternate, so
+/// that drift cancels.
 fn calibrate(site: &Path, clock: Clock) -> Result<(f64, f64), SelfTestError> {
     let baseline = Server::start(site, WORK, clock)?;
     let double = Server::start(site, 2 * WORK, clock)?;
@@ -303,7 +305,7 @@ fn against(
     Ok(serde_json::from_str(&text)?)
 }
 
-/// The JSON of a load test by this program. A test that is INVALID (exit code 3) has one too.
+/// Runs a load test with this program and returns its JSON; also for a test that is INVALID (exit code 3).
 fn load(arguments: &[&str]) -> Result<String, SelfTestError> {
     let output = Command::new(std::env::current_exe()?)
         .args(["load", "--json", "-c", USERS])

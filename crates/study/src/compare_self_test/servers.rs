@@ -12,7 +12,7 @@ use fathometer_sys::Clock;
 
 use super::SelfTestError;
 
-/// Time for a server to listen.
+/// The longest time until a server listens.
 const START: Duration = Duration::from_secs(10);
 
 /// A folder with a file of 1 KiB.
@@ -22,7 +22,7 @@ pub(super) fn site() -> Result<Scratch, SelfTestError> {
     Ok(folder)
 }
 
-/// A server that works for each request, killed when dropped.
+/// A server that uses CPU time for each request. Dropping it kills the process.
 pub(super) struct Server {
     child: Child,
     pub(super) url: String,

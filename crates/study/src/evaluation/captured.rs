@@ -1,4 +1,4 @@
-//! What the capture of a replicate shows of its connections.
+//! The connections of a replicate, from its packet capture.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,13 +10,13 @@ use fathometer_packets::{Options, TapChoice, account_with_sequences};
 
 use super::time_sequence_graph;
 
-/// Largest number of connections that are read.
+/// The largest number of connections that are read.
 const MOST: usize = 256;
-/// Largest number of points in the graph of a replicate.
+/// The largest number of points in the graph of a replicate.
 const POINTS: usize = 20_000;
 
 /// The senders at the server's end of the path, in the order in which their connections were opened, and the graph of
-/// the connections there; `None` when the folder has no capture of that end, or it cannot be read.
+/// these connections; `None` if the folder has no capture of that end, or the capture cannot be read.
 pub(super) fn of_replicate(folder: &Path) -> Option<Captured> {
     let file = File::open(folder.join("taps.pcapng")).ok()?;
     let options = Options {
@@ -36,7 +36,7 @@ pub(super) fn of_replicate(folder: &Path) -> Option<Captured> {
 fn sender(sequence: &TimeSequence) -> Sender {
     let down = &sequence.down;
     let segments = down.segments.iter();
-    // The SYN occupies number 0 and carries no data.
+    // The SYN has the sequence number 0 and carries no data.
     let data = segments.filter(|segment| segment.end > 1 && segment.kind != SegmentKind::Probe);
     Sender {
         segments: data

@@ -1,10 +1,10 @@
-//! The cells of a run without tables of its own.
+//! The list of cells, for a run whose study has no tables.
 
 use fathometer_analysis::run::{Cell, Run};
 use fathometer_analysis::tables::Column;
 use fathometer_analysis::{gave_out_first, terminal};
 
-/// What the cells of a run measure, which decides the columns of their list.
+/// The kind of figures that the cells of a run have; it determines the columns of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Measured {
     Pages,
@@ -26,8 +26,8 @@ impl Measured {
     }
 }
 
-/// Columns of the list of all cells, for a study without tables: packets and seconds of page retrievals,
-/// throughput and response times of loads, ends and trials of capacity searches.
+/// The columns of the list of cells: packets and seconds of page retrievals, throughput and response times of loads, the
+/// bounds and trials of capacity searches.
 pub(super) fn columns(run: &Run) -> Vec<Column> {
     const OF_CAPACITIES: [(&str, &str); 5] = [
         ("capacity", "capacity"),
@@ -62,7 +62,7 @@ pub(super) fn columns(run: &Run) -> Vec<Column> {
         .into()
 }
 
-/// Lists all cells of a study without tables of its own, one per line, with the reasons for invalid cells.
+/// Lists all cells of a study without tables, one per line, with the reasons for invalid cells.
 pub(super) fn cells(run: &Run, json: bool) -> String {
     let mean = |cell: &Cell, metric: &str| {
         let values = cell.values(metric);
@@ -111,7 +111,7 @@ pub(super) fn cells(run: &Run, json: bool) -> String {
             cell.key
         ));
         if let Some(found) = gave_out_first::of_cell(cell) {
-            text.push_str(&format!("    gave out first: {found}\n"));
+            text.push_str(&format!("    exhausted first: {found}\n"));
         }
         for reason in cell.reasons() {
             text.push_str(&format!("    INVALID: {reason}\n"));

@@ -1,4 +1,5 @@
-//! The evaluation of a run from its files alone: the report and the summary beside them, and the same as text.
+//! The evaluation of a run from its files: writes the report and the summary to the run's folder, and returns the results
+//! as text.
 
 mod captured;
 mod cells;
@@ -27,16 +28,16 @@ pub use sources::{SourcesError, verify};
 pub struct Evaluation {
     /// The tables and claims for a terminal, or as JSON.
     pub text: String,
-    /// No tested claim is reversed, and no figure misses its threshold.
+    /// Whether no tested claim is reversed, and no figure misses its threshold.
     pub all_met: bool,
-    /// The path of `report.html`, or why it, or a file beside it, was not written.
+    /// The path of `report.html`, or why the report or the summary was not written.
     pub page: Result<PathBuf, fathometer_analysis::Error>,
 }
 
 /// Why a run cannot be evaluated.
 #[derive(Debug, thiserror::Error)]
 pub enum EvaluationError {
-    /// The folder is not that of a run.
+    /// The folder is not the folder of a run.
     #[error(
         "failed to read {}: {error}: give the folder of a run, as in runs/20261121-194500-nielsen97-quick",
         path.display()
@@ -44,7 +45,7 @@ pub enum EvaluationError {
     NoRun {
         /// The file that is missing or unreadable.
         path: PathBuf,
-        /// The error of the system.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// The description of the run is malformed.
@@ -52,10 +53,10 @@ pub enum EvaluationError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         error: serde_json::Error,
     },
-    /// The files of its study cannot be used.
+    /// The files of the run's study cannot be used.
     #[error(transparent)]
     Files(#[from] FilesError),
     /// The records of the run cannot be used.
@@ -64,14 +65,14 @@ pub enum EvaluationError {
 }
 
 impl EvaluationError {
-    /// Whether the given name is wrong, and not a file or the machine.
+    /// Whether this is a usage error: the given folder is not the folder of a run.
     pub fn is_usage(&self) -> bool {
         matches!(self, EvaluationError::Files(error) if error.is_usage())
     }
 }
 
-/// Evaluates a run, and writes `report.html` and `summary.json` beside its files. The text is complete even if they cannot
-/// be written, for example on a full disk.
+/// Evaluates a run, and writes `report.html` and `summary.json` to its folder. The returned text is complete even if these
+/// files cannot be written, for example on a full disk.
 ///
 /// # Errors
 /// If the run, or the study that it belongs to, cannot be read.

@@ -1,8 +1,8 @@
 //! The files that a report was made from, with their hashes, so that a reader can check that they belong together.
 //!
 //! The list is a comment at the end of `report.html`: it does not depend on the page's markup, and the page needs no
-//! script. It also has the hash of the page in front of it, so a changed page is found as well. It protects from
-//! mistakes and from records that were measured again, not from someone who changes the list too.
+//! script. The list also has the hash of the page before it, so that a changed page is detected. The list detects mistakes
+//! and repeated measurements. It does not protect against a person who also changes the list.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,10 +17,10 @@ const END: &str = " -->\n";
 
 /// Files of a run's folder that a report is computed from, if they exist.
 const FILES: [&str; 3] = ["run.json", "replicates.ndjson", "plots.json"];
-/// Folders of which it uses every file.
+/// Folders of which a report uses every file.
 const FOLDERS: [&str; 2] = ["plots", "study"];
 
-/// Why a report is not known to belong to its records.
+/// Why the check of a report against its sources failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SourcesError {
     /// A file cannot be read.
@@ -28,12 +28,12 @@ pub enum SourcesError {
     Unreadable {
         /// The file, or the folder of the files.
         path: PathBuf,
-        /// The error of the system.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// The page has no list of its sources.
     #[error(
-        "{} is truncated, or older than version 0.2: it has no list of its sources; make it again: fathometer report {}",
+        "{} is truncated, or older than version 0.2: it has no list of its sources; create a new report: fathometer report {}",
         path.display(),
         folder.display()
     )]
@@ -44,23 +44,23 @@ pub enum SourcesError {
         folder: PathBuf,
     },
     /// The list is malformed.
-    #[error("the list of sources in {}: {error}", path.display())]
+    #[error("failed to read the list of sources in {}: {error}", path.display())]
     Malformed {
         /// The page.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         error: serde_json::Error,
     },
     /// The page or a source has changed.
     #[error(
-        "the report of {folder} and its records do not belong together:{differences}\nmake it again: fathometer report \
+        "the report of {folder} does not match its records:{differences}\ncreate a new report: fathometer report \
          {folder}",
         folder = folder.display()
     )]
     Differs {
         /// The run.
         folder: PathBuf,
-        /// What has changed, a line each.
+        /// The changes, one line each.
         differences: String,
     },
 }
@@ -68,13 +68,13 @@ pub enum SourcesError {
 /// The list.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Sources {
-    /// The SHA-256 of the page in front of the list, in hexadecimal.
+    /// The SHA-256 of the page before the list, in hexadecimal.
     page: String,
     /// The SHA-256 of each file, by its path relative to the run's folder.
     files: BTreeMap<String, String>,
 }
 
-/// The page with the list of its sources behind it.
+/// Returns the page with the list of its sources appended.
 ///
 /// # Errors
 /// When a source cannot be read.
@@ -88,7 +88,7 @@ pub(super) fn with_sources(folder: &Path, page: &str) -> io::Result<String> {
     Ok(format!("{page}{START}{list}{END}"))
 }
 
-/// Compares the report of a run with the files it was made from. Returns the number of these files.
+/// Compares the report of a run with its sources, and returns the number of source files.
 ///
 /// # Errors
 /// When the report or a source cannot be read, when the report has no list, or when anything differs; the message
@@ -222,6 +222,6 @@ mod tests {
     fn a_report_without_a_list_says_what_to_do() {
         let run = folder();
         fs::write(run.path().join("report.html"), "<!DOCTYPE html>\n").unwrap();
-        assert!(difference(&run).contains("make it again: fathometer report"));
+        assert!(difference(&run).contains("create a new report: fathometer report"));
     }
 }

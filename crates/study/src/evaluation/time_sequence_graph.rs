@@ -5,12 +5,12 @@ use fathometer_model::digits::significant;
 use fathometer_packets::TimeSequence;
 use fathometer_packets::plot::{self, data};
 
-/// Lists of points of a connection: in both directions segments, acknowledgements, window edges, marks, drops and
-/// retransmissions.
+/// The number of lists of points per connection: segments, acknowledgements, window edges, marks, drops and
+/// retransmissions, each in both directions.
 const LISTS: usize = 12;
 
-/// The graph of a capture's connections with at most about `most_points` points; `None` when there is nothing to draw.
-/// `connections` is the number of connections in the capture, of which `sequences` may be the first.
+/// The graph of a capture's connections with at most about `most_points` points; `None` if there is nothing to draw.
+/// `connections` is the number of connections in the capture; `sequences` may have only the first of them.
 pub fn graph(
     sequences: Vec<TimeSequence>,
     connections: usize,
@@ -43,7 +43,7 @@ pub fn graph(
     })
 }
 
-/// What a graph of the first `drawn` of all connections leaves out, as a sentence; empty if nothing.
+/// A sentence that says that only the first `drawn` of all connections are drawn; empty if all are drawn.
 pub fn left_out(drawn: usize, connections: usize) -> String {
     match connections > drawn {
         true => format!("The first {drawn} of {connections} connections."),

@@ -1,4 +1,4 @@
-//! Finds the cells that cannot run: the load engine does not support their policy, or this machine cannot set the
+//! Finds the cells that cannot run, because the load engine does not support their policy, or this machine cannot set the
 //! limits of their host.
 
 use std::collections::BTreeMap;
@@ -8,13 +8,13 @@ use fathometer_sys::cgroup;
 use crate::experiment::Needs;
 use crate::spec::{Cell, Study};
 
-/// What the cells of a study need. The limits that this machine cannot set are determined once, by trying.
+/// Returns the test for cells that cannot run. The limits that this machine cannot set are determined once, by setting them.
 pub(super) fn needs(study: &Study) -> Needs<'_> {
     let lacking = lacking();
     Box::new(move |cell| unsupported_policy(cell).or_else(|| obstacle(study, cell, &lacking)))
 }
 
-/// Why the load engine does not support a policy of the cell; `None`: it does.
+/// The reason why the load engine does not support a policy of the cell; `None` if it supports them.
 fn unsupported_policy(cell: &Cell) -> Option<String> {
     let policies = [
         Some(cell.level("policy")),
@@ -37,13 +37,13 @@ fn lacking() -> Lacking {
         .collect()
 }
 
-/// Why a cell's host cannot be given its limits; `None`: it can.
+/// The reason why this machine cannot set the limits of a cell's host; `None` if it can.
 fn obstacle(study: &Study, cell: &Cell, lacking: &Lacking) -> Option<String> {
     let (limit, reason) = missing(study, cell, lacking)?;
-    Some(format!("a host cannot be given a {limit} here; {reason}"))
+    Some(format!("this machine cannot set a {limit}; {reason}"))
 }
 
-/// The first limit that a cell needs and that cannot be set, with the reason.
+/// The first limit that a cell needs but that cannot be set, with the reason.
 fn missing<'a>(study: &Study, cell: &Cell, lacking: &'a Lacking) -> Option<(&'a str, &'a str)> {
     let quota = study
         .load_of(&cell.block)

@@ -10,10 +10,10 @@ use fathometer_workload::plan::Sessions;
 
 use crate::factor::{AnyFactor, Factor, parsed, unless};
 
-/// The number of users: those of load studies, because the trials of a search set it.
+/// The factors for the number of users. Only load studies have them: in a capacity study, the search sets the number.
 static OF_USERS: &[&dyn AnyFactor] = &[&CLIENTS, &UES];
 
-/// The factors of the server's host and of a single load.
+/// The factors that all studies with loads have: those of the server's host and of a single load.
 static OF_EVERY_TRIAL: &[&dyn AnyFactor] = &[
     &LOOP,
     &CPU,
@@ -29,13 +29,13 @@ static OF_EVERY_TRIAL: &[&dyn AnyFactor] = &[
     &REQUESTS,
 ];
 
-/// All of load studies.
+/// All factors of load studies.
 pub(super) fn of_loads() -> Vec<&'static dyn AnyFactor> {
     let alone: &[&dyn AnyFactor] = &[&BESIDE, &REST_MS];
     [OF_USERS, OF_EVERY_TRIAL, alone].concat()
 }
 
-/// All of capacity studies: their trials set the number of users, and there is one load at a time.
+/// All factors of capacity studies: the search sets the number of users, and there is one load at a time.
 pub(super) fn of_searches() -> Vec<&'static dyn AnyFactor> {
     OF_EVERY_TRIAL.to_vec()
 }
@@ -95,14 +95,14 @@ pub(super) static CPU: Factor<f64> = Factor::text(
     &[],
     |level| match parsed::<f64>(level)? {
         percent if percent.is_finite() && percent >= 0.0 => Ok(percent),
-        _ => Err("it can be a number of percent, 0 or more".to_owned()),
+        _ => Err("it can be a percentage, 0 or more".to_owned()),
     },
 )
 .or("100");
 
 pub(super) static MEMORY: Factor<Option<Bytes>> = Factor::text(
     "memory",
-    "Memory limit of the server's host, page cache included.",
+    "Memory limit of the server's host, including the page cache.",
     &["none"],
     |level| {
         if level == "none" {
@@ -118,7 +118,7 @@ pub(super) static MEMORY: Factor<Option<Bytes>> = Factor::text(
 )
 .or("none");
 
-/// A limit of reads from the disk.
+/// A limit of disk reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reads {
     /// Operations per second.
@@ -129,7 +129,7 @@ pub(super) enum Reads {
 
 pub(super) static DISK: Factor<Option<Reads>> = Factor::text(
     "disk",
-    "Limit of reads from the disk of the server's host.",
+    "Limit of disk reads of the server's host.",
     &["none"],
     |level| {
         let number = |suffix: &str| level.strip_suffix(suffix)?.parse::<u64>().ok();
@@ -141,7 +141,7 @@ pub(super) static DISK: Factor<Option<Reads>> = Factor::text(
                 .or_else(bytes)
                 .map(Some)
                 .ok_or_else(|| {
-                    "it can be none, operations a second as in 200ops, or a rate as in 4MBps"
+                    "it can be none, operations per second as in 200ops, or a rate as in 4MBps"
                         .to_owned()
                 }),
         }
@@ -149,7 +149,7 @@ pub(super) static DISK: Factor<Option<Reads>> = Factor::text(
 )
 .or("none");
 
-/// The level `warm`: pages are requested before the load, as far as the site fits into the host's memory.
+/// The level `warm`: pages are requested before the load, so that memory has as much of the site as fits.
 pub(super) static CACHE: Factor<bool> = Factor::words(
     "cache",
     "Whether pages are requested before the load.",
@@ -167,7 +167,7 @@ pub(super) static INITIAL_WINDOW: Factor<Option<u32>> = Factor::text(
 
 pub(super) static BACKLOG: Factor<Option<u32>> = Factor::text(
     "backlog",
-    "Connections that may wait to be accepted.",
+    "Number of connections that may wait to be accepted.",
     &["system"],
     |level| unless("system", level),
 )
@@ -175,7 +175,7 @@ pub(super) static BACKLOG: Factor<Option<u32>> = Factor::text(
 
 pub(super) static WORKERS: Factor<Option<u32>> = Factor::text(
     "workers",
-    "Connections served at a time; further ones are not accepted.",
+    "Number of connections served at a time; further connections are not accepted.",
     &["none"],
     |level| unless("none", level),
 )
@@ -212,7 +212,7 @@ pub(super) static REQUESTS: Factor<Option<u32>> = Factor::text(
 )
 .or("none");
 
-/// The policy of the load beside; its server is in the cell ([`Cell::beside`](crate::spec::Cell::beside)).
+/// The policy of the second load; [`Cell::beside`](crate::spec::Cell::beside) also returns its server.
 pub(super) static BESIDE: Factor<Option<Policy>> = Factor::text(
     "beside",
     "A second load at the same time, as POLICY@SERVER.",
@@ -225,7 +225,7 @@ pub(super) static BESIDE: Factor<Option<Policy>> = Factor::text(
 )
 .or("none");
 
-/// Wake-up coalescing of the clients; zero is off, the default, because coalescing changes what is measured.
+/// Wake-up coalescing of the clients. The default is 0 (off), because coalescing changes the measured latencies.
 pub(super) static REST_MS: Factor<Duration> = Factor::text(
     "rest_ms",
     "Wake-up coalescing of the clients: longest delay of a wake-up, in milliseconds.",

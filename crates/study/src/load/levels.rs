@@ -32,7 +32,7 @@ use fathometer_lab::trial::Beside;
 use fathometer_load::{Limit, Options, Users};
 use fathometer_quic_sockets::UdpOffload;
 
-/// The shortest period of CPU quota, in seconds: the kernel accepts no shorter one.
+/// The minimum quota within a period, in seconds of CPU time: the kernel accepts no smaller quota.
 const SHORTEST_QUOTA: f64 = 0.001;
 
 /// The smallest and the largest CPU quota of a host, in cores.
@@ -42,17 +42,17 @@ const MOST_QUOTA: f64 = 4096.0;
 /// The parsed levels of a cell.
 pub(super) struct Levels<'a> {
     pub(super) site: &'a LoadSite,
-    /// The factor that sets the number of users (`clients` or `ues`), and their number; `None` in a capacity study, whose
-    /// trials set it.
+    /// The factor that sets the number of users (`clients` or `ues`), and the number; `None` in a capacity study, in which
+    /// the search sets the number.
     pub(super) users: Option<(&'static str, u32)>,
     policy: Policy,
     sessions: Sessions,
     pub(super) limits: GroupLimits,
-    /// Limit of the processor time of other programs.
+    /// The limit of the processor time of other programs.
     pub(super) others_limit: Option<Percent>,
     pub(super) throttle: Throttle,
     pub(super) initial_window: Option<u32>,
-    /// Whether clients connect by QUIC: the kernel's socket tables do not show such connections.
+    /// Whether clients use QUIC. The kernel's socket tables do not show QUIC connections.
     pub(super) is_quic: bool,
     /// Whether the cache of the host is warm before the load starts, as far as the site fits.
     pub(super) warm: bool,
@@ -101,7 +101,7 @@ impl<'a> Levels<'a> {
                 cpu: cpu(cell, &load)?,
                 memory: factors::MEMORY.of(cell)?,
                 disk: disk(cell, &site.folder)?,
-                // A folder in memory, or on several disks, has no count.
+                // The kernel has no counters for a folder in memory, or on several disks.
                 counts_disk: BlockDevice::of_path(&site.folder).ok(),
                 ..GroupLimits::default()
             },
@@ -129,7 +129,7 @@ impl<'a> Levels<'a> {
         self.limits.cpu.map_or(1.0, |cpu| cpu.quota)
     }
 
-    /// The period of the host's CPU quota, and its burst as the kernel has taken it; empty without a quota.
+    /// The period and the burst of the host's CPU quota, as the kernel applies them; empty without a quota.
     pub(super) fn quota_times(&self, applied: &[AppliedLimit]) -> BTreeMap<String, f64> {
         let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
         let times = self.limits.cpu.map(|cpu| {
@@ -140,9 +140,9 @@ impl<'a> Levels<'a> {
         times.into_iter().flatten().collect()
     }
 
-    /// The limits of the host that its signals are related to.
+    /// The limits of the host, with which its signals are compared.
     pub(super) fn known_limits(&self) -> KnownLimits {
-        // Of a machine that hides its processors, one is known.
+        // If the processors are unknown, assume one.
         let machine = processors().map_or(1.0, |all| all.len() as f64);
         let disk = self.limits.disk.as_ref();
         KnownLimits {
@@ -160,9 +160,9 @@ impl<'a> Levels<'a> {
         }
     }
 
-    /// Requests every page once, so that the server is past its start and its host's memory holds as much of
-    /// the site as fits. Without a limit of memory or disk, a third of the files is enough: the other files are
-    /// read from a disk that delays no request, and the whole site may take half a minute over a slow path.
+    /// Requests every page once, so that the server's start-up is complete and its host's memory has as much of
+    /// the site as fits. Without a limit of memory or disk, stops after a third of the files: the disk is then fast
+    /// enough for the other files, and requesting the whole site over a slow path may take half a minute.
     pub(super) fn every_page_once(
         &self,
         setup: &Setup<'_>,
@@ -181,7 +181,8 @@ impl<'a> Levels<'a> {
         plan.sessions = Sessions::ENDLESS;
         Ok(Options {
             plan: Arc::new(plan),
-            // Under the TCP of 1997 an exchange may wait for a delayed acknowledgement: two users took most of a minute.
+            // With the TCP of 1997 an exchange may wait for a delayed acknowledgement: with two users, this took most of a
+            // minute.
             users: Users::closed(8),
             warm_up: Duration::ZERO,
             limit: Limit::Exchanges(exchanges),
@@ -189,8 +190,7 @@ impl<'a> Levels<'a> {
         })
     }
 
-    /// The load that runs at the same time: the same number of users as the measured load, with its own policy
-    /// and server.
+    /// The second load: the same number of users as the measured load, with its own policy and server.
     pub(super) fn beside<'s>(
         &self,
         setup: &Setup<'s>,
@@ -257,8 +257,8 @@ impl<'a> Levels<'a> {
     }
 }
 
-/// The lengths of the warm-up and of the measured window: those of the study, or so many round trips of the path if that is
-/// longer.
+/// The lengths of the warm-up and of the measured window: each is the study's time or the study's number of round trips of
+/// the path, whichever is longer.
 pub(super) fn lengths(load: &Load, mode: Mode, path: &Profile) -> (Duration, Duration) {
     let at_least = |time: Duration, round_trips: ByMode<RoundTrips>| {
         time.max(path.round_trip().mul_f64(round_trips.of(mode).value()))
@@ -269,8 +269,7 @@ pub(super) fn lengths(load: &Load, mode: Mode, path: &Profile) -> (Duration, Dur
     )
 }
 
-/// The CPU limit: the block's quota, of which the factor `cpu` takes a percentage. `None` if the block has no
-/// quota.
+/// The CPU limit: the level of the factor `cpu`, in percent, of the block's quota. `None` if the block has no quota.
 fn cpu(cell: &Cell, load: &Load) -> Result<Option<CpuLimit>, LevelError> {
     let quota = load.cpu_quota.value() * factors::CPU.of(cell)? / 100.0;
     match quota {
@@ -280,14 +279,14 @@ fn cpu(cell: &Cell, load: &Load) -> Result<Option<CpuLimit>, LevelError> {
             "cpu",
             cell.level("cpu"),
             format!(
-                "it makes {quota} cores of the study's cpu_quota, which can be from {LEAST_QUOTA} to {MOST_QUOTA}"
+                "it sets a quota of {quota} cores, but the quota can be from {LEAST_QUOTA} to {MOST_QUOTA} cores"
             ),
         )),
     }
 }
 
-/// A quota with the shortest period that the kernel accepts, so that the host behaves like one with a slow
-/// processor instead of stopping and starting.
+/// A quota with the shortest possible period, so that the host behaves like a host with a slow processor, and does not
+/// stop for noticeable times.
 fn quota_of(quota: f64) -> CpuLimit {
     let usual = CpuLimit::cores(quota);
     let shortest = Duration::from_secs_f64(SHORTEST_QUOTA / quota);

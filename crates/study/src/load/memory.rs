@@ -1,4 +1,4 @@
-//! Checks whether only the host's own memory limit evicted pages from its page cache.
+//! Checks that only the host's own memory limit evicted pages from its page cache.
 
 use fathometer_sys::cgroup::MemoryUsage;
 use fathometer_sys::probe::{Samples, Step};
@@ -10,9 +10,9 @@ const REFAULTS_PER_S: f64 = 1.0;
 /// The reason why a host with a memory limit is invalid: pages were evicted and read again (refaults), although
 /// the host never reached its limit.
 ///
-/// The kernel may be configured to reclaim pages that were not used for a while (DAMON, `memory.reclaim`), in
-/// hosts with a limit too. If the host reached its limit since the probes started, the limit or such a scheme
-/// may have evicted the pages: then the result is `None`.
+/// The kernel may be configured to reclaim pages that were not used for a while (DAMON, `memory.reclaim`), also in
+/// hosts with a limit. If the host has reached its limit since the probes started, the cause of the evictions is unknown,
+/// and the result is `None`.
 pub(super) fn taken_by_others(samples: &Samples, window: &Step) -> Option<String> {
     let again = window.per_second(memory(window)?.refaults?)?;
     let hits = memory(&samples.whole()?)?.limit_hits?;

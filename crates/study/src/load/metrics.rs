@@ -3,9 +3,9 @@
 //! A figure that neither the kernel nor the trial reports is absent, never zero. Rates cover the measured
 //! window. States, such as memory, are those at the end of the window, unless they are called means.
 //!
-//! With two loads at a time, the clients' figures are those of the cell's own load. Those of the other load
-//! have names that start with `beside_`. Figures of the host and the wire, also per exchange, cover both loads.
-//! Memory is that of the first server.
+//! With two loads at a time, the clients' figures are those of the cell's own load; the names of the second load's figures
+//! start with `beside_`. Figures of the host and the path, including those per exchange, cover both loads. Memory is that
+//! of the first server.
 
 mod disk;
 
@@ -24,11 +24,11 @@ use crate::spec::Load;
 use fathometer_lab::trial::Measured;
 use fathometer_lab::wire::PacketCounts;
 
-/// The size of a memory page in bytes, with which the paper counts paging.
+/// The size of a memory page in bytes, the paper's unit of paging.
 const PAGE: f64 = 4096.0;
 
-/// Largest ratio of the time that the probes cover to the measured window. Beyond it, the probes' rates would
-/// describe another period.
+/// The largest valid ratio of the time that the probes cover to the measured window. With a larger ratio, the probes' rates
+/// would describe a different period.
 const MOST_OF_WINDOW: f64 = 1.25;
 
 /// Congestion windows, in segments, up to which the share of connections is reported.
@@ -70,7 +70,7 @@ pub(super) fn of(measured: &mut Measured, levels: &Levels<'_>) -> BTreeMap<Strin
             let window = measured.to.since(measured.from);
             if step.length() > window.mul_f64(MOST_OF_WINDOW) {
                 measured.validity.invalidate(format!(
-                    "the probes came late: they cover {:.1?} for a measured window of {window:.1?} \
+                    "the probes were late: they cover {:.1?} for a measured window of {window:.1?} \
                      (limit {MOST_OF_WINDOW} times)",
                     step.length()
                 ));
@@ -124,7 +124,7 @@ impl Pace {
     }
 }
 
-/// Exchanges completed in the measured window, of all loads.
+/// The number of exchanges of all loads that were completed in the measured window.
 fn completed(measured: &Measured) -> u64 {
     let results = [Some(&measured.result), measured.beside.as_ref()];
     let windows = results.into_iter().flatten().map(|result| &result.measured);
@@ -143,7 +143,7 @@ fn quickest_connection(result: &LoadResult) -> Option<f64> {
     Some(shortest.as_secs_f64() * 1e3)
 }
 
-/// The client-side figures of the load beside.
+/// The client-side figures of the second load.
 fn others(metrics: &mut Metrics, result: &LoadResult) {
     let mut own = Metrics(of_clients(result));
     heads_and_handshakes(&mut own, &result.measured);
@@ -159,7 +159,7 @@ fn others(metrics: &mut Metrics, result: &LoadResult) {
     }
 }
 
-/// The client-side figures of a load test by itself.
+/// The client-side figures of a load test.
 pub(super) fn of_clients(result: &LoadResult) -> BTreeMap<String, f64> {
     let mut metrics = Metrics::default();
     clients(&mut metrics, result);
@@ -168,7 +168,7 @@ pub(super) fn of_clients(result: &LoadResult) -> BTreeMap<String, f64> {
 
 /// The client-side figures. Rates count exchanges that ended in the measured window. Response times
 /// (`response_`) are those of completed exchanges and include connecting, as in WebStone. Latencies
-/// (`latency_`) are those of all exchanges: one that failed counts with the time that it took or waited.
+/// (`latency_`) are those of all exchanges: a failed exchange counts with the time that it took or waited.
 fn clients(metrics: &mut Metrics, result: &LoadResult) {
     let window = &result.measured;
     let seconds = window.duration.as_secs_f64();
@@ -224,12 +224,12 @@ fn clients(metrics: &mut Metrics, result: &LoadResult) {
     );
 }
 
-/// A quantile of the times in `all` that are not in `part`, to three digits; `None` if there is none.
+/// A quantile of the times in `all` that are not in `part`, to three digits; `None` if there are no such times.
 fn quantile_without(all: &Distribution, part: &Distribution, quantile: f64) -> Option<Duration> {
     if part.is_empty() {
         return all.quantile(quantile);
     }
-    // Both count in the same buckets.
+    // Both distributions have the same buckets.
     let excluded: BTreeMap<u64, u64> = part.recorded().collect();
     let rest = all.recorded().map(|(nanos, count)| {
         let excluded = excluded.get(&nanos).copied().unwrap_or(0);
@@ -265,8 +265,8 @@ fn connections_of_clients(metrics: &mut Metrics, result: &LoadResult) {
     );
 }
 
-/// Size of heads per exchange on the wire and before compression, pages, and TLS handshakes. HTTP/1 does not
-/// compress heads: there both sizes are equal.
+/// The size of header sections per exchange, on the wire and before compression; pages; and TLS handshakes. HTTP/1 does not
+/// compress header sections, so that both sizes are equal.
 fn heads_and_handshakes(metrics: &mut Metrics, window: &Window) {
     let (bytes, counts) = (&window.bytes, &window.counts);
     let exchanges = counts.completed as f64;

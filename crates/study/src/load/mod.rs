@@ -1,10 +1,10 @@
 //! Load studies: a cell's levels define a trial, and the trial's measurements become the record of the
 //! replicate.
 //!
-//! `factors` declares what a load study can vary, `levels` is the meaning of a cell's levels, `site` has the files
-//! that are requested, and `metrics` extracts the metrics of a trial. `ability` finds which cells this machine cannot
-//! run. Two other kinds of studies have loads on servers with limits, too: the replicates of `capacity` are searches, and those
-//! of `sweep` apply several numbers of users in turn. `replicate` is what all of them set up and record alike.
+//! `factors` declares what a load study can vary, `levels` defines the meaning of a cell's levels, `site` has the files
+//! that are requested, and `metrics` extracts the metrics of a trial. `ability` finds the cells that this machine cannot
+//! run. Two other kinds of studies also apply loads to servers with limits: a replicate of `capacity` is a search, and a
+//! replicate of `sweep` applies several numbers of users in turn. `replicate` is the code that all three kinds share.
 
 mod ability;
 mod capacity;
@@ -64,7 +64,7 @@ impl Experiment for LoadExperiment {
             ("load.json", "the figures of the clients"),
             (
                 "load-beside.json",
-                "those of the second load, if the cell has one",
+                "the clients' figures of the second load, if the cell has one",
             ),
             ("probes.ndjson", "every reading of the probes, one per line"),
             (
@@ -77,7 +77,7 @@ impl Experiment for LoadExperiment {
     fn check(&self, study: &Study) -> Result<(), String> {
         if study.load.is_none() {
             return Err(
-                "a study with kind = \"load\" has a table [load], which says how its load is measured"
+                "a study with kind = \"load\" needs a table [load], which defines how its load is measured"
                     .to_owned(),
             );
         }
@@ -149,9 +149,9 @@ impl Replicates for Trials {
 /// The histogram of congestion windows.
 #[derive(Serialize)]
 struct WindowsFile<'a> {
-    /// Number of readings in the measured window; each covers every existing connection.
+    /// The number of readings in the measured window; each reading covers every existing connection.
     readings: u64,
-    /// Number of connections found, indexed by the window in segments.
+    /// The number of connections found, indexed by the window in segments.
     found: &'a [u64],
 }
 

@@ -1,7 +1,7 @@
 //! Checks whether other programs used the processors while a load was measured.
 //!
-//! They take caches and processor time from the server's host: an exchange then costs more, although neither the
-//! generator nor a packet is late.
+//! Other programs take processor time and cache from the server's host. An exchange then needs more CPU time, although
+//! neither the generator nor a packet is late.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use fathometer_model::quantity::Percent;
 use fathometer_sys::probe::{Step, charging};
 
-/// Whether softirq time of this kernel is in no process and no control group.
+/// Whether this kernel charges softirq time to no process and no control group.
 static SOFTIRQ_APART: OnceLock<bool> = OnceLock::new();
 
-/// The processor time of other programs, in percent of all processors. `None` where the kernel has no account of it.
+/// The processor time of other programs, in percent of all processors. `None` if the kernel does not report it.
 pub(super) fn busy_pct(window: &Step) -> Option<f64> {
     let apart = SOFTIRQ_APART.get_or_init(|| charging().is_ok_and(|found| found.softirq_apart()));
     let groups = window.change.groups.iter();
@@ -23,11 +23,11 @@ pub(super) fn busy_pct(window: &Step) -> Option<f64> {
     Some(100.0 * share)
 }
 
-/// The reason why a replicate with this much is invalid, if it is.
+/// The reason why a replicate is invalid if other programs used more than the limit.
 pub(super) fn reason(busy_pct: f64, limit: Percent) -> Option<String> {
     (busy_pct > limit.value()).then(|| {
         format!(
-            "other programs used {busy_pct:.1} % of this machine's processors (limit {} %): end them and repeat the \
+            "other programs used {busy_pct:.1} % of this machine's processors (limit {} %): stop them and repeat the \
              measurement",
             limit.value()
         )
@@ -42,7 +42,7 @@ mod tests {
 
     use super::*;
 
-    /// A window of 10 s of two processors, of which this program used 4 s and its host 2 s; `busy` of all programs.
+    /// A window of 10 s with two processors. This program used 4 s of processor time, its host 2 s, and all programs `busy`.
     fn window(busy: u64) -> Step {
         let seconds = Duration::from_secs;
         let host = Usage {
@@ -76,7 +76,7 @@ mod tests {
     fn what_neither_this_program_nor_the_host_used_is_that_of_others() {
         assert_eq!(busy_pct(&window(6)), Some(0.0));
         assert_eq!(busy_pct(&window(9)), Some(15.0));
-        // A host without an account could have used all of it.
+        // A host whose processor time is unknown could have used all of it.
         let mut unknown = window(9);
         unknown.change.groups[0] = None;
         assert_eq!(busy_pct(&unknown), None);

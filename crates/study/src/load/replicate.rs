@@ -1,4 +1,4 @@
-//! A replicate on a server with limits: what load and capacity studies set up and record alike.
+//! A replicate on a server with limits: the set-up and the records that load, sweep and capacity studies share.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(super) struct Replicate<'a> {
     pub(super) shared: &'a Shared<'a>,
     pub(super) setup: &'a Setup<'a>,
     pub(super) levels: Levels<'a>,
-    /// Common random numbers: requests depend only on the workload and the repetition.
+    /// The seed of common random numbers: requests depend only on the workload and the replicate's number.
     pub(super) seed: Seed,
     pub(super) clock: Clock,
 }
@@ -44,7 +44,7 @@ impl<'a> Replicate<'a> {
         self.levels.options(self.setup, study, self.seed)
     }
 
-    /// The trial of that load on the server of the cell, without a load beside.
+    /// The trial of the load on the server of the cell, without a second load.
     pub(super) fn trial(&self) -> Result<Trial<'a>, ReplicateError> {
         let (setup, levels, study) = (self.setup, &self.levels, self.shared.study);
         let warm_cache = levels
@@ -68,7 +68,7 @@ impl<'a> Replicate<'a> {
         })
     }
 
-    /// What the replicate adds to its line in the run.
+    /// The figures of the replicate for its line in `replicates.ndjson`.
     pub(super) fn figures(
         &self,
         metrics: BTreeMap<String, f64>,

@@ -22,8 +22,8 @@ pub(super) struct LoadSite {
 pub(super) struct Sites(BTreeMap<String, LoadSite>);
 
 impl Sites {
-    /// The workloads that cells name, each with its files in a folder below the temporary one, and what a reader of the
-    /// run should know about them.
+    /// Writes the workloads that cells name, each to a folder in the temporary folder, and returns them with notes about
+    /// them for the run's record.
     pub(super) fn write(
         preparation: &Preparation<'_>,
     ) -> Result<(Sites, Vec<String>), PrepareError> {
@@ -46,7 +46,7 @@ impl Sites {
         Ok((Sites(sites), notes))
     }
 
-    /// The workload of a cell, one of those that were prepared.
+    /// The prepared workload of a cell.
     pub(super) fn of(&self, cell: &Cell) -> &LoadSite {
         let site = self.0.get(cell.level("workload"));
         site.expect("the workloads of all cells were made")

@@ -1,13 +1,13 @@
 //! Sweep studies: a replicate applies several numbers of users to one server, in turn and in short slices.
 //!
-//! The speed of a virtual machine changes in bursts that last for seconds to minutes. In a sweep each number of users has its part
-//! of the same minutes: a round has one slice of each, in random order. A figure of the replicate is the pseudo-median over its
-//! rounds, which a burst in a few of them hardly moves.
+//! The speed of a virtual machine changes for periods of seconds to minutes. A round of a sweep has one slice of each number
+//! of users, in random order, so that each period affects all numbers of users. A figure of the replicate is the
+//! pseudo-median over its rounds, which a few disturbed rounds hardly change.
 //!
-//! Slices are separate load tests. The connections of one are closed before the next begins. The server may have a pause after
-//! slices that overload it, so that its mean load stays low. Slices of batches show what an exchange costs among many others at a
-//! low mean rate: all exchanges of a batch begin at the same instant, and the server is idle again before the next batch if the
-//! study's rate is low enough.
+//! Slices are separate load tests. The connections of a slice are closed before the next slice begins. A slice that overloads
+//! the server may be followed by a pause, so that the server's mean load stays low. Slices of batches measure the CPU time of
+//! an exchange that runs concurrently with many others, at a low mean rate: all exchanges of a batch begin at the same
+//! instant, and the server is idle before the next batch if the study's rate is low enough.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -42,11 +42,11 @@ pub static SWEEP: SweepExperiment = SweepExperiment;
 /// The file of a replicate's slices.
 const SLICES: &str = "slices.ndjson";
 
-/// A slice takes up to this time longer than its window: its connections are closed, and the next one is set up.
+/// The longest time between the windows of two slices: connections are closed, and the next slice is set up.
 const BETWEEN: Duration = Duration::from_millis(50);
 
-/// The time without load before and after the batches of a slice. The probes have a reading within each, so that exactly the
-/// processor time of the batches is between them.
+/// The time without load before and after the batches of a slice. The probes take a reading in each of these two pauses, so
+/// that the readings enclose exactly the processor time of the batches.
 const AROUND_BATCHES: Duration = Duration::from_millis(150);
 
 /// A replicate is a sweep over numbers of users.
@@ -75,8 +75,8 @@ impl Experiment for SweepExperiment {
     fn check(&self, study: &Study) -> Result<(), String> {
         let (Some(_), Some(sweep)) = (&study.load, &study.sweep) else {
             return Err(
-                "a study with kind = \"sweep\" has a table [sweep], which has the numbers of users, and a table [load], which \
-                 says how long a slice is"
+                "a study with kind = \"sweep\" needs a table [sweep] with the numbers of users, and a table [load] with the \
+                 length of a slice"
                     .to_owned(),
             );
         };
@@ -159,12 +159,12 @@ impl Replicates for Sweeps {
 struct Slice {
     #[serde(flatten)]
     load: SliceLoad,
-    /// Its window, in seconds since the start of the replicate.
+    /// The window of the slice, in seconds since the start of the replicate.
     from_s: f64,
     to_s: f64,
-    /// Why it is not used; empty: it is.
+    /// The reasons why the slice is not used; empty if it is used.
     invalid: Vec<String>,
-    /// Its figures by the names of the metrics of load studies.
+    /// The figures of the slice, by the names of the metrics of load studies.
     figures: BTreeMap<String, f64>,
 }
 
@@ -192,7 +192,7 @@ impl Slice {
         self.figures.insert(name.to_owned(), value);
     }
 
-    /// The ending of its metrics' names.
+    /// The suffix of the names of the slice's metrics.
     fn ending(&self) -> String {
         match self.load {
             SliceLoad::Users(users) => format!("{users}_users"),
@@ -200,8 +200,8 @@ impl Slice {
         }
     }
 
-    /// Adds the processor time of the host: from the readings within the window, or all of the batches'. A slice without two
-    /// readings is not used.
+    /// Adds the processor time of the host, from the readings within the window; for batches, the time of all batches. A
+    /// slice without two readings is not used.
     fn read_processor(&mut self, samples: &Samples, quota: f64) {
         let at = |seconds: f64| Instant::ZERO + Duration::from_secs_f64(seconds);
         if matches!(self.load, SliceLoad::Batch(_)) {
@@ -306,7 +306,7 @@ fn of_users(
     let result = fathometer_load::run(options, replicate.clock, shared.interrupted, &mut |_| {})?;
     let window = window_of(&result, replicate.clock);
     let mut slice = Slice::of(SliceLoad::Users(users), &result, replicate, window);
-    // Users who do not think are always in an exchange: throughput times latency is their number (Little 1961), unless
+    // Users without pauses always have an exchange in flight: their number is throughput times latency (Little 1961), unless
     // exchanges take longer than the slice.
     let seen = slice.figures.get("littles_load_factor").copied();
     if let Some(seen) = seen.filter(|_| !replicate.levels.has_pauses()) {
@@ -340,7 +340,7 @@ fn of_batches(
     let mut options = Options {
         users: Users::Open {
             arrivals: Arrivals::constant(rate).in_batches(size),
-            // Enough for a batch that begins before the one before it has ended.
+            // Enough connections for a batch that begins before the previous batch is complete.
             connections: 2 * size.get(),
         },
         limit: Limit::Exchanges(u64::from(count) * u64::from(size.get())),
@@ -355,7 +355,7 @@ fn of_batches(
     let to = replicate.clock.now();
     rest(AROUND_BATCHES, shared.interrupted);
     let mut slice = Slice::of(SliceLoad::Batch(size), &result, replicate, (from, to));
-    // The load lasts until the next batch would begin.
+    // The rate is over the time until the next batch would begin.
     let completed = result.measured.ended.completed as f64;
     slice.put(
         "exchanges_per_s",
@@ -365,8 +365,8 @@ fn of_batches(
     Ok(slice)
 }
 
-/// The pseudo-medians over the slices of each load, as in `exchanges_per_s_of_8_users` and `cpu_us_per_exchange_of_batches_of_64`.
-/// With fewer than half of its slices a load makes the replicate invalid.
+/// The pseudo-medians over the slices of each load, as in `exchanges_per_s_of_8_users` and
+/// `cpu_us_per_exchange_of_batches_of_64`. The replicate is invalid if less than half of the slices of a load are valid.
 fn centres(slices: &[Slice], validity: &mut Validity) -> BTreeMap<String, f64> {
     let mut by_load: BTreeMap<String, Vec<&Slice>> = BTreeMap::new();
     for slice in slices {
@@ -388,7 +388,7 @@ fn centres(slices: &[Slice], validity: &mut Validity) -> BTreeMap<String, f64> {
             let reasons = slices.iter().flat_map(|slice| &slice.invalid);
             let first = reasons.clone().next().map_or("", String::as_str);
             validity.invalidate(format!(
-                "of {} slices of {} {used} are valid (limit: half of them): {first}",
+                "only {used} of {} slices of {} are valid; at least half must be valid; the first reason: {first}",
                 slices.len(),
                 ending.replace('_', " ")
             ));
@@ -423,7 +423,7 @@ mod tests {
             slice(8, 82.0, &[]),
         ];
         let found = centres(&slices, &mut validity);
-        // Of 10, 11, 12, 50, 51 and 90.
+        // The pairwise means of 10, 12 and 90 are 10, 11, 12, 50, 51 and 90.
         assert_eq!(found["exchanges_per_s_of_1_users"], 31.0);
         assert_eq!(found["exchanges_per_s_of_8_users"], 81.0);
         assert!(validity.is_valid());
@@ -441,7 +441,9 @@ mod tests {
         centres(&slices, &mut validity);
         assert_eq!(
             validity.reasons,
-            ["of 3 slices of 64 users 1 are valid (limit: half of them): the generator was late"]
+            [
+                "only 1 of 3 slices of 64 users are valid; at least half must be valid; the first reason: the generator was late"
+            ]
         );
     }
 }

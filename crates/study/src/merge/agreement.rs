@@ -1,4 +1,4 @@
-//! Whether runs are different shares of one study.
+//! Checks that runs are different shares of one study.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ pub(super) fn check(parts: &[Part]) -> Result<(), MergeError> {
             let (one, other) = (one.ranks, other.ranks);
             differences.push(format!("number of ranks is {one} and {other}"));
         } else if one.design != other.design {
-            differences.push("they have other cells or replicates".to_owned());
+            differences.push("their cells or replicates differ".to_owned());
         }
         if !differences.is_empty() {
             return Err(MergeError::Mismatch {
@@ -41,7 +41,7 @@ pub(super) fn check(parts: &[Part]) -> Result<(), MergeError> {
     Ok(())
 }
 
-/// How two runs differ in what all parts of one run have in common.
+/// The differences of two runs in the properties that all parts of one run share.
 fn differences(one: &RunInfo, other: &RunInfo) -> Vec<String> {
     let build = |info: &RunInfo| {
         let build = info.build.as_ref().filter(|build| !build.sha256.is_empty());
@@ -61,7 +61,7 @@ fn differences(one: &RunInfo, other: &RunInfo) -> Vec<String> {
         ]);
         let files = info.study_files.iter();
         common.extend(files.map(|(name, hash)| (format!("the study's {name}"), hash.clone())));
-        // Also what only one of them has: a machine without a program would leave out its cells.
+        // Includes inputs that only one run has: a machine without a server's program would leave out its cells.
         common.extend(info.data.clone());
         common
     };

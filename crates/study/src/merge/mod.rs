@@ -1,7 +1,7 @@
 //! One run from the runs of several machines that shared a study.
 //!
-//! The result depends on the set of runs alone, not on their order: parts are sorted by rank, and nothing of this
-//! machine or of now is recorded. Records keep the machine that measured them.
+//! The result depends only on the set of runs, not on their order: parts are sorted by rank. Neither this machine nor the
+//! time of the merge is recorded. Each record keeps the machine that measured it.
 
 mod agreement;
 mod part;
@@ -24,24 +24,24 @@ use crate::run_folder::RunFolder;
 use crate::share::OfMachine;
 use crate::spec::folder_of;
 
-/// What was merged.
+/// The result of a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merged {
     /// The ranks without a run.
     pub missing: Vec<u32>,
-    /// The ranks whose runs had not ended.
+    /// The ranks whose runs are not finished.
     pub unfinished: Vec<u32>,
-    /// Cells without any valid replicate.
+    /// The number of cells without a valid replicate.
     pub cells_without_figures: usize,
 }
 
 impl Merged {
-    /// Whether the run has all that the study was to measure.
+    /// Whether the run has all replicates that the study planned.
     pub fn is_whole(&self) -> bool {
         self.missing.is_empty() && self.unfinished.is_empty() && self.cells_without_figures == 0
     }
 
-    /// What the merged run lacks, a line each.
+    /// The gaps of the merged run, one line each.
     pub fn problems(&self) -> Vec<String> {
         let list = |ranks: &[u32]| {
             let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
@@ -50,7 +50,7 @@ impl Merged {
         let mut problems = Vec::new();
         if !self.missing.is_empty() {
             problems.push(format!(
-                "the runs of rank {} are missing; merge again when they are there",
+                "the runs of rank {} are missing; merge again when they are available",
                 list(&self.missing)
             ));
         }
@@ -70,10 +70,10 @@ impl Merged {
     }
 }
 
-/// Merges the runs of several machines into a new one.
+/// Merges the runs of several machines into a new run.
 ///
 /// # Errors
-/// When the runs are not parts of one, or a file cannot be read or written.
+/// When the runs are not parts of one run, or a file cannot be read or written.
 pub fn merge(folders: &[PathBuf], output: &Path) -> Result<Merged, MergeError> {
     let mut parts = Vec::new();
     for folder in folders {
@@ -85,7 +85,7 @@ pub fn merge(folders: &[PathBuf], output: &Path) -> Result<Merged, MergeError> {
     let files = StudyFiles::of_run(&parts[0].folder, &info)?;
     let folder = RunFolder::create(output.to_owned())?;
     write(&folder, &parts, &info, files.as_ref()).inspect_err(|_| {
-        // It has only copies. The error above is more informative than one of the removal.
+        // The folder has only copies. The error above is more informative than an error of the removal.
         let _ = fs::remove_dir_all(output);
     })?;
     let unfinished = parts.iter().filter(|part| part.info.finished.is_none());
@@ -96,7 +96,7 @@ pub fn merge(folders: &[PathBuf], output: &Path) -> Result<Merged, MergeError> {
     })
 }
 
-/// Writes the new run. `run.json` comes last of what makes a run.
+/// Writes the new run. `run.json` is written last, so that an incomplete copy is not a run.
 fn write(
     folder: &RunFolder,
     parts: &[Part],
@@ -125,8 +125,8 @@ fn write(
     Ok(())
 }
 
-/// Copies a replicate's folder. Links and special files, which no run has, are left out. A replicate whose server did
-/// not start may have none.
+/// Copies a replicate's folder, without links and special files, which runs do not have. A replicate whose server did not
+/// start may have no folder.
 fn copy(from: &Path, to: &Path) -> Result<(), MergeError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -150,7 +150,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), MergeError> {
     Ok(())
 }
 
-/// The number of cells that have records, and no valid one.
+/// The number of cells that have records, but no valid record.
 fn without_figures(parts: &[Part]) -> usize {
     let mut cells: BTreeMap<String, bool> = BTreeMap::new();
     for record in parts.iter().flat_map(|part| &part.records) {

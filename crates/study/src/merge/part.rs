@@ -1,4 +1,4 @@
-//! The run of one of several machines, and why runs cannot be merged.
+//! The run of one of several machines, and the errors of a merge.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::files::FilesError;
 use crate::run_folder::{OpenError, WriteError};
 use crate::spec::{SpecError, folder_of};
 
-/// Why runs cannot be merged. Nothing is left of the new run.
+/// Why runs cannot be merged. The new run's folder is then removed.
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
     /// A run cannot be read.
@@ -18,14 +18,14 @@ pub enum MergeError {
     Read(#[from] fathometer_analysis::Error),
     /// A run is not a share.
     #[error(
-        "{folder} is not the run of one of several machines: only runs by `fathometer study --ranks` are merged",
+        "{folder} is not a run of one of several machines: only runs of `fathometer study --ranks` can be merged",
         folder = folder.display()
     )]
     NotAShare {
         /// The run.
         folder: PathBuf,
     },
-    /// Two runs are not parts of one.
+    /// Two runs are not parts of one run.
     #[error(
         "{other} is not a part of the same run as {first}: {differences}",
         other = other.display(), first = first.display(), differences = differences.join("; ")
@@ -35,7 +35,7 @@ pub enum MergeError {
         first: PathBuf,
         /// The other run.
         other: PathBuf,
-        /// How they differ.
+        /// The differences of the two runs.
         differences: Vec<String>,
     },
     /// Two runs have the same rank.
@@ -46,19 +46,19 @@ pub enum MergeError {
     Overlap {
         /// The rank.
         rank: u32,
-        /// A run.
+        /// The first run.
         one: PathBuf,
-        /// The other.
+        /// The second run.
         other: PathBuf,
     },
-    /// A record cannot belong to its run.
+    /// A record contradicts its run.
     #[error("{folder}: the record of {record} {problem}", folder = folder.display())]
     Record {
         /// The run.
         folder: PathBuf,
         /// The cell and the replicate.
         record: String,
-        /// Why not.
+        /// The contradiction.
         problem: String,
     },
     /// The files of the study cannot be read.
@@ -78,7 +78,7 @@ pub enum MergeError {
     Copy {
         /// The file.
         path: PathBuf,
-        /// The error of the system.
+        /// The error of the operating system.
         error: io::Error,
     },
 }
@@ -88,7 +88,7 @@ pub(super) struct Part {
     pub(super) folder: PathBuf,
     pub(super) info: RunInfo,
     pub(super) share: StudyShare,
-    /// Whole records, in the order of the file.
+    /// The complete records, in the order of the file.
     pub(super) records: Vec<ReplicateRecord>,
 }
 
@@ -131,7 +131,7 @@ impl Part {
         })
     }
 
-    /// The machine, as the merged run has it.
+    /// The machine, in the form of the merged run.
     pub(super) fn machine(&self) -> MeasuringMachine {
         MeasuringMachine {
             share: self.share.clone(),
@@ -143,7 +143,7 @@ impl Part {
     }
 }
 
-/// Whether a record's folder has the form `cells/BLOCK/LEVELS/rN`, without a way out.
+/// Whether a record's folder has the form `cells/BLOCK/LEVELS/rN` and cannot lead out of the run's folder.
 fn is_attempt_folder(folder: &str) -> bool {
     let path = Path::new(folder);
     path.starts_with("cells")

@@ -33,11 +33,11 @@ pub(super) fn merged_info(parts: &[Part]) -> RunInfo {
     info
 }
 
-/// The replicates that all machines together were to measure.
+/// The number of replicates that all machines together had to measure.
 fn planned(parts: &[Part]) -> u64 {
     let share = &parts[0].share;
     match parts.len() == share.ranks as usize {
-        // Without those of cells that no machine can run.
+        // Without the replicates of cells that no machine can run.
         true => parts
             .iter()
             .filter_map(|part| part.info.replicates_planned)
@@ -46,7 +46,7 @@ fn planned(parts: &[Part]) -> u64 {
     }
 }
 
-/// Cells that no machine measured.
+/// The cells that no machine measured.
 fn left_out_by_all(parts: &[Part]) -> Vec<LeftOut> {
     let is_out = |part: &Part, cell: &LeftOut| {
         let mut left_out = part.info.left_out.iter();
@@ -57,7 +57,7 @@ fn left_out_by_all(parts: &[Part]) -> Vec<LeftOut> {
     left_out
 }
 
-/// The notes of all parts, those of a single machine with its rank, and what the parts say together.
+/// The notes of all parts, and notes about the merged run. A note that not all parts have is shown with the machine's rank.
 fn notes(parts: &[Part]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     for part in parts {
@@ -96,7 +96,7 @@ fn notes(parts: &[Part]) -> Vec<String> {
             first.is_some_and(|first| first.settings != era.settings)
         }) {
             notes.push(format!(
-                "rank {} applied other kernel settings than rank {}, whose settings are listed",
+                "rank {} applied different kernel settings from rank {}, whose settings are listed",
                 part.share.rank, parts[0].share.rank
             ));
         }
@@ -120,7 +120,7 @@ fn merged_ranks_missing(parts: &[Part]) -> Vec<u32> {
         .collect()
 }
 
-/// Notes about parts that ran on one machine at the same time: each may have disturbed the other.
+/// Notes about parts that ran at the same time on the same machine and may have disturbed each other.
 fn on_one_kernel(parts: &[Part]) -> Vec<String> {
     let mut notes = Vec::new();
     for (place, one) in parts.iter().enumerate() {

@@ -2,7 +2,7 @@
 //! percent, every 100 ms.
 //!
 //! A host's CPU time is that of the threads that work for it: the threads of its program (the client's event
-//! loop; the origin's, with HTTP/3's if it is used), and the process that receives its packets from the path,
+//! loop, or the threads of the origin, including HTTP/3), and the process that receives its packets from the path,
 //! which runs the host's TCP for incoming packets. Sending is charged to the thread that sends. Not included
 //! are the threads of the path, which stand for the network, and work of the kernel's own timers, which may run
 //! on any thread.
@@ -37,14 +37,14 @@ struct Entry {
     side: Side,
     part: Part,
     clock: ThreadClock,
-    /// CPU time of the thread before its account was opened.
+    /// The CPU time of the thread before its account was opened.
     opened: Duration,
-    /// CPU time since then, at the last reading.
+    /// The CPU time of the thread since its account was opened, at the last reading.
     used: Duration,
     is_closed: bool,
 }
 
-/// What a thread does for its host.
+/// The work of a thread for its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     /// Runs the program.
@@ -56,14 +56,14 @@ pub(super) enum Part {
 /// CPU time of a host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Used {
-    /// Of the program's threads.
+    /// The CPU time of the program's threads.
     pub(super) program: Duration,
-    /// Of the process that receives packets.
+    /// The CPU time of the process that receives packets.
     pub(super) network: Duration,
 }
 
 impl Used {
-    /// The sum.
+    /// The total CPU time.
     pub(super) fn total(self) -> Duration {
         self.program + self.network
     }
@@ -125,7 +125,7 @@ impl Accounts {
         used
     }
 
-    /// Takes readings until [`Accounts::end`] is called; the last one is at the end of that period. Readings
+    /// Takes readings until [`Accounts::end`] is called; the last reading is at the end of the current period. Readings
     /// are at least one period apart.
     pub(super) fn sample(&self, clock: Clock) -> Vec<Reading> {
         let mut readings: Vec<Reading> = Vec::new();
@@ -179,7 +179,7 @@ pub(super) fn accumulated(readings: &[Reading], side: Side) -> f64 {
     readings.iter().map(|reading| reading.of(side)).sum()
 }
 
-/// The number of the first reading, counted from 1, from which on utilisation is zero.
+/// The number of the reading, counted from 1, from which on utilisation is zero.
 pub(super) fn zero_at(readings: &[Reading], side: Side) -> usize {
     let busy = readings
         .iter()

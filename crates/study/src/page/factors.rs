@@ -10,7 +10,7 @@ use fathometer_tls::Version;
 
 use crate::factor::{AnyFactor, Factor, parsed, unless};
 
-/// All of them.
+/// All factors of page studies, besides those of all studies.
 pub(super) static FACTORS: &[&dyn AnyFactor] = &[
     &RTT,
     &RATE,
@@ -40,12 +40,12 @@ pub(super) static FACTORS: &[&dyn AnyFactor] = &[
     &PACKAGES,
 ];
 
-/// The fastest path, in Mbit/s.
+/// The highest rate of a path, in Mbit/s.
 const MOST_MEGABITS: f64 = 1e6;
 
 pub(super) static RTT: Factor<Option<Duration>> = Factor::text(
     "rtt",
-    "Round-trip time of the path in milliseconds, half of it in each direction; `path`: the profile's.",
+    "Round-trip time of the path in milliseconds, half in each direction; `path`: as in the profile.",
     &["path"],
     |level| {
         let Some(ms) = number(level)? else {
@@ -59,7 +59,7 @@ pub(super) static RTT: Factor<Option<Duration>> = Factor::text(
 
 pub(super) static RATE: Factor<Option<Bandwidth>> = Factor::text(
     "rate",
-    "Rate of the path in Mbit/s, in both directions; `path`: the profile's.",
+    "Rate of the path in Mbit/s, in both directions; `path`: as in the profile.",
     &["path"],
     |level| {
         let Some(megabits) = number(level)? else {
@@ -76,7 +76,7 @@ pub(super) static RATE: Factor<Option<Bandwidth>> = Factor::text(
 
 pub(super) static LOSS: Factor<Option<Probability>> = Factor::text(
     "loss",
-    "Independent loss of packets in each direction, in percent; `path`: the profile's.",
+    "Independent loss of packets in each direction, in percent; `path`: as in the profile.",
     &["path"],
     |level| {
         let Some(percent) = number(level)? else {
@@ -92,7 +92,7 @@ pub(super) static LOSS: Factor<Option<Probability>> = Factor::text(
 /// The queue in front of the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum QueueLevel {
-    /// The profile's.
+    /// The queue of the profile.
     Path,
     /// One bandwidth-delay product.
     BandwidthDelayProduct,
@@ -102,7 +102,7 @@ pub(super) enum QueueLevel {
 
 pub(super) static QUEUE: Factor<QueueLevel> = Factor::text(
     "queue",
-    "Queue in each direction in packets; `path`: the profile's; `bdp`: one bandwidth-delay product.",
+    "Queue in each direction in packets; `path`: as in the profile; `bdp`: one bandwidth-delay product.",
     &["path", "bdp"],
     |level| match level {
         "path" => Ok(QueueLevel::Path),
@@ -117,7 +117,7 @@ pub(super) static QUEUE: Factor<QueueLevel> = Factor::text(
 
 pub(super) static INITIAL_WINDOW: Factor<Option<u32>> = Factor::text(
     "iw",
-    "Initial congestion window of both hosts in segments; `era`: the era's.",
+    "Initial congestion window of both hosts in segments; `era`: as in the era.",
     &["era"],
     |level| unless("era", level),
 )
@@ -125,7 +125,7 @@ pub(super) static INITIAL_WINDOW: Factor<Option<u32>> = Factor::text(
 
 pub(super) static CONGESTION: Factor<Option<String>> = Factor::text(
     "congestion",
-    "Congestion control of both hosts; `era`: the era's.",
+    "Congestion control of both hosts; `era`: as in the era.",
     &["era", "cubic", "bbr", "reno"],
     |level| unless("era", level),
 )
@@ -140,7 +140,7 @@ pub(super) static NODELAY: Factor<bool> = Factor::words(
 
 pub(super) static QUICKACK: Factor<Option<bool>> = Factor::words(
     "quickack",
-    "Whether the client's kernel acknowledges every segment at once; `off`: as the era sets it.",
+    "Whether the client's kernel acknowledges every segment at once; `off`: as in the era.",
     &[("on", Some(true)), ("off", None)],
 )
 .or("off");
@@ -151,7 +151,7 @@ pub(super) struct TlsLevel {
     pub(super) version: Version,
     /// Whether the client has a session of an earlier visit to resume.
     pub(super) resumes: bool,
-    /// Whether it sends its first requests as early data (0-RTT).
+    /// Whether the client sends its first requests as early data (0-RTT).
     pub(super) early_data: bool,
 }
 
@@ -194,7 +194,7 @@ pub(super) static BUFFER: Factor<u64> = Factor::text(
 )
 .or("1024");
 
-/// The level `head`: HTTP/1.0 validates embedded files by HEAD requests.
+/// The level `head`: HTTP/1.0 validates embedded files with HEAD requests.
 pub(super) static METHOD: Factor<bool> = Factor::words(
     "method",
     "How HTTP/1.0 validates: conditional GET, or HEAD of every embedded file.",
@@ -220,12 +220,12 @@ pub(super) static CLOSE: Factor<bool> = Factor::words(
 
 pub(super) static PACE: Factor<bool> = Factor::words(
     "pace",
-    "`period`: the embedded origin takes the service times of its definition.",
+    "`period`: the embedded origin imitates the service times in its definition.",
     &[("period", true), ("none", false)],
 )
 .or("none");
 
-/// Which files of a page our origin announces early, or pushes.
+/// The files of a page that the embedded origin announces early, or pushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Companions {
     Nothing,
@@ -280,10 +280,10 @@ pub(super) static H3_WINDOW: Factor<Option<u32>> = Factor::text(
 )
 .or("default");
 
-/// The level `html`: the page's base file alone.
+/// The level `html`: only the page's base file is retrieved.
 pub(super) static RETRIEVE: Factor<bool> = Factor::words(
     "retrieve",
-    "What is retrieved of a page: all its files, or its base file alone.",
+    "What is retrieved of a page: all its files, or only its base file.",
     &[("page", false), ("html", true)],
 )
 .or("page");
@@ -301,7 +301,7 @@ pub(super) static SCRIPT_MS: Factor<Duration> = Factor::text(
 
 pub(super) static SETS: Factor<usize> = Factor::text(
     "sets",
-    "Workloads of sets: number of sets that a replicate retrieves one after another.",
+    "Workloads of sets: number of sets that a replicate retrieves, one after another.",
     &[],
     parsed,
 )
@@ -309,7 +309,7 @@ pub(super) static SETS: Factor<usize> = Factor::text(
 
 pub(super) static CHANGED: Factor<u32> = Factor::text(
     "changed",
-    "Number of files of each set that change between the earlier visit and the measured one.",
+    "Number of files of each set that change between the earlier visit and the measured visit.",
     &[],
     parsed,
 )

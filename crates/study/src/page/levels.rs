@@ -23,8 +23,8 @@ use fathometer_quic_sockets::UdpOffload;
 /// The parsed levels of a cell.
 pub(super) struct Levels<'a> {
     pub(super) page: &'a PageSite,
-    /// The sets of files that are retrieved one after another, if the workload has no page; or the base file of
-    /// the page, if it is retrieved alone.
+    /// The sets of files that are retrieved one after another, if the workload has no page; or the page's base file, if
+    /// only this file is retrieved.
     pub(super) sets: Vec<Arc<PageList>>,
     /// The site at the time of the measured visit, which may differ from that of the earlier visit.
     pub(super) site: &'a SiteVersion,
@@ -43,7 +43,7 @@ pub(super) struct Levels<'a> {
     pub(super) congestion: Option<String>,
     pub(super) quick_ack: Option<bool>,
     pub(super) udp_offload: UdpOffload,
-    /// The window of each stream of the HTTP/3 client in bytes, if it is not that of browsers.
+    /// The window of each stream of the HTTP/3 client in bytes; `None` for the window that browsers use.
     pub(super) h3_window: Option<u32>,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Levels<'a> {
             let reason = "no version of the site with this number of changed files was made";
             LevelError::new("changed", cell.level("changed"), reason)
         })?;
-        // Pacing imitates the machines of the paper's time, so the era `today` is not slowed down.
+        // Pacing imitates the machines of the paper's time, so that the era `today` has no pacing.
         let period_pace = factors::PACE.of(cell)? && cell.level("era") != "today";
         let (service_time, connection_time) = match &setup.definition.embedded {
             Some(embedded) if period_pace => embedded.pace(cell.level("path")),
@@ -113,8 +113,8 @@ impl<'a> Levels<'a> {
         })
     }
 
-    /// Levels for the retrieval that fills a cache or a session store beforehand: a plain policy at full speed,
-    /// on the original site.
+    /// The levels for the retrieval that fills a cache or a session store before the measured visit: a plain policy at full
+    /// speed, on the original site.
     pub(super) fn plain(&self) -> Levels<'a> {
         Levels {
             site: &self.page.first,
@@ -124,7 +124,7 @@ impl<'a> Levels<'a> {
             policy: Policy {
                 pipeline: None,
                 ranges: false,
-                // A ticket is valid for one connection: open as many connections as will resume one.
+                // A session ticket is valid for one connection: open as many connections as will resume a session.
                 connections: match self.tls.resumes {
                     true => self.policy.connections,
                     false => 1,
@@ -156,7 +156,7 @@ fn packages(
     let making = factors::PACKAGES.of(cell)?;
     let (making, format) = match bundle {
         None => return Ok(Packages::default()),
-        // What the client lacks is known only from its request.
+        // Only the client's request tells which files it lacks.
         Some(Bundle::PackageDelta) => (Making::OnTheFly, Bundle::PackageDelta),
         Some(bundle) => (making, bundle),
     };
@@ -209,7 +209,7 @@ fn options(
     Ok(Options {
         host: client.host.clone(),
         flush,
-        // HTTP/1.0 has only dates as validators; the paper's HTTP/1.0 client is the only one without a cache.
+        // HTTP/1.0 has only dates as validators; the paper's HTTP/1.0 client is the only client without a cache.
         revalidation: match (old, head) {
             (true, true) => Revalidation::Head,
             (true, false) => Revalidation::Date,

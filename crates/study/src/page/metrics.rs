@@ -21,12 +21,12 @@ use fathometer_lab::server::ServerReport;
 use fathometer_lab::wire::RING_FULL;
 use fathometer_load::client::LoopStatistics;
 
-/// Number of CPU readings that become metrics, to draw the paper's figures. The replicate's folder has all
+/// The number of CPU readings that become metrics, to draw the paper's figures. The replicate's folder has all
 /// readings.
 const MOST_READINGS: usize = 20;
 
-/// Checks that the hosts received every packet. The hosts of a page study have no limits, so a full ring
-/// means that this machine was late, and not that a host was busy.
+/// Checks that the hosts received every packet. The hosts of a page study have no limits, so that a full ring
+/// means that this machine was late, not that a host was busy.
 pub(super) fn judge_rings(certificate: &PathCertificate, validity: &mut Validity) {
     for (host, direction) in [("server", &certificate.up), ("client", &certificate.down)] {
         if let Some(lost) = direction.drops.get(RING_FULL) {
@@ -37,7 +37,7 @@ pub(super) fn judge_rings(certificate: &PathCertificate, validity: &mut Validity
     }
 }
 
-/// Checks the validity of a replicate, except for that of the path.
+/// Checks the validity of a replicate, except for the path.
 pub(super) fn judge(
     retrieval: &Retrieval,
     statistics: &LoopStatistics,
@@ -88,7 +88,7 @@ pub(super) fn judge(
     }
 }
 
-/// With a policy that requests a bundle, invalidates the replicate if the bundle was broken or not sent.
+/// Invalidates the replicate if its policy requests a bundle, but the bundle was broken or not sent.
 pub(super) fn judge_bundle(policy: Policy, retrieval: &Retrieval, validity: &mut Validity) {
     let Some(bundle) = policy.bundle else { return };
     match &retrieval.bundle {
@@ -124,8 +124,8 @@ pub(super) fn service_period(
     })
 }
 
-/// Response times as Fujinoki et al. define them: the client's from its first completed read to its last, the
-/// server's from the first request's arrival to the last packet of the last file.
+/// Adds response times as Fujinoki et al. define them: at the client from its first completed read to its last, at the
+/// server from the first request's arrival to the last packet of the last file.
 pub(super) fn add_responses(
     metrics: &mut BTreeMap<String, f64>,
     retrieval: &Retrieval,
@@ -144,7 +144,7 @@ pub(super) fn add_responses(
     }
 }
 
-/// Metrics of the server's disk reads.
+/// Adds the metrics of the server's disk reads.
 pub(super) fn add_storage(
     metrics: &mut BTreeMap<String, f64>,
     report: &ServerReport,
@@ -159,7 +159,7 @@ pub(super) fn add_storage(
     }
 }
 
-/// The times at which files became usable, since the first connection attempt.
+/// Adds the times from the first connection attempt until files were usable.
 pub(super) fn add_usable(metrics: &mut BTreeMap<String, f64>, retrieval: &Retrieval) {
     let Some(start) = retrieval.connections.first().map(|c| c.opened) else {
         return;
@@ -181,7 +181,7 @@ pub(super) fn add_usable(metrics: &mut BTreeMap<String, f64>, retrieval: &Retrie
     }
 }
 
-/// Metrics of a host's CPU time.
+/// Adds the metrics of a host's CPU time.
 pub(super) fn add_processor(
     metrics: &mut BTreeMap<String, f64>,
     side: Side,
@@ -278,7 +278,7 @@ pub(super) fn add(
     );
     put("flushes", f64::from(retrieval.counters.flushes()));
     put("flushes_timer", f64::from(retrieval.counters.flushes_timer));
-    // Responses that the server passed to its kernel and that the client did not receive completely.
+    // Responses that the server passed to its kernel, but that the client did not receive completely.
     if let Some(served) = served {
         put(
             "responses_lost",
@@ -318,7 +318,8 @@ pub(super) fn add(
     }
 }
 
-/// Bytes of heads of all exchanges, on the wire and before compression. Without compression the two are equal.
+/// Adds the bytes of the header sections of all exchanges, on the wire and before compression. Without compression both are
+/// equal.
 fn add_headers(put: &mut impl FnMut(&str, f64), exchanges: &[ExchangeRecord]) {
     let sum = |bytes: &dyn Fn(&ExchangeRecord) -> Bytes| -> f64 {
         exchanges.iter().map(|e| bytes(e).as_f64()).sum()
@@ -348,7 +349,7 @@ fn add_headers(put: &mut impl FnMut(&str, f64), exchanges: &[ExchangeRecord]) {
     }
 }
 
-/// Cost of the handshakes until requests could be sent: round trips, bytes and time.
+/// Adds the cost of the handshakes until requests could be sent: round trips, bytes and time.
 fn add_handshakes(put: &mut impl FnMut(&str, f64), retrieval: &Retrieval) {
     let connections = &retrieval.connections;
     put("connections_opened", connections.len() as f64);
@@ -373,8 +374,8 @@ fn add_handshakes(put: &mut impl FnMut(&str, f64), retrieval: &Retrieval) {
     }
 }
 
-/// Metrics of alternative services, if the policy uses them: the number of exchanges over HTTP/3, and the time
-/// of the announcement since the first connection.
+/// Adds the metrics of alternative services, if the policy uses them: the number of exchanges over HTTP/3, and the time
+/// from the first connection to the announcement.
 fn add_services(put: &mut impl FnMut(&str, f64), retrieval: &Retrieval) {
     let connections = &retrieval.connections;
     let Some(start) = connections.first().map(|connection| connection.opened) else {
@@ -398,8 +399,8 @@ fn add_services(put: &mut impl FnMut(&str, f64), retrieval: &Retrieval) {
     put("services_failed", count(ServiceEvent::Failed));
 }
 
-/// UDP datagrams with the system calls that sent and received them, and the mean lag of QUIC's timers at the
-/// client. Absent without QUIC.
+/// Adds the UDP datagrams, the system calls that sent and received them, and the mean lag of QUIC's timers at the
+/// client. These metrics are absent without QUIC.
 pub(super) fn add_datagrams(
     metrics: &mut BTreeMap<String, f64>,
     statistics: &LoopStatistics,

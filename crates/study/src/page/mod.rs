@@ -1,10 +1,10 @@
 //! Page studies: a replicate builds a laboratory, retrieves a page or sets of files, counts the packets, and
 //! removes the laboratory.
 //!
-//! `factors` declares what a page study can vary, and `levels` is the meaning of a cell's levels. `site` has the
+//! `factors` declares what a page study can vary, and `levels` defines the meaning of a cell's levels. `site` has the
 //! files to retrieve, `path` the path, `serving` the server, and `storage` prepares the server's page cache.
-//! `replicate` runs one replicate: `retrieving` is its client, `security` has the TLS settings of both sides and
-//! `quic` those of HTTP/3, `accounts` measures the hosts' CPU time, `capture` counts the packets, and `metrics`
+//! `replicate` runs a replicate: `retrieving` is its client, `security` has the TLS settings of both sides, `quic` has the
+//! settings of HTTP/3, `accounts` measures the hosts' CPU time, `capture` counts the packets, and `metrics`
 //! extracts the metrics.
 
 mod accounts;
@@ -35,7 +35,7 @@ use crate::experiment::{
 use crate::factor::AnyFactor;
 use crate::spec::{Cell, Study};
 
-/// Factors that set the server's QUIC over HTTP/3, each with the levels that leave it unchanged.
+/// The factors that set the QUIC settings of an HTTP/3 server, each with the levels that leave the settings unchanged.
 const QUIC_FACTORS: [(&str, [&str; 2]); 3] = [
     ("congestion", ["", "era"]),
     ("iw", ["", "era"]),
@@ -69,7 +69,7 @@ impl Experiment for PageExperiment {
             ),
             (
                 CAPTURE,
-                "those at the client's end alone, for other programs",
+                "the packets at the client's end of the path, for other programs",
             ),
             ("exchanges.ndjson", "the exchanges, one per line"),
             ("connections.ndjson", "the connections, one per line"),
@@ -121,9 +121,9 @@ impl Experiment for PageExperiment {
     }
 }
 
-/// Why the cell's server does not support HTTP/3, if its policy uses it.
+/// The reason why the cell's server does not support HTTP/3; `None` if it does, or if the policy does not use HTTP/3.
 ///
-/// Over HTTP/3 a page is served by our own origin or by a program that supports HTTP/3. A program has its own
+/// Over HTTP/3 a page is served by the embedded origin or by a program that supports HTTP/3. A program has its own
 /// QUIC implementation, which cannot be configured here.
 fn unsupported_http3(cell: &Cell, servers: &Servers) -> Option<String> {
     let policy = cell.level("policy").parse::<Policy>().ok()?;
@@ -143,7 +143,7 @@ fn unsupported_http3(cell: &Cell, servers: &Servers) -> Option<String> {
         .find(|(factor, usual)| !usual.contains(&cell.level(factor)))
         .map(|(factor, _)| {
             let (name, level) = (&definition.name, cell.level(factor));
-            format!("{name} has a QUIC of its own, which cannot be given {factor}={level}")
+            format!("{name} has its own QUIC, which does not support {factor}={level}")
         })
 }
 

@@ -2,8 +2,8 @@
 //!
 //! `rtt` (milliseconds), `rate` (Mbit/s), `loss` (percent of the packets of each direction) and `queue`
 //! (packets, or `bdp`) replace the values of the profile in both directions; the level `path` keeps the
-//! profile's value. A study can thus vary one quantity of a path without a file for each value, and its curves
-//! have a number on their axis.
+//! profile's value. A study can thus vary one quantity of a path without a file for each value, and plot its results over
+//! this quantity.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use super::factors::{self, QueueLevel};
 use crate::factor::LevelError;
 use crate::spec::Cell;
 
-/// The smallest queue of `queue=bdp`, in packets: room for a burst of an initial window and some more.
+/// The smallest queue of `queue=bdp`, in packets: it has room for a burst of more than an initial window.
 const SMALLEST_QUEUE: u64 = 32;
 
-/// The profile with the cell's changes.
+/// Returns the profile with the cell's changes.
 pub(super) fn profile(cell: &Cell, profile: &Profile) -> Result<Profile, LevelError> {
     let mut path = profile.clone();
     let round_trip = factors::RTT.of(cell)?;
@@ -47,7 +47,7 @@ pub(super) fn profile(cell: &Cell, profile: &Profile) -> Result<Profile, LevelEr
     Ok(path)
 }
 
-/// The bandwidth-delay product in full packets: the rule of thumb for a router's buffer.
+/// The bandwidth-delay product in packets of maximum size: the rule of thumb for a router's buffer.
 fn packets_of(direction: &DirectionProfile, round_trip: Duration, mtu: u32) -> u32 {
     let product = direction.rate.map_or(0, |rate| (rate * round_trip).0);
     let packets = product.div_ceil(u64::from(mtu));

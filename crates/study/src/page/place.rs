@@ -1,4 +1,4 @@
-//! Where a server is started, and for which replicate.
+//! The host and the replicate for which a server is started.
 
 use fathometer_model::Seed;
 use fathometer_sys::Clock;

@@ -19,13 +19,13 @@ use fathometer_load::http3_client::ClientSettings as QuicSettings;
 use fathometer_origin::http3::{Service, ServiceOptions};
 use fathometer_quic_sockets::Sockets;
 
-/// Flow-control windows of browsers, in bytes: of a stream, and of a connection.
+/// The flow-control windows of browsers, in bytes: that of a stream and that of a connection.
 const WINDOWS: (Bytes, Bytes) = (Bytes(6 << 20), Bytes(15 << 20));
 
 /// Maximum number of concurrent connections of the server.
 const MOST_OPEN: usize = 1024;
 
-/// Limit of early data, in bytes, with the value that QUIC requires (RFC 9001 section 4.6.1).
+/// The limit of early data, in bytes: the value that QUIC requires (RFC 9001 section 4.6.1).
 const EARLY_DATA: u32 = u32::MAX;
 
 /// The transport settings of both sides, with the cell's congestion control and initial window.
@@ -68,7 +68,7 @@ pub(super) fn client(
     Ok(Arc::new(settings))
 }
 
-/// Starts our origin over HTTP/3, beside the one over TCP.
+/// Starts the embedded origin over HTTP/3; it runs beside the origin over TCP.
 pub(super) fn serve(
     place: &Place<'_>,
     content: Content<'_>,

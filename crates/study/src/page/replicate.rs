@@ -1,4 +1,4 @@
-//! One replicate: a laboratory is built, a visit is measured, and its figures are judged.
+//! One replicate: builds a laboratory, measures a visit, and checks the validity of its figures.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use crate::experiment::{Figures, Finished, ReplicateError, Setup, Shared, wire_l
 use crate::run_folder::{WriteError, write_lines};
 use crate::spec::Captures;
 
-/// Longest visit, in seconds, on a path for which the study sets no limit.
+/// The time limit of a visit, in seconds, on a path for which the study sets no limit.
 const USUAL_DEADLINE_S: u64 = 300;
 
 /// Runs a replicate.
@@ -43,8 +43,8 @@ pub(super) fn run(
     let limits = shared.study.limits.get(cell.level("path"));
     let clock = Clock::start();
     let started = clock.realtime_of(Instant::ZERO).as_secs_f64();
-    // Common random numbers: the path's random events depend only on the path and the repetition, so that the
-    // compared policies meet the same losses.
+    // Common random numbers: the path's random events depend only on the path and the replicate's number, so that the
+    // compared policies have the same losses.
     let seed = shared
         .seed
         .stream(cell.level("path"))
@@ -89,12 +89,13 @@ pub(super) fn run(
             + Duration::from_secs(limits.map_or(USUAL_DEADLINE_S, |limits| limits.deadline_s)),
     };
     let round_trip = profile.round_trip();
-    // The last acknowledgement may still be delayed: 40 ms by the kernel, or one tick.
+    // The last acknowledgement may still be delayed: by 40 ms in the kernel, or by a tick of the clock for the client's
+    // acknowledgements.
     let ack_wait = options
         .client_acks
         .map_or(Duration::from_millis(60), |clock| clock.tick);
     let settle = || {
-        // Packets of an interrupted retrieval need not be awaited.
+        // An interrupted retrieval does not wait for its last packets.
         if !(shared.interrupted)() {
             lab.settle(
                 round_trip + ack_wait + Duration::from_millis(20),
@@ -118,7 +119,7 @@ pub(super) fn run(
     if (shared.interrupted)() {
         return Err(ReplicateError::Interrupted);
     }
-    // Write these before reading the capture: on a full disk the capture is truncated, and a write error here
+    // The records are written before the capture is read: on a full disk the capture is truncated, and a write error here
     // names the real cause.
     write_records(setup, &levels, retrieval)?;
     if accounts.is_some() {
@@ -193,13 +194,13 @@ fn wire_options(
     options.server_receives = study.accounts;
     options.client_receives = study.accounts;
     options.limits = study.limits.get(path).map(wire_limits);
-    // With immediate acknowledgements there are none to delay.
+    // With immediate acknowledgements there are no acknowledgements to delay.
     options.client_acks = match levels.quick_ack {
         Some(true) => None,
         _ => setup.era.client_delayed_ack,
     };
-    // Busy-waiting makes a path punctual if it has a processor to itself. Beside other cells, or the processes
-    // that receive packets for the hosts, it delays them.
+    // Busy-waiting makes a path punctual if it has its own processor. Otherwise it delays other cells, or the processes
+    // that receive packets for the hosts.
     let neighbours = study.side_by_side.get(path);
     if study.accounts || neighbours.is_some_and(|&width| width > 1) {
         options.spin = Duration::ZERO;
@@ -236,8 +237,8 @@ fn client_sockets(place: &Place<'_>) -> Result<ClientSockets, ReplicateError> {
     })
 }
 
-/// Starts the server. If the visit is a second one, or resumes TLS sessions, the first one is made now. Returns the
-/// server and the client's cache for the measured visit.
+/// Starts the server. If the measured visit is a second visit, or resumes TLS sessions, the first visit is made now. Returns
+/// the server and the client's cache for the measured visit.
 fn serve(
     place: &Place<'_>,
     sockets: &ClientSockets,
@@ -258,8 +259,7 @@ fn serve(
         true => filled,
         false => ValidatorCache::default(),
     };
-    // Restart the server: the measured visit must not include its work for the first visit, and files may
-    // have changed since.
+    // Restart the server: its figures must not include its work for the first visit, and files may have changed since.
     if levels.page.is_sets() {
         serving.stop()?;
         return Ok((Serving::start(place, levels.site)?, cache));
@@ -267,7 +267,7 @@ fn serve(
     Ok((serving, cache))
 }
 
-/// Reads the files of sets into the server's page cache, or evicts them. The replicate is invalid if some stay.
+/// Reads the files of sets into the server's page cache, or evicts them. The replicate is invalid if some cannot be evicted.
 fn prepare_page_cache(levels: &Levels<'_>, serving: &Serving) -> Result<Validity, ReplicateError> {
     let mut validity = Validity::default();
     if levels.page.is_sets() {
@@ -296,14 +296,14 @@ fn open_accounts(accounts: &Accounts, serving: &Serving, lab: &Lab) {
     }
 }
 
-/// What the server and the machine have counted.
+/// The counters of the server and the machine.
 struct Counters {
     responses: Option<u64>,
     storage_read: Option<Bytes>,
     cpu: Option<CpuTimes>,
 }
 
-/// What they counted during a visit; `None` where they do not count.
+/// The counts during a visit; `None` for counts that are not available.
 struct Counted {
     responses: Option<u64>,
     storage_read: Option<Bytes>,
@@ -312,7 +312,7 @@ struct Counted {
 }
 
 impl Counters {
-    /// The counts so far.
+    /// Reads the counters.
     fn read(serving: &Serving) -> Counters {
         Counters {
             responses: serving.responses(),
@@ -321,7 +321,7 @@ impl Counters {
         }
     }
 
-    /// The counts from these until now.
+    /// The counts from this reading until now.
     fn until_now(self, serving: &Serving) -> Counted {
         let cpu = CpuTimes::read();
         let responses = self.responses.zip(serving.responses());
@@ -349,8 +349,8 @@ fn measure(
     let clock = retrieving.clock;
     std::thread::scope(|scope| {
         let sampling = accounts.map(|accounts| scope.spawn(move || accounts.sample(clock)));
-        // Dropped on a panic of the retrieval too: the scope waits for the sampling thread, which waits for
-        // this.
+        // Also dropped if the retrieval panics: the scope waits for the sampling thread, which runs until this is
+        // dropped.
         let ending = accounts.map(Ending);
         let retrieved = retrieving.run(cache, accounts, shared.interrupted);
         settle();
@@ -391,7 +391,7 @@ fn write_records(
     Ok(())
 }
 
-/// Invalidates a cell about congestion control if the kernel did not accept the algorithm.
+/// Invalidates the replicate if the cell sets the congestion control, but the kernel did not accept the algorithm.
 fn judge_settings(levels: &Levels<'_>, applied: &[AppliedSettings; 2], validity: &mut Validity) {
     let Some(wanted) = &levels.congestion else {
         return;

@@ -15,7 +15,7 @@ use super::levels::Levels;
 use super::place::Place;
 use crate::experiment::ReplicateError;
 
-/// Time limit of the first retrieval within the server's host.
+/// The time limit of the first retrieval, which is made inside the server's host.
 const BEFOREHAND: Duration = Duration::from_secs(20);
 
 /// The parameters of a retrieval.
@@ -29,7 +29,7 @@ pub(super) struct Retrieving<'a> {
 }
 
 impl Retrieving<'_> {
-    /// Retrieves the page, or one set after another, each over new connections.
+    /// Retrieves the page, or one set after another; each retrieval uses new connections.
     pub(super) fn run(
         &self,
         cache: &ValidatorCache,
@@ -95,7 +95,7 @@ impl Retrieving<'_> {
     }
 }
 
-/// Fills a cache and a session store by a first retrieval inside the server's host, without the path.
+/// Fills a cache and a session store with a first retrieval inside the server's host, without the path.
 pub(super) fn retrieve_beforehand(
     place: &Place<'_>,
     sockets: &ClientSockets,
@@ -128,7 +128,7 @@ pub(super) fn retrieve_beforehand(
     Ok(retrieval.cache)
 }
 
-/// Merges two consecutive retrievals. Figures that exist only for a page are those of the first.
+/// Merges two consecutive retrievals. Figures that exist only for a page are those of the first retrieval.
 fn followed_by(mut first: Retrieval, second: Retrieval) -> Retrieval {
     let connections = first.connections.len() as u32;
     let exchanges = first.exchanges.len() as u32;

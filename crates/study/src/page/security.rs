@@ -13,7 +13,7 @@ use super::levels::Levels;
 use crate::experiment::ReplicateError;
 use crate::run_folder::WriteError;
 
-/// Number of sessions that a client keeps for resumption: one per host of a page is enough.
+/// The number of sessions that a client keeps for resumption. One session per host of a page is enough.
 const SESSIONS: usize = 64;
 
 /// The server's certificate and key, if the policy uses TLS. They cover the study's host and the host names
@@ -44,7 +44,7 @@ pub(super) fn client_tls(
     let Some(credentials) = access.credentials() else {
         return Ok(None);
     };
-    // Beside the capture, so that Wireshark can decrypt it.
+    // The secrets are in the capture's folder, so that Wireshark can decrypt the capture.
     let path = folder.join("keys.log");
     let key_log = KeyLogFile::open(&path).map_err(|error| WriteError { path, error })?;
     let trusted = Verification::Roots(credentials.roots());

@@ -18,7 +18,7 @@ use fathometer_origin::OriginStatistics;
 use fathometer_origin::folder::Bounds;
 use fathometer_origin::http3::Service;
 
-/// Cache nothing between requests: every request opens its file.
+/// Bounds of a cache that keeps nothing between requests: every request opens its file.
 const NOTHING_KEPT: Bounds = Bounds {
     bytes: 0,
     descriptors: 0,
@@ -76,7 +76,7 @@ impl Serving {
             Some(credentials) if is_ours && levels.policy.protocol.is_over_quic() => {
                 Some(quic::serve(place, content, credentials)?)
             }
-            // A program serves HTTP/3 itself.
+            // Other programs serve HTTP/3 themselves.
             _ => None,
         };
         Ok(Serving {
@@ -91,7 +91,7 @@ impl Serving {
         self.packages.as_ref().map(Scratch::path)
     }
 
-    /// Number of responses passed to the kernel completely so far; `None` for a program.
+    /// The number of responses that were completely passed to the kernel so far; `None` if the server is a program.
     pub(super) fn responses(&self) -> Option<u64> {
         match &self.over_quic {
             Some(service) => Some(service.responses()),
@@ -99,7 +99,7 @@ impl Serving {
         }
     }
 
-    /// The serving threads; none if a program serves.
+    /// The threads of the server; empty if the server is a program.
     pub(super) fn threads(&self) -> Vec<ThreadClock> {
         let over_tcp = self.running.thread();
         let over_quic = self.over_quic.iter().flat_map(Service::threads);
@@ -114,7 +114,7 @@ impl Serving {
         Some(read.into_iter().fold(Bytes(0), |sum, bytes| sum + bytes))
     }
 
-    /// Stops the server and returns its report, of both transports.
+    /// Stops the server and returns its report, which covers both transports.
     pub(super) fn stop(self) -> Result<ServerReport, ReplicateError> {
         let over_quic = match self.over_quic {
             None => None,

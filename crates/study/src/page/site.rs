@@ -1,8 +1,8 @@
 //! The files that a page study retrieves, by workload: a page, or sets of files without a page.
 //!
-//! If the base of a workload's first page is HTML, the workload is a page: that HTML and the files it names.
-//! Any other workload is sets: each of its pages is a list of files. Replicates take the sets in turn, the same
-//! one in every cell. Sets are served from a disk, because their subject is the cost of the disk.
+//! If the base file of a workload's first page is HTML, the workload is a page: this HTML and the files that it names.
+//! Any other workload consists of sets: each of its pages is a list of files. Replicates take the sets in turn; a replicate
+//! has the same sets in every cell. Sets are served from a disk, because they are used to measure the cost of the disk.
 //!
 //! Some files may change between two visits. Then there is a second version of the sets in its own folder, in
 //! which unchanged files are hard links to the first version, with the same times.
@@ -20,14 +20,14 @@ use fathometer_files::site_folder::{self, SiteFolderError};
 use fathometer_load::workload::Loaded;
 use fathometer_origin::folder::SETTLED;
 
-/// Seconds by which a changed file's modification time is later.
+/// The difference between the modification times of a changed file and its original, in seconds.
 const YOUNGER: u64 = 86_400;
 
 /// A page or sets of files to retrieve, and their site.
 pub(super) struct PageSite {
     /// The original version.
     pub first: Version,
-    /// The versions in which a number of files of each page have changed, by that number.
+    /// The changed versions, by the number of changed files per page.
     pub changed: BTreeMap<u32, Version>,
     /// The target of the page's base file.
     pub base: String,
@@ -39,15 +39,15 @@ pub(super) struct PageSite {
 
 /// One version of a site.
 pub(super) struct Version {
-    /// In memory.
+    /// The site in memory.
     pub site: Arc<Site>,
-    /// The folder with its files, if a server reads them from disk; else empty.
+    /// The folder with the site's files, if a server reads them from disk; otherwise empty.
     pub folder: PathBuf,
 }
 
 impl PageSite {
-    /// The page or sets of a workload. The files are written below `folder` if `on_disk` is set, or if they are
-    /// sets. `changes` has the numbers of changed files per page for which further versions are built.
+    /// Builds the page or the sets of a workload. The files of sets are written below `folder`, and those of a page if
+    /// `on_disk` is set. `changes` has the numbers of changed files per page for which further versions are built.
     fn new(
         name: &str,
         loaded: &Loaded,
@@ -79,7 +79,7 @@ impl PageSite {
         if on_disk {
             site_folder::write_for_servers(&page.first.site, &page.first.folder)?;
         }
-        // Files of the same sizes with other contents.
+        // Files of the same sizes with different contents.
         let other = loaded.site(seed.stream("changed"));
         for &count in changes.iter().filter(|count| **count > 0) {
             let chosen = chosen(&page.first.site, count, seed);
@@ -98,12 +98,12 @@ impl PageSite {
         Ok(page)
     }
 
-    /// Whether it is sets of files instead of a page.
+    /// Whether the workload consists of sets of files instead of a page.
     pub fn is_sets(&self) -> bool {
         !self.sets.is_empty()
     }
 
-    /// The `count` sets that a replicate retrieves one after another; none if there is a page.
+    /// The `count` sets that a replicate retrieves one after another; empty if the workload is a page.
     pub fn sets_of(&self, replicate: u32, count: usize) -> Vec<Arc<PageList>> {
         let first = replicate as usize * count;
         let sets = self.sets.len().max(1);
@@ -128,8 +128,8 @@ impl PageSite {
         }
     }
 
-    /// A server's plan of the files that go with the page: every embedded file that `wanted` accepts, in
-    /// document order. Empty if there is none.
+    /// A server's plan of the files to push or announce with the page: every embedded file that `wanted` accepts, in
+    /// document order. Empty if there are no such files.
     pub(super) fn companions(&self, wanted: impl Fn(FileKind) -> bool) -> String {
         let site = &self.first.site;
         let files = site.pages[0].embedded.iter().map(|&file| site.file(file));
@@ -158,8 +158,8 @@ fn members(page: &Page) -> impl Iterator<Item = FileId> {
     std::iter::once(page.base).chain(page.embedded.iter().copied())
 }
 
-/// `count` files of each page, or all if it has fewer. The files chosen for a count are also chosen for larger
-/// ones.
+/// Chooses `count` files of each page, or all files if the page has fewer. The files that are chosen for a count are also
+/// chosen for larger counts.
 fn chosen(site: &Site, count: u32, seed: Seed) -> BTreeSet<FileId> {
     let order = seed.stream("changed.order");
     let of_page = |page: &Page| {
@@ -171,7 +171,7 @@ fn chosen(site: &Site, count: u32, seed: Seed) -> BTreeSet<FileId> {
     site.pages.iter().flat_map(of_page).collect()
 }
 
-/// The site with the chosen files taken from another site.
+/// Returns `site` with the chosen files taken from `other`.
 fn with_changes(site: &Site, other: &Site, chosen: &BTreeSet<FileId>) -> Site {
     let mut changed = site.clone();
     for &id in chosen {
@@ -183,7 +183,7 @@ fn with_changes(site: &Site, other: &Site, chosen: &BTreeSet<FileId>) -> Site {
     changed
 }
 
-/// Writes the changed files, and links the others to those of the earlier version.
+/// Writes the changed files, and links the unchanged files to those of the earlier version.
 fn write_changed(
     version: &Version,
     before: &Version,
@@ -204,7 +204,7 @@ fn write_changed(
     Ok(())
 }
 
-/// Loads what cells refer to. Files are written below `scratch` if programs serve them or if they are sets.
+/// Loads the workloads of cells. Files are written below `scratch` if programs serve them or if they belong to sets.
 pub(super) fn load(
     preparation: &Preparation<'_>,
     on_disk: bool,
@@ -222,7 +222,7 @@ pub(super) fn load(
         let page = PageSite::new(name, &loaded, preparation.seed, folder, on_disk, &changes)?;
         pages.insert(name.to_owned(), page);
     }
-    // Entity tags of recently written large files are weak, and would differ on a second visit.
+    // Entity tags of recently written large files are weak, and would be different at a second visit.
     if pages.values().any(PageSite::is_sets) {
         std::thread::sleep(SETTLED);
     }
@@ -317,7 +317,7 @@ mod tests {
         let (five, fifty) = (differing(5), differing(50));
         assert_eq!((five.len(), fifty.len()), (50, 500));
         assert!(five.is_subset(&fifty));
-        // An unchanged file is the same inode; a changed one has the same size and is newer.
+        // An unchanged file has the same inode; a changed file has the same size and is newer.
         let metadata = |version: &Version, path: &str| {
             fs::metadata(version.folder.join(path.trim_start_matches('/'))).unwrap()
         };

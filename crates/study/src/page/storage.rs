@@ -1,8 +1,7 @@
-//! The state of the server's page cache at the start of a visit: all files of a set are in it, or none.
+//! The state of the server's page cache at the start of a visit: it has all files of a set, or no file.
 //!
-//! Cold refers to the contents of files: of the sets to be requested and of the packages built from them. The
-//! kernel still has their names and disk locations cached. Layers below the disk (a hypervisor, a controller)
-//! may have their own cache.
+//! "Cold" refers to the contents of the requested sets' files and of the packages built from them. The kernel may still
+//! cache their names and disk locations. Layers below the disk (a hypervisor, a controller) may have their own cache.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use fathometer_model::Validity;
 use super::site::Version;
 use fathometer_files::site_folder::{self, SiteFolderError};
 
-/// The files of the sets, and those below the folder of packages.
+/// The files of the sets, and the files below the folder of packages.
 pub(super) fn files(
     site: &Version,
     sets: &[Arc<PageList>],
@@ -36,7 +35,7 @@ pub(super) fn warm(files: &[PathBuf]) -> Result<(), SiteFolderError> {
         .try_for_each(|path| site_folder::remember_file(path))
 }
 
-/// Evicts these files from the page cache. Invalidates the replicate if some pages stay.
+/// Evicts these files from the page cache. Invalidates the replicate if some pages remain cached.
 pub(super) fn chill(files: &[PathBuf], validity: &mut Validity) -> Result<(), SiteFolderError> {
     for path in files {
         site_folder::forget_file(path)?;

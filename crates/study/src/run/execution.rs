@@ -32,21 +32,21 @@ pub(super) struct Execution<'a> {
     pub(super) progress: Progress,
     pub(super) applied: Mutex<BTreeMap<String, [AppliedSettings; 2]>>,
     pub(super) valid_cells: Mutex<BTreeSet<String>>,
-    /// Cells that their server reported as unsupported.
+    /// The cells that their servers do not support, as found when the cells ran.
     pub(super) unable: Mutex<Vec<LeftOut>>,
     pub(super) recorded: AtomicU32,
     pub(super) invalid: AtomicU32,
 }
 
 impl Execution<'_> {
-    /// Runs one replicate and returns whether it is valid. A failure also stops the replicates in flight: over
-    /// a modem path they would otherwise continue for minutes.
+    /// Runs one replicate and returns whether it is valid. A failure also stops the other running replicates, which could
+    /// take minutes over a modem path.
     pub(super) fn run(&self, job: &Job, order: u32) -> Result<bool, RunError> {
         let made = catch_unwind(AssertUnwindSafe(|| self.make(job, order)));
         match made.unwrap_or_else(|panic| Err(panicked(job, panic.as_ref()))) {
             // Interrupted by the user, or by the failure of another replicate.
             Err(RunError::Replicate(ReplicateError::Interrupted)) => Ok(true),
-            // A repetition would fail for the same reason.
+            // A repeat would fail for the same reason.
             Err(RunError::Replicate(ReplicateError::Server(error))) if error.is_inability() => {
                 let cell = job.cell.left_out(error.to_string());
                 let mut unable = lock(&self.unable);
@@ -54,7 +54,7 @@ impl Execution<'_> {
                     unable.push(cell);
                 }
                 drop(unable);
-                self.progress.step("one that its server does not support");
+                self.progress.step("one not supported by its server");
                 Ok(true)
             }
             Err(error) => {

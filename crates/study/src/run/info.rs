@@ -13,11 +13,11 @@ use super::Request;
 use crate::materials::Materials;
 use crate::spec::Cell;
 
-/// Note of a run that the user has interrupted.
+/// The note of a run that the user has interrupted.
 pub(super) const INTERRUPTED: &str =
     "interrupted by the user: the remaining cells are not measured";
 
-/// The description of a resumed run: its original start and command, and notes about the resumption.
+/// The description of a resumed run: the original start and command, and notes about the resumption.
 pub(super) fn resumed(now: RunInfo, earlier: RunInfo, cells: &[Cell]) -> RunInfo {
     let mut notes = now.notes;
     for note in earlier.notes {
@@ -29,8 +29,8 @@ pub(super) fn resumed(now: RunInfo, earlier: RunInfo, cells: &[Cell]) -> RunInfo
         "resumed after an interruption, by: {}",
         now.command.join(" ")
     ));
-    // A changed machine is noted but not refused: a kernel update or a change of the guest may have caused the
-    // interruption.
+    // A changed machine is noted, but it is not an error: a kernel update or a change of the virtual machine may have
+    // caused the interruption.
     for fact in ["cpu", "cores", "memory", "kernel"] {
         let (then, now) = (earlier.machine.get(fact), now.machine.get(fact));
         if let (Some(then), Some(now)) = (then, now)
@@ -41,7 +41,7 @@ pub(super) fn resumed(now: RunInfo, earlier: RunInfo, cells: &[Cell]) -> RunInfo
             ));
         }
     }
-    // Inputs that only an earlier invocation used are part of the run too.
+    // Inputs that only an earlier invocation used are also inputs of the run.
     let mut data = earlier.data;
     data.extend(now.data);
     let mut left_out = earlier.left_out;
@@ -69,7 +69,7 @@ pub(super) fn resumed(now: RunInfo, earlier: RunInfo, cells: &[Cell]) -> RunInfo
     }
 }
 
-/// The entries of two invocations; where both have one, that of the later.
+/// The entries of two invocations; if both have the same entry, that of the later invocation.
 fn united<T>(mut now: Vec<T>, earlier: Vec<T>, is_same: impl Fn(&T, &T) -> bool) -> Vec<T> {
     for entry in earlier {
         if !now.iter().any(|other| is_same(other, &entry)) {

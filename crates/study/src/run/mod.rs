@@ -1,4 +1,4 @@
-//! One execution of a study: runs all replicates of all cells, and records each when it ends.
+//! One execution of a study: runs all replicates of all cells, and records each replicate when it ends.
 
 mod execution;
 mod info;
@@ -36,63 +36,63 @@ use info::{INTERRUPTED, era_info, info, resumed};
 pub struct Request {
     /// The study.
     pub study: Study,
-    /// The files that it was read from.
+    /// The files from which the study was read.
     pub files: StudyFiles,
-    /// Quick or full.
+    /// The mode: quick, full or published.
     pub mode: Mode,
     /// Levels that cells must have (`path=wan`). Several levels of one factor are alternatives.
     pub only: Vec<(String, String)>,
-    /// Replicates of every cell, instead of the study's number.
+    /// The number of replicates of every cell; overrides the study's number.
     pub replicates: Option<u32>,
-    /// When the run ends, if it adds replicates where something is undecided; then `replicates` counts for nothing.
+    /// When the run ends, if the number of replicates depends on the verdicts. `replicates` then has no effect.
     pub stopping: Option<Rule>,
     /// The seed of all random choices.
     pub seed: Seed,
-    /// The run's folder, to be created.
+    /// The run's folder.
     pub folder: PathBuf,
     /// The command line, for the record.
     pub command: Vec<String>,
     /// The build of the program, for the record.
     pub build: Build,
-    /// Show no progress.
+    /// Whether progress is hidden.
     pub quiet: bool,
     /// The rank and the number of ranks, if several machines share the study.
     pub share: Option<Share>,
-    /// Whether the folder has an interrupted run of this study that is to be resumed.
+    /// Whether the interrupted run in `folder` is resumed; otherwise `folder` is created.
     pub resume: bool,
 }
 
 /// The result of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome {
-    /// Replicates recorded, including every attempt.
+    /// The number of recorded replicates, including every attempt.
     pub replicates: u32,
-    /// The number of these that are invalid.
+    /// The number of invalid replicates among them.
     pub invalid: u32,
-    /// Cells without any valid replicate.
+    /// The number of cells without a valid replicate.
     pub cells_without_figures: u32,
     /// Whether the user interrupted the run.
     pub interrupted: bool,
 }
 
-/// Why a run could not start or continue. Earlier measurements are in its folder.
+/// Why a run could not start or continue. Earlier measurements remain in the run's folder.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The study is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// Cells cannot be selected, or something that they name is not available.
+    /// Cells cannot be selected, or a path, era, server or workload that they name is not available.
     #[error(transparent)]
     Materials(#[from] MaterialsError),
     /// The replicates could not be prepared.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
-    /// The claims and tables cannot be read, on which the end of the run depends.
+    /// The end of the run depends on claims and tables that cannot be read.
     #[error(transparent)]
     Files(#[from] FilesError),
-    /// There are none.
+    /// The end of the run depends on claims and tables, but the study has none.
     #[error(
-        "the study has no tables and no claims, so that nothing says when it has enough replicates: use --replicates \
+        "the study has no tables and no claims, which would determine the number of replicates: use --replicates \
          instead of --precision and --budget"
     )]
     NothingToDecide,
@@ -108,14 +108,14 @@ pub enum RunError {
     /// A temporary folder could not be created.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
-    /// A replicate panicked, which is a defect of the program.
+    /// A replicate panicked: a bug in this program.
     #[error(
-        "{cell} replicate {replicate} failed because of a defect of this program: {message}: please report it"
+        "{cell} replicate {replicate} failed because of a bug in this program: {message}: please report it"
     )]
     Panicked {
         /// The cell.
         cell: String,
-        /// The number of the repetition.
+        /// The number of the replicate.
         replicate: u32,
         /// The message of the panic.
         message: String,
@@ -132,7 +132,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Whether the command line is wrong, and not the study's files or the machine.
+    /// Whether this is a usage error: the command line is wrong, not the study's files or the machine.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -143,12 +143,12 @@ impl RunError {
     }
 }
 
-/// Note of a run in a virtual machine.
-const AWAKE: &str = "this machine is a guest: its processors are kept awake during the measurement, because the \
- hypervisor wakes a sleeping processor late";
+/// The note of a run in a virtual machine.
+const AWAKE: &str = "this machine is a virtual machine: its processors do not halt during the measurement, because the \
+ hypervisor resumes a halted processor late; they are kept busy";
 
-/// How they are.
-const POLLING: &str = "by the kernel's idle loop, which polls";
+/// What keeps the processors from halting.
+const POLLING: &str = "by the kernel's polling idle loop";
 const THREADS: &str = "by threads of this program";
 
 /// Runs the study.
@@ -167,7 +167,7 @@ pub fn execute(
         Some(place) => Some(share::share_of(place, &cells, share::boot_id())?),
     };
     notes.extend(share.as_ref().map(share::note));
-    // Left by killed runs of any kind.
+    // Removes what killed runs of any kind have left.
     leftovers::remove();
     let Selection {
         materials,
@@ -195,12 +195,12 @@ pub fn execute(
         scratch: scratch.path(),
     })?;
     notes.extend(prepared.notes);
-    // Hosts of load studies have a quota of the processor.
+    // The hosts of load studies have a CPU quota.
     let has_quotas = study.load.is_some();
     let awake = awake::in_a_guest(&Machine::read(), !has_quotas);
     notes.extend(awake.as_ref().map(|awake| match awake.is_polling() {
-        true => format!("{AWAKE}, {POLLING}"),
-        false => format!("{AWAKE}, {THREADS}"),
+        true => format!("{AWAKE} {POLLING}"),
+        false => format!("{AWAKE} {THREADS}"),
     }));
     let clock = Clock::start();
     if let Some(rounds) = &rounds {
@@ -285,7 +285,7 @@ pub fn execute(
         past = Past::of(&Run::records(folder.path())?);
         let left = total(&rounds.stopping.replicates) - past.done(&cells);
         info.replicates_planned = Some(u64::from(total(&rounds.stopping.replicates)));
-        // So that the run can be resumed in this round.
+        // Written before the round, so that the run can be resumed in it.
         folder.write_json("run.json", &info)?;
         execution.progress = Progress::new(u64::from(left), "replicates", clock, request.quiet);
     }
@@ -305,7 +305,7 @@ pub fn execute(
     let plots = plots::draw(study, &folder, &Run::records(folder.path())?)?;
     folder.write_json("plots.json", &plots)?;
     let valid_cells = lock(&execution.valid_cells);
-    // A cell that its server cannot run is left out, as those found before the run are.
+    // Cells that their servers turned out not to support are also in `info.left_out`.
     let is_left_out = |cell: &Cell| {
         let mut left_out = info.left_out.iter();
         left_out.any(|out| out.block == cell.block && out.cell == cell.key)
@@ -321,18 +321,18 @@ pub fn execute(
     })
 }
 
-/// The folder of an interrupted run and its replicates. Its description, its rounds and its cells become those of the resumed run.
+/// Opens the folder of an interrupted run and reads its replicates. Updates `info`, `rounds` and `cells` for the resumed run.
 fn reopened(
     request: &Request,
     info: &mut RunInfo,
     rounds: Option<&mut Rounds>,
     cells: &mut [Cell],
 ) -> Result<(RunFolder, Past), RunError> {
-    // Check first: no file may be created in a folder without a run, or with a different one.
+    // Check first: no file may be created in a folder without a run, or with a different run.
     let earlier = Run::load(&request.folder)?;
     past::check(&earlier, info)?;
     let folder = RunFolder::reopen(request.folder.clone())?;
-    // Read again, now that no other program can write to it.
+    // Read again: from now on, no other process can write to the run.
     let earlier = Run::load(&request.folder)?;
     if let (Some(rounds), Some(stopping)) = (rounds, &earlier.info.stopping) {
         rounds.resume(stopping);
@@ -345,7 +345,8 @@ fn reopened(
     Ok((folder, past))
 }
 
-/// Records the settings of each era that was applied. The remaining cells of a resumed run may not use every era.
+/// Records the settings of each applied era. The earlier record of a resumed run may have eras that its remaining cells do
+/// not use.
 fn record_eras(
     info: &mut RunInfo,
     materials: &Materials,

@@ -1,11 +1,11 @@
-//! The table `[capacity]`: what a capacity study searches in each cell.
+//! The table `[capacity]`: the search of a capacity study in each cell.
 
 use std::time::Duration;
 
 use fathometer_analysis::load::Slo;
 use fathometer_analysis::run::Mode;
 use fathometer_capacity::series::SLOT;
-use fathometer_capacity::{Goal, Promise};
+use fathometer_capacity::{Goal, SloLimit};
 use fathometer_model::quantity::{Percent, PositiveTimeSpan, Ratio};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,29 +14,30 @@ use super::ByMode;
 use crate::capacity_search::{ArrivalProcess, CONNECTIONS, Demand};
 use crate::quantities;
 
-/// The least and the largest load that a search may be asked to try.
+/// The range of the loads that a file may set for a search.
 const LOADS: (f64, f64) = (1e-3, 1e7);
 
-/// What is searched in each cell, and how narrow the interval is.
+/// The capacity search of each cell: the load, the SLOs, and the width of the interval that contains the capacity.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Capacity {
-    /// What a load is a number of.
+    /// The unit of the load.
     pub of: LoadUnit,
-    /// The SLOs that hold up to the capacity, each a list as in `p99<100ms,errors<0.1%`.
+    /// Lists of SLOs, as in `p99<100ms,errors<0.1%`. The search finds the capacity for each SLO.
     #[schemars(with = "Vec<String>", length(min = 1))]
     pub slo: Vec<SloList>,
-    /// The largest relative width of the interval between the load that works and the one that fails, in percent.
+    /// The largest relative width of the interval from the highest load that works to the lowest load that fails, in
+    /// percent.
     #[schemars(with = "ByMode<quantities::PercentNumber>")]
     pub width_pct: ByMode<Percent>,
-    /// The probability with which the interval contains the capacity, at least, in percent.
+    /// The minimum probability that the interval contains the capacity, in percent.
     #[serde(default = "confidence")]
     #[schemars(with = "quantities::PercentNumber")]
     pub confidence_pct: Percent,
-    /// No trial begins after this time since the start of the search, in seconds; the replicate is then INVALID.
+    /// The time after which the search begins no further trial, in seconds. A replicate that needs longer is INVALID.
     #[schemars(with = "ByMode<quantities::PositiveTime>")]
     pub budget_s: ByMode<PositiveTimeSpan>,
-    /// The longest trial, in seconds.
+    /// The maximum length of a trial, in seconds.
     #[serde(default = "longest_trial")]
     #[schemars(with = "quantities::PositiveTime")]
     pub longest_trial_s: PositiveTimeSpan,
@@ -51,13 +52,14 @@ pub struct Capacity {
     /// The arrival process of an open loop.
     #[serde(default)]
     pub arrivals: ArrivalProcess,
-    /// The most connections of an open loop; default: 512, and up to 8192 where exchanges wait for a free one.
+    /// The maximum number of connections of an open loop; default: 512, and up to 8192 if exchanges wait for a free
+    /// connection.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub connections: Option<u32>,
 }
 
-/// What a load is a number of.
+/// The unit of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadUnit {
@@ -67,10 +69,10 @@ pub enum LoadUnit {
     Users,
 }
 
-/// The promises of an SLO, whose text has been read.
+/// A list of SLOs, parsed from its text.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct SloList(Vec<Promise>);
+pub struct SloList(Vec<SloLimit>);
 
 impl TryFrom<String> for SloList {
     type Error = String;
@@ -79,9 +81,9 @@ impl TryFrom<String> for SloList {
         let slo = text
             .parse::<Slo>()
             .map_err(|error| format!("the SLO {text:?} cannot be read: {error}"))?;
-        let promises = Promise::of(&slo)
+        let slos = SloLimit::of(&slo)
             .map_err(|error| format!("the SLO {text:?} cannot be searched: {error}"))?;
-        Ok(SloList(promises))
+        Ok(SloList(slos))
     }
 }
 
@@ -94,12 +96,12 @@ fn longest_trial() -> PositiveTimeSpan {
 }
 
 impl Capacity {
-    /// The promises of all SLOs, in order.
-    pub fn promises(&self) -> Vec<Promise> {
+    /// The SLOs of all lists, in order.
+    pub fn slos(&self) -> Vec<SloLimit> {
         self.slo.iter().flat_map(|list| list.0.clone()).collect()
     }
 
-    /// What the loads of a search are.
+    /// The kind of load that a search applies.
     pub fn demand(&self) -> Demand {
         match self.of {
             LoadUnit::Rate => Demand::Rate {
@@ -111,8 +113,8 @@ impl Capacity {
         }
     }
 
-    /// What a search is to reach whose trials have this warm-up, and at least this length if they certify that a load
-    /// works. The goal's confidence is that of one promise: all of them together have that of the study.
+    /// The goal of a search. `warm_up` is the warm-up of each trial; a trial that shows that a load works lasts at least
+    /// `final_trial`. The goal's confidence is for a single SLO, so that all SLOs together have the confidence of the study.
     pub fn goal(&self, mode: Mode, warm_up: Duration, final_trial: Duration) -> Goal {
         let share = |percent: Percent| percent.value() / 100.0;
         let seconds = |time: PositiveTimeSpan| Duration::from(time).as_secs_f64();
@@ -121,13 +123,12 @@ impl Capacity {
         let final_trial = final_trial.as_secs_f64();
         Goal {
             width: share(self.width_pct.of(mode)),
-            // Each promise may be the one that is wrong.
-            confidence: 1.0
-                - (1.0 - share(self.confidence_pct)) / self.promises().len().max(1) as f64,
+            // Bonferroni: the probabilities of error of the SLOs add up.
+            confidence: 1.0 - (1.0 - share(self.confidence_pct)) / self.slos().len().max(1) as f64,
             start: self.start.map_or(start, Ratio::value),
             most: self.most.map_or(most, Ratio::value),
             whole,
-            // Slots begin with the measured window.
+            // The measured window begins at a slot.
             warm_up: (warm_up.as_secs_f64() / SLOT).ceil() * SLOT,
             final_trial,
             longest_trial: seconds(self.longest_trial_s).max(final_trial),
@@ -136,10 +137,10 @@ impl Capacity {
         }
     }
 
-    /// Checks what the types of the keys do not.
+    /// Checks the conditions that the types of the keys do not check.
     ///
     /// # Errors
-    /// If a search with these values has no meaning; the text names the key.
+    /// If a search with these values is impossible; the text names the key.
     pub fn check(&self) -> Result<(), String> {
         let wrong = |what: &str| Err(format!("[capacity] {what}"));
         if self.slo.is_empty() {
@@ -194,12 +195,12 @@ mod tests {
     #[test]
     fn the_goal_of_a_search_has_the_width_of_the_mode_and_the_trials_of_the_load() {
         let table = table(&[]).unwrap();
-        let texts: Vec<String> = table.promises().into_iter().map(|p| p.text).collect();
+        let texts: Vec<String> = table.slos().into_iter().map(|p| p.text).collect();
         assert_eq!(texts, ["p99<100ms", "errors<0.1%", "p50<20ms"]);
         let seconds = Duration::from_secs_f64;
         let goal = table.goal(Mode::Quick, seconds(0.32), seconds(4.0));
         assert_eq!(goal.width, 0.1);
-        // A third of 5 % for each of the three promises.
+        // A third of 5 % for each of the three slos.
         assert!((goal.confidence - (1.0 - 0.05 / 3.0)).abs() < 1e-12);
         assert_eq!((goal.start, goal.most, goal.whole), (100.0, 1e6, false));
         assert_eq!((goal.final_trial, goal.longest_trial), (4.0, 120.0));

@@ -10,29 +10,29 @@ use super::{KEY_FACTORS, SpecError, Study};
 /// One cell of the design.
 #[derive(Debug, Clone)]
 pub struct Cell {
-    /// The block it belongs to.
+    /// The block of the cell.
     pub block: String,
-    /// Its levels, as recorded.
+    /// The cell's levels, as a run records them.
     pub key: CellKey,
-    /// The level of every factor of the study, defaults included.
+    /// The level of every factor of the study, including defaults.
     pub levels: BTreeMap<String, String>,
-    /// Number of replicates.
+    /// The number of replicates.
     pub replicates: u32,
 }
 
 impl Cell {
-    /// The level of a factor. Every factor has one: the study's defaults are complete.
+    /// The level of a factor. Every factor has a level, because the study's defaults are complete.
     pub fn level(&self, factor: &str) -> &str {
         self.levels.get(factor).map_or("", String::as_str)
     }
 
-    /// The load at the same time on the same host, from the factor `beside`: a policy and a server, as in
-    /// `h2@nghttpd`. `None` for the level `none`, for a level of another form, and without such a factor.
+    /// The policy and the server of a second load, which runs at the same time on the same host: the level of the factor
+    /// `beside`, as in `h2@nghttpd`. `None` if the study has no such factor, or its level has another form, as `none` has.
     pub fn beside(&self) -> Option<(&str, &str)> {
         self.level("beside").split_once('@')
     }
 
-    /// The levels that each of its servers must support: its own, and those of the load beside.
+    /// The levels that each server of the cell must support: those of the cell, and those of the second load.
     pub fn asked(&self) -> Vec<BTreeMap<String, String>> {
         let mut asked = vec![self.levels.clone()];
         asked.extend(self.beside().map(|(policy, server)| {
@@ -44,7 +44,7 @@ impl Cell {
         asked
     }
 
-    /// The cell as an entry of the cells that are not measured.
+    /// Returns the cell as an entry of the list of cells that are not measured.
     pub fn left_out(&self, reason: impl Into<String>) -> LeftOut {
         LeftOut {
             block: self.block.clone(),
@@ -53,7 +53,7 @@ impl Cell {
         }
     }
 
-    /// Its servers.
+    /// The names of the cell's servers.
     pub fn servers(&self) -> impl Iterator<Item = &str> {
         let beside = self.beside().map(|(_, server)| server);
         std::iter::once(self.level("server")).chain(beside)
@@ -116,7 +116,7 @@ impl Study {
                 });
             }
         }
-        // Two cells of one folder would remove and read each other's files.
+        // Two cells with the same folder would remove and read each other's files.
         let mut folders = BTreeSet::new();
         if let Some(twice) = cells.iter().find(|cell| !folders.insert(cell.folder())) {
             return Err(self.nonsense(format!(

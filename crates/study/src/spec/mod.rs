@@ -1,8 +1,8 @@
 //! A study as data: factors and levels, replicates, limits of validity (`papers/<key>/study.toml`).
 //!
 //! A study has blocks. A block is the full factorial design of its factors, without the excluded cells. A
-//! factor that a block does not name has the study's default level. It is part of the cell's key only if it is
-//! one of the [`KEY_FACTORS`], which every cell states.
+//! factor that a block does not vary has the study's default level. The key of a cell has the factors that its block
+//! varies, and the [`KEY_FACTORS`].
 
 mod capacity;
 mod cells;
@@ -35,57 +35,57 @@ const LONGEST_DEADLINE_S: u64 = 30 * 86_400;
 /// The largest number of replicates per cell, as on the command line.
 const MOST_REPLICATES: u32 = 1000;
 
-/// The largest number of cells of a path that run in parallel: each has several threads and two namespaces.
+/// The largest number of cells of a path that run in parallel. Each of them has several threads and two namespaces.
 const MOST_SIDE_BY_SIDE: usize = 256;
 
 /// A study, as defined by its file.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Study {
-    /// Its key, as in `nielsen97`.
+    /// The study's key, as in `nielsen97`.
     pub name: String,
-    /// What it reruns, for headings.
+    /// The title for headings, as in the title of the paper that the study reruns.
     pub title: String,
-    /// The kind of its replicates: `page` (the default), `load`, `sweep` or `capacity`.
+    /// The kind of the study: `page` (the default), `load`, `sweep` or `capacity`.
     #[serde(default = "page")]
     pub kind: String,
     /// The workload whose site is served (`microscape`); the factor `workload` overrides it.
     pub workload: String,
-    /// Which replicates keep their capture after the accounting; for page retrievals.
+    /// Which replicates keep their packet captures after the packets were counted; for page studies.
     #[serde(default)]
     pub captures: Captures,
-    /// Maximum number of bytes that captures keep per packet; default: all. With large files the heads are
-    /// enough, and packet sizes are counted in any case.
+    /// Maximum number of bytes that captures keep per packet; default: all. For large files the packet headers are
+    /// enough. The bytes of whole packets are counted in any case.
     #[serde(default)]
     pub snap_length: Option<u32>,
-    /// Whether the CPU time of both hosts is reported; for page retrievals. Each host then receives packets in
+    /// Whether the CPU time of both hosts is reported; for page studies. Each host then receives packets in
     /// its own process.
     #[serde(default)]
     pub accounts: bool,
-    /// Paths whose cells run alone on the machine: they run first, one path after another.
+    /// Paths whose cells run alone on the machine. These cells run before all others, one path after another.
     #[serde(default)]
     pub alone: Vec<String>,
     /// How a load is measured; required for a study of the kind `load`, `sweep` or `capacity`.
     #[serde(default)]
     pub load: Option<Load>,
-    /// What is searched in each cell; required for a study of the kind `capacity`.
+    /// The capacity search of each cell; required for a study of the kind `capacity`.
     #[serde(default)]
     pub capacity: Option<Capacity>,
     /// The numbers of users that a replicate applies in turn; required for a study of the kind `sweep`.
     #[serde(default)]
     pub sweep: Option<Sweep>,
-    /// The ratio of the paper's users to this study's, if they differ.
+    /// The ratio of the paper's users to the users of this study, if they differ.
     #[serde(default)]
     pub scale: Option<Scale>,
     /// The level of every factor that a block does not name.
     pub defaults: BTreeMap<String, String>,
-    /// Replicates of a cell, by mode (`quick`, `full`) and path.
+    /// The number of replicates of a cell, by mode (`quick`, `full`) and path.
     pub replicates: BTreeMap<String, BTreeMap<String, u32>>,
     /// Number of cells that run in parallel, by path; 1 for other paths.
     pub side_by_side: BTreeMap<String, usize>,
     /// Limits of validity, by path.
     pub limits: BTreeMap<String, Limits>,
-    /// The client's request fields.
+    /// The header fields of the client's requests.
     pub client: Client,
     /// The run that `--published` repeats.
     #[serde(default)]
@@ -102,22 +102,23 @@ fn page() -> String {
     "page".to_owned()
 }
 
-/// Which replicates keep their packets.
+/// Which replicates keep their packet captures.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Captures {
-    /// All.
+    /// All replicates.
     #[default]
     All,
-    /// The first of each cell.
+    /// The first replicate of each cell.
     First,
 }
 
-/// How the numbers of users relate to those of the paper.
+/// The ratio of the paper's numbers of users to those of this study.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scale {
-    /// The paper's users per user of this study: multiply a level of `ues` by it.
+    /// The number of the paper's users per user of this study. A level of `ues` times this ratio is the number of users
+    /// in the paper.
     #[schemars(with = "quantities::RatioNumber")]
     pub paper_ues: Ratio,
     /// The reason for this ratio, as text.
@@ -136,23 +137,23 @@ impl std::fmt::Display for Scale {
     }
 }
 
-/// How a load is measured. In a sweep study: how a slice is. In a capacity study: how the trials of a search are.
+/// How a load is measured: a replicate of a load study, a slice of a sweep study, or a trial of a capacity study.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
-    /// The length of the measured window, in seconds. In a capacity study: the shortest trial that may decide that a
-    /// load works (RFC 9971: final trial duration).
+    /// The length of the measured window, in seconds. In a capacity study: the minimum length of a trial that shows that
+    /// a load works (RFC 9971: final trial duration).
     #[schemars(with = "ByMode<quantities::PositiveTime>")]
     pub duration_s: ByMode<PositiveTimeSpan>,
     /// The length of the warm-up, in seconds.
     #[schemars(with = "ByMode<quantities::Time>")]
     pub warm_up_s: ByMode<TimeSpan>,
-    /// Shortest length of the measured window in round trips of the path, so that a long path is observed for
-    /// as many round trips as a short one.
+    /// The minimum length of the measured window in round trips of the path, so that a path with a long round-trip time is
+    /// observed for as many round trips as a short path.
     #[serde(default)]
     #[schemars(with = "ByMode<quantities::RoundTripCount>")]
     pub round_trips: ByMode<RoundTrips>,
-    /// The same for the warm-up.
+    /// The minimum length of the warm-up in round trips of the path.
     #[serde(default)]
     #[schemars(with = "ByMode<quantities::RoundTripCount>")]
     pub warm_up_round_trips: ByMode<RoundTrips>,
@@ -167,12 +168,11 @@ pub struct Load {
     /// Limit of the CPU use of a generator thread, in percent; above it the generator is the bottleneck.
     #[schemars(with = "quantities::PercentNumber")]
     pub generator_busy_pct: Percent,
-    /// Limit of the 99th percentile of the send lag, in microseconds; above it clients did not continue at
-    /// once.
+    /// Limit of the 99th percentile of the send lag, in microseconds; above it the generator sent requests too late.
     #[schemars(with = "quantities::TimeInMicroseconds")]
     pub send_lag_p99_us: Microseconds,
-    /// Limit of the processor time that other programs of this machine use, in percent of all processors; above it they
-    /// disturb what is measured. Default: no limit.
+    /// Limit of the processor time that other programs of this machine use, in percent of all processors; above it these
+    /// programs disturb the measurement. Default: no limit.
     #[schemars(with = "Option<ByMode<quantities::PercentNumber>>")]
     pub others_busy_pct: Option<ByMode<Percent>>,
 }
@@ -181,17 +181,17 @@ pub struct Load {
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ByMode<T> {
-    /// In quick mode.
+    /// The value in quick mode.
     quick: T,
-    /// In full mode.
+    /// The value in full mode.
     full: T,
-    /// In the published run; default: that of the mode on which `[published]` is based.
+    /// The value in the published run; default: the value in the mode on which `[published]` is based.
     published: Option<T>,
 }
 
 impl<T: Copy> ByMode<T> {
-    /// The value in a mode. In the published run: the file's own or, in a parsed study, that of the mode on which
-    /// `[published]` is based.
+    /// The value in a mode. For the published run this is the value in the file or, in a parsed study, the value in the
+    /// mode on which `[published]` is based.
     pub fn of(self, mode: Mode) -> T {
         match mode {
             Mode::Quick => self.quick,
@@ -200,13 +200,13 @@ impl<T: Copy> ByMode<T> {
         }
     }
 
-    /// Sets the value of the published run to that of `base`, if the file has none.
+    /// Sets the value of the published run to the value of `base`, if the file does not set it.
     fn complete(&mut self, base: Mode) {
         self.published = Some(self.published.unwrap_or_else(|| self.of(base)));
     }
 }
 
-/// The values of a block that differ from [`Load`].
+/// The values of a block that differ from the study's [`Load`].
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoadOfBlock {
@@ -238,7 +238,7 @@ pub struct Limits {
     pub deadline_s: u64,
 }
 
-/// The client's request fields.
+/// The header fields of the client's requests.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
@@ -254,29 +254,29 @@ pub struct Client {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Block {
-    /// Its name.
+    /// The name of the block.
     pub name: String,
-    /// Its purpose, in one sentence.
+    /// The purpose of the block, in one sentence.
     pub purpose: String,
     /// Factors and their levels.
     pub factors: BTreeMap<String, Vec<String>>,
-    /// The levels of factors that have fewer of them in quick mode.
+    /// The levels in quick mode, for factors that have fewer levels there.
     #[serde(default)]
     pub quick: BTreeMap<String, Vec<String>>,
-    /// The levels of factors that have other ones in the published run. If there are any, `quick` and `exclude_quick` do
-    /// not apply to that run.
+    /// The levels in the published run, for factors whose levels differ there. If this table is not empty, `quick` and
+    /// `exclude_quick` do not apply to that run.
     #[serde(default)]
     pub published: BTreeMap<String, Vec<String>>,
-    /// How its load is measured, if different from the study's.
+    /// How the block's load is measured: the values that differ from the study's `[load]`.
     pub load: Option<LoadOfBlock>,
-    /// Excluded cells: each entry is a set of levels (alternatives are separated by `|`), all of which a cell
-    /// must have to be excluded.
+    /// Excluded cells: each entry is a set of levels. A cell that has all levels of an entry is excluded. `|` separates
+    /// alternative levels of a factor.
     #[serde(default)]
     pub exclude: Vec<BTreeMap<String, String>>,
-    /// Further cells excluded in quick mode.
+    /// Further cells that are excluded in quick mode.
     #[serde(default)]
     pub exclude_quick: Vec<BTreeMap<String, String>>,
-    /// Replicates by mode, if different from the study's.
+    /// The number of replicates by mode, if different from the study's `[replicates]`.
     #[serde(default)]
     pub replicates: BTreeMap<String, u32>,
 }
@@ -285,7 +285,7 @@ pub struct Block {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
-    /// Its heading.
+    /// The heading of the plot.
     pub title: String,
     /// What the reader should look at.
     pub caption: String,
@@ -304,13 +304,13 @@ pub enum SpecError {
     Nonsense {
         /// The study's name.
         study: String,
-        /// What is wrong, and where.
+        /// The inconsistency, with its place in the file.
         reason: String,
     },
 }
 
 impl Study {
-    /// The error that this study cannot be run.
+    /// Returns the error of a study that cannot be run.
     pub(crate) fn nonsense(&self, reason: String) -> SpecError {
         SpecError::Nonsense {
             study: self.name.clone(),
@@ -358,7 +358,7 @@ impl Study {
             for (factor, place) in quick.chain(published) {
                 if !block.factors.contains_key(factor) {
                     return Err(nonsense(format!(
-                        "block {:?} has {factor:?} in {place}, which it does not vary",
+                        "block {:?} sets {factor:?} in {place}, but does not vary it",
                         block.name
                     )));
                 }
@@ -411,8 +411,8 @@ impl Study {
         Ok(study)
     }
 
-    /// The lane of a cell; replicates of different lanes may run at the same time. In a study of pages, each path has
-    /// its own. In one of loads, which use the processors, all paths have the same lane, except those that
+    /// The lane of a cell; replicates of different lanes may run at the same time. In a page study, each path has its own
+    /// lane. Loads use the processors, so in the other studies all paths share a lane, except the paths that
     /// `side_by_side` or `alone` names.
     pub(crate) fn lane<'c>(&self, cell: &'c Cell) -> &'c str {
         let path = cell.level("path");
@@ -424,7 +424,7 @@ impl Study {
         }
     }
 
-    /// The mode whose levels, windows and replicates a mode has where the file gives none for it.
+    /// The mode whose levels, windows and replicates apply where the file gives none for `mode`.
     pub(crate) fn base(&self, mode: Mode) -> Mode {
         match mode {
             Mode::Published => self.published.as_ref().map_or(Mode::Full, Published::base),
@@ -432,7 +432,7 @@ impl Study {
         }
     }
 
-    /// Gives each value by mode its value in the published run.
+    /// Sets the missing values of the published run.
     fn complete(&mut self) {
         let base = self.base(Mode::Published);
         if let Some(load) = &mut self.load {
@@ -465,12 +465,12 @@ impl Study {
         }
     }
 
-    /// `; did you mean "policy"?` for a misspelt factor, or nothing.
+    /// Returns `; did you mean "policy"?` for a misspelt factor, or an empty text.
     fn nearest_factor(&self, factor: &str) -> String {
         suggestion(factor, self.defaults.keys().map(String::as_str))
     }
 
-    /// Replicates of a cell on this path, where its block sets none.
+    /// The number of replicates of a cell on this path, if its block does not set it.
     fn replicates_on(&self, path: &str, mode: &str) -> Result<u32, SpecError> {
         let by_path = self.replicates.get(mode);
         if let Some(&n) = by_path.and_then(|by_path| by_path.get(path)) {

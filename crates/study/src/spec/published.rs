@@ -1,4 +1,4 @@
-//! The run of a study that is published, as its file states it.
+//! The table `[published]`: the published run of a study.
 
 use fathometer_analysis::run::Mode;
 use schemars::JsonSchema;
@@ -10,11 +10,11 @@ use super::MOST_REPLICATES;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// Whether levels, windows and replicates are those of the full mode; default: those of the quick mode. A block's
-    /// `published` replaces its levels, and the entry `published` of a value by mode replaces that value.
+    /// Whether levels, windows and replicates are those of full mode; default: those of quick mode. `published` of a block
+    /// replaces the levels of the block, and the entry `published` of a value by mode replaces this value.
     #[serde(default)]
     pub full: bool,
-    /// Number of replicates of each cell; default: those of the mode.
+    /// The number of replicates of each cell; default: that of the mode.
     #[serde(default)]
     pub replicates: Option<u32>,
     /// Levels that cells must have, as in `path=wan`. Several levels of one factor are alternatives. Default: all cells
@@ -24,7 +24,7 @@ pub struct Published {
 }
 
 impl Published {
-    /// The mode whose values it has where the file gives none for it.
+    /// The mode whose values apply where the file gives none for the published run.
     pub fn base(&self) -> Mode {
         match self.full {
             true => Mode::Full,
@@ -32,7 +32,7 @@ impl Published {
         }
     }
 
-    /// Factor and level of each entry of `only`.
+    /// The factor and the level of each entry of `only`.
     pub fn only(&self) -> Vec<(String, String)> {
         let split = |entry: &String| {
             let (factor, level) = entry.split_once('=')?;

@@ -8,41 +8,41 @@ use serde::{Deserialize, Serialize};
 
 use super::ByMode;
 
-/// The most users of a slice, and the most slices of a replicate.
+/// The largest number of users of a slice, and of slices of a replicate.
 const MOST_USERS: u32 = 1_000_000;
 const MOST_SLICES: usize = 100_000;
 
 /// The longest pause after a slice, in seconds.
 const LONGEST_PAUSE_S: f64 = 600.0;
 
-/// The most exchanges of a batch, and the highest mean rate of batches per second.
+/// The largest number of exchanges in a batch, and the highest mean rate of exchanges per second.
 const MOST_OF_BATCH: u32 = 10_000;
 const HIGHEST_RATE: f64 = 1e6;
 
-/// The numbers of users, and how often each is applied. `[load]` says how long a slice is.
+/// The numbers of users, and how often each is applied. `[load]` sets the length of a slice.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sweep {
-    /// The numbers of users of the closed loop, each once.
+    /// The numbers of users of the closed loop, without repetitions.
     #[schemars(length(min = 1))]
     pub users: Vec<u32>,
     /// The number of rounds in a replicate: a round has one slice of each number of users, in random order.
     pub rounds: ByMode<u32>,
-    /// Pauses after slices that overload the server. Absent: each slice follows the one before it at once.
+    /// Pauses after slices that overload the server. Default: each slice begins when the previous slice ends.
     pub pause: Option<Pause>,
-    /// Slices of an open loop whose arrivals come in batches. Absent: all slices are closed loops.
+    /// Slices of an open loop whose arrivals come in batches. Default: all slices are closed loops.
     pub batches: Option<Batches>,
 }
 
-/// Exchanges that arrive in batches, all of a batch at the same instant, at a constant mean rate. The server has many exchanges
-/// at a time and a low mean load.
+/// Exchanges that arrive in batches at a constant mean rate. All exchanges of a batch arrive at the same instant. The server
+/// then has many exchanges at a time, but a low mean load.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Batches {
-    /// The numbers of exchanges of a batch, each once. A round has one slice of each.
+    /// The batch sizes in exchanges, without repetitions. A round has one slice of each size.
     #[schemars(length(min = 1))]
     pub sizes: Vec<NonZeroU32>,
-    /// The mean rate of all of them, in exchanges per second.
+    /// The mean rate for every batch size, in exchanges per second.
     #[schemars(range(min = 0.0, max = 1e6))]
     pub per_s: f64,
 }
@@ -58,7 +58,7 @@ pub(crate) enum SliceLoad {
 }
 
 impl Batches {
-    /// How many batches a slice has that is at least this long, and the time between two of them.
+    /// The number of batches of a slice that lasts at least `length`, and the time between two batches.
     pub(crate) fn of_slice(&self, size: NonZeroU32, length: Duration) -> (u32, Duration) {
         let interval = f64::from(size.get()) / self.per_s;
         let count = (length.as_secs_f64() / interval).ceil().max(1.0);
@@ -87,20 +87,21 @@ impl Batches {
     }
 }
 
-/// A value that stands twice in a list.
+/// Returns a value that a list has twice.
 fn twice<T: PartialEq>(values: &[T]) -> Option<&T> {
     let is_twice = |value: &&T| values.iter().filter(|other| other == value).count() > 1;
     values.iter().find(is_twice)
 }
 
-/// Time without load after slices of some numbers of users. It keeps the mean load of an overload low.
+/// Time without load after slices with certain numbers of users. It keeps the mean load low although these slices overload
+/// the server.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pause {
-    /// The numbers of users after whose slices there is no load.
+    /// The numbers of users whose slices are followed by the pause.
     #[schemars(length(min = 1))]
     pub after: Vec<u32>,
-    /// How long there is none, in seconds.
+    /// The length of the pause, in seconds.
     #[schemars(range(min = 0.0, max = 600.0))]
     pub s: f64,
 }
@@ -113,7 +114,7 @@ impl Sweep {
         users.chain(sizes.map(|&size| SliceLoad::Batch(size)))
     }
 
-    /// The time without load after a slice; `None` without a pause.
+    /// The pause after a slice; `None` if the next slice follows at once.
     pub(crate) fn pause_after(&self, users: u32) -> Option<Duration> {
         let pause = self.pause.as_ref()?;
         let is_named = pause.after.contains(&users);
@@ -128,10 +129,10 @@ impl Sweep {
             .sum()
     }
 
-    /// Whether it can be run.
+    /// Checks that the sweep can be run.
     ///
     /// # Errors
-    /// When a number is out of range or stands twice.
+    /// When a number is out of range, or a list has a number twice.
     pub(crate) fn check(&self) -> Result<(), String> {
         let Some(most) = self.users.iter().max() else {
             return Err("[sweep] has no users".to_owned());

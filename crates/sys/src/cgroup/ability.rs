@@ -1,4 +1,4 @@
-//! Which resources of a host can be limited on this machine, tested by doing what an experiment does.
+//! Finds which resources of a host can be limited on this machine, with the same steps as an experiment.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use super::{BlockDevice, CpuLimit, DiskLimit, Group, Limits, Resource, reading};
 use crate::error::{Doing, Error, Result};
 use crate::privilege::Ability;
 
-/// Which resources of a host can be limited here: each limit is tried on a group with processes
+/// Returns which resources of a host can be limited on this machine. Tries each limit on a group with processes
 /// ([`test_limits`]).
 pub fn available() -> Vec<Ability> {
     let limits = |change: &dyn Fn(&mut Limits)| {
@@ -77,15 +77,15 @@ pub fn available() -> Vec<Ability> {
 /// The interface of a controller on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Controller {
-    /// Its resource: `cpu`, `memory`, `disk`, `processors`.
+    /// The controller's resource: `cpu`, `memory`, `disk`, `processors`.
     pub name: &'static str,
-    /// The version of the interface and the topmost visible directory; `None` when no mounted control groups
-    /// have the controller.
+    /// The version of the interface and the topmost visible directory; `None` if no mounted tree of control groups has the
+    /// controller.
     pub interface: Option<(u8, PathBuf)>,
 }
 
-/// The interface of each controller that limits of a host need. Both versions may be present on a machine;
-/// each controller then belongs to one of them.
+/// Returns the interface of each controller that a host's limits need. If both versions are present, each controller
+/// belongs to one of them.
 pub fn controllers() -> Vec<Controller> {
     let trees = super::layout::trees();
     let found = |resource: Resource| {
@@ -115,14 +115,13 @@ fn number(version: Version) -> u8 {
     }
 }
 
-/// Tests these limits as a trial applies them. It creates the group, starts a process in it, moves a running one into
-/// it, sets the limits, reads them back, and removes everything again. Returns the place of the group.
+/// Tests these limits with the steps of a trial: creates the group, starts a process in it, moves a running process into
+/// it, sets the limits, reads them back, and removes everything. Returns a description of where the group was created.
 ///
-/// All steps are needed: on some machines a group can be created and limits set, but no process can be put
-/// into it.
+/// All steps are needed: on some machines a group can be created and limited, but cannot get processes.
 pub fn test_limits(limits: &Limits) -> Result<String> {
     let mut group = Group::create("probe", limits)?;
-    // Not every kind of group has shares of processor time.
+    // Ignored, because not every kind of group has a weight for processor time.
     let _ = group.raise_priority();
     let mut command = Member::command();
     group.place(&mut command)?;
@@ -167,7 +166,7 @@ pub fn test_limits(limits: &Limits) -> Result<String> {
     Ok(place)
 }
 
-/// A waiting process. Dropping it kills it.
+/// A waiting process. Dropping this value kills it.
 struct Member(Child);
 
 impl Member {
@@ -198,7 +197,7 @@ impl Drop for Member {
     }
 }
 
-/// The version and the location of a group's interface.
+/// Describes the version and the location of a group's interface.
 fn place(group: &Group) -> String {
     let wanted = group.limits().resources();
     let part = group.parts.iter().find(|part| {

@@ -1,5 +1,5 @@
-//! The limit of open descriptors per process. Control groups have no such limit, so it is set in each process
-//! as it starts (`RLIMIT_NOFILE`, `man 2 getrlimit`).
+//! The limit of open descriptors per process. Control groups have no such limit, so it is set in each process when it
+//! starts (`RLIMIT_NOFILE`, `man 2 getrlimit`).
 
 use std::fs;
 use std::io;
@@ -8,8 +8,7 @@ use super::AppliedLimit;
 use crate::error::{Doing, Error, Result, check};
 use crate::privilege;
 
-/// Whether processes can be given this limit: without the privilege to raise the hard limit, it can only be
-/// lowered.
+/// Checks whether this limit can be set: without the privilege to raise the hard limit, it can only be lowered.
 pub(super) fn possible(number: u64) -> Result<()> {
     let refused = |reason: String| {
         Err(Error::NoLimit {
@@ -43,7 +42,8 @@ pub(super) fn possible(number: u64) -> Result<()> {
     ))
 }
 
-/// Limits the calling process by a single system call, as is required after a fork of a program with threads.
+/// Limits the calling process with a single system call, because only system calls are allowed after a fork of a program
+/// with threads.
 pub(super) fn limit(number: u64) -> io::Result<()> {
     let limit = libc::rlimit {
         rlim_cur: number,
@@ -53,7 +53,7 @@ pub(super) fn limit(number: u64) -> io::Result<()> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
 }
 
-/// Compares the limit with that of a running process.
+/// Compares the wanted limit with the limit of a running process.
 pub(super) fn verify(wanted: u64, pid: u32) -> Result<AppliedLimit> {
     let found = of(Some(pid)).doing(format!("read the limits of process {pid}"))?;
     let got = if found.rlim_cur == found.rlim_max {
@@ -70,7 +70,7 @@ pub(super) fn verify(wanted: u64, pid: u32) -> Result<AppliedLimit> {
     })
 }
 
-/// The limit of a process, or of this one.
+/// Returns the limit of a process; `None` means this process.
 fn of(pid: Option<u32>) -> io::Result<libc::rlimit> {
     let mut found = libc::rlimit {
         rlim_cur: 0,
@@ -82,8 +82,7 @@ fn of(pid: Option<u32>) -> io::Result<libc::rlimit> {
     Ok(found)
 }
 
-/// Whether the hard limit may be raised: this needs `CAP_SYS_RESOURCE`, which the kernel ignores in a user
-/// namespace.
+/// Whether the hard limit may be raised: this requires `CAP_SYS_RESOURCE` in the initial user namespace.
 fn may_raise() -> bool {
     const CAP_SYS_RESOURCE: u64 = 1 << 24;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A group's directories: where they can be created, and how they are prepared for members.
+//! Creates a group's directories and prepares them for members.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,20 +10,20 @@ use super::refusal::{for_threads, has_processes, no_directory, not_enabled, not_
 use super::{Group, Part, Resource, reading, writing};
 use crate::error::{Doing, Result};
 
-/// The controllers that a group uses if possible, to read its usage.
+/// The optional controllers for reading a group's usage.
 const ACCOUNTS: [&str; 3] = ["cpu", "cpuacct", "memory"];
 
-/// The requirements of a group of version 2.
+/// The controllers of a group of version 2.
 #[derive(Debug, Clone, Copy)]
 struct Wanted<'a> {
-    /// The controllers that it must have.
+    /// The controllers that the group must have.
     needed: &'a BTreeSet<&'a str>,
-    /// The controllers that it uses if this has no side effects.
+    /// The controllers that the group uses if enabling them has no side effects.
     wished: &'a BTreeSet<&'a str>,
 }
 
 impl Group {
-    /// The controllers that the group uses if possible, to read its usage.
+    /// Returns the optional controllers for reading the group's usage.
     fn wished(&self, version: Version) -> BTreeSet<&'static str> {
         let disk = self
             .limits
@@ -32,7 +32,7 @@ impl Group {
         ACCOUNTS.into_iter().chain(disk).collect()
     }
 
-    /// Creates the group's directory in a tree of version 1, if it needs one there.
+    /// Creates the group's directory in a tree of version 1, if the group needs a directory there.
     pub(super) fn make_v1(&self, name: &str, tree: &Tree) -> Result<Option<Part>> {
         let needed = self
             .limits
@@ -66,12 +66,12 @@ impl Group {
         }
         match refused {
             Some((path, error)) if needed => Err(no_directory(&path, &error)),
-            // Controllers for usage are optional.
+            // The controllers for reading usage are optional.
             _ => Ok(None),
         }
     }
 
-    /// Creates the group's directory in the tree of version 2, if it needs one there.
+    /// Creates the group's directory in the tree of version 2, if the group needs a directory there.
     pub(super) fn make_v2(&self, name: &str, tree: &Tree) -> Result<Option<Part>> {
         let resources = self.limits.resources();
         let needed: BTreeSet<&str> = resources
@@ -88,10 +88,10 @@ impl Group {
         let mut wished = self.wished(Version::Two);
         wished.retain(|name| tree.has(name));
         let _alone = owner::alone(tree);
-        // Another thread of this program may have moved the program meanwhile.
+        // Another thread may have moved this program to another group meanwhile.
         let tree = &tree.now();
         let none = BTreeSet::new();
-        // A group further up is worthwhile for usage alone, and a group without usage is better than none.
+        // Without limits: first tries to get the controllers for usage in any group upwards, then a group without them.
         let attempts = match needed.is_empty() {
             true => vec![(&wished, &none), (&none, &none)],
             false => vec![(&needed, &wished)],
@@ -99,7 +99,7 @@ impl Group {
         let mut reason = None;
         for (needed, wished) in attempts {
             let wanted = Wanted { needed, wished };
-            // systemd leaves a delegated group to the programs in it, and changes the groups above it itself.
+            // systemd does not change a delegated group, but it changes the groups above it.
             let stays = !needed.is_empty() && owner::is_delegated(&tree.own);
             if stays && occupied(&tree.own) && lacks(&tree.own, needed)?.is_none() {
                 match self.make_v2_beside_own(name, tree, wanted) {
@@ -113,7 +113,7 @@ impl Group {
             for parent in parents {
                 match self.make_v2_in(parent, name, tree, wanted) {
                     Ok(part) => return Ok(Some(part)),
-                    // The first error concerns the nearest group, and is the useful one.
+                    // The first error concerns the nearest group, and is the most useful error.
                     Err(error) => {
                         let _ = reason.get_or_insert(error);
                     }
@@ -136,8 +136,8 @@ impl Group {
         Err(reason)
     }
 
-    /// Creates the group's directory below the program's own group, after moving the processes in there to a
-    /// sibling group.
+    /// Creates the group's directory below the program's own group, after moving the processes in the own group to a
+    /// sibling of the new group.
     fn make_v2_beside_own(&self, name: &str, tree: &Tree, wanted: Wanted<'_>) -> Result<Part> {
         let all = wanted.needed.union(wanted.wished);
         let switched = all.map(|name| (*name).to_owned()).collect();
@@ -146,8 +146,8 @@ impl Group {
             .inspect_err(|_| owner::move_back(&tree.own))
     }
 
-    /// Creates a directory in version 2 that limits nothing, to read the pressure on its members. The kernel
-    /// keeps pressure without any controller, and only in version 2. `None` when it is not available.
+    /// Creates a directory in version 2 without limits, to read the pressure of its members. The kernel provides pressure
+    /// without any controller, but only in version 2. Returns `None` if pressure is not available.
     fn make_for_pressure(&self, name: &str, tree: &Tree) -> Option<Part> {
         if !tree.own.join("cpu.pressure").exists() {
             return None;
@@ -176,8 +176,8 @@ impl Group {
         let missing: BTreeSet<&str> = wanted.needed.iter().filter(off).copied().collect();
         let occupied = occupied(parent);
         if occupied && !missing.is_empty() {
-            // The kernel might accept a controller and turn this into a threaded group, below which no
-            // process can be.
+            // The kernel might accept the controller and turn the parent into a threaded group, below which no group can
+            // have processes.
             return Err(has_processes(parent));
         }
         let present = controllers_in(&parent.join("cgroup.controllers"))?;
@@ -188,8 +188,8 @@ impl Group {
             .filter(|name| !occupied && present.iter().any(|other| other == **name))
             .copied()
             .collect();
-        // Controllers that other such groups have enabled are disabled when the last of those groups is
-        // removed.
+        // The name lists the controllers that this group and its siblings have enabled, because the last of these groups
+        // to be removed disables them.
         let mut switched: BTreeSet<String> = missing
             .union(&extra)
             .map(|name| (*name).to_owned())
@@ -205,7 +205,7 @@ impl Group {
                 fs::write(&control, &word).map_err(|error| not_enabled(&control, &word, &error))?;
             }
             for controller in extra.difference(&missing) {
-                // When this fails, the usage is not available.
+                // If this fails, the usage is not available.
                 let _ = fs::write(&control, format!("+{controller}"));
             }
             // Groups below a threaded group cannot have processes.
@@ -226,22 +226,22 @@ impl Group {
     }
 }
 
-/// The controllers that a file of version 2 lists.
+/// Returns the controllers that a file of version 2 lists.
 fn controllers_in(file: &Path) -> Result<Vec<String>> {
     let text = fs::read_to_string(file).doing(reading(file))?;
     Ok(layout::words(&text))
 }
 
-/// The first controller that a group does not have and so cannot hand down.
+/// Returns the first controller that a group does not have and so cannot delegate.
 fn lacks<'a>(group: &Path, needed: &BTreeSet<&'a str>) -> Result<Option<&'a str>> {
     let present = controllers_in(&group.join("cgroup.controllers"))?;
     let mut needed = needed.iter().copied();
     Ok(needed.find(|name| !present.iter().any(|other| other == name)))
 }
 
-/// Whether a group of version 2 has processes of its own, so that groups below it cannot be limited
-/// (`Documentation/admin-guide/cgroup-v2.rst`, "No Internal Process Constraint"). The root group may have
-/// both; it is the one without a type.
+/// Whether a group of version 2 has its own processes, so that groups below it cannot be limited
+/// (`Documentation/admin-guide/cgroup-v2.rst`, "No Internal Process Constraint"). The root group, the only group without
+/// `cgroup.type`, has no such constraint.
 fn occupied(group: &Path) -> bool {
     let has_type = group.join("cgroup.type").exists();
     // The processes of a threaded group cannot be read.
@@ -249,7 +249,7 @@ fn occupied(group: &Path) -> bool {
     has_type && processes().is_ok_and(|text| !text.is_empty())
 }
 
-/// A new group of version 1 has neither processors nor memory nodes, and accepts no member until it has.
+/// Copies the parent's processors and memory nodes. A new cpuset group of version 1 has none, and accepts no members.
 fn inherit_cpuset(part: &Part) -> Result<()> {
     if !(part.tree.version == Version::One && part.has("cpuset")) {
         return Ok(());
@@ -264,8 +264,7 @@ fn inherit_cpuset(part: &Part) -> Result<()> {
     Ok(())
 }
 
-/// In version 1 the kernel accounts for socket memory once it is limited, even if the limit cannot be
-/// reached. Returns whether it does.
+/// Makes version 1 account for socket memory, with a limit that cannot be reached. Returns whether this succeeded.
 fn account_for_sockets(path: &Path) -> bool {
     let limit = path.join("memory.kmem.tcp.limit_in_bytes");
     fs::write(limit, i64::MAX.to_string()).is_ok()

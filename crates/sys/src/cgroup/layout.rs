@@ -1,7 +1,7 @@
-//! Where control groups are mounted on this machine, and which of them this program is in.
+//! Finds where control groups are mounted on this machine, and which groups this program is in.
 //!
-//! Linux has two interfaces. In version 1 every controller may have its own tree; in version 2 there is one
-//! tree. Both may be mounted at once ("hybrid"), and then a controller belongs to one of them.
+//! Linux has two interfaces. In version 1 every controller may have its own tree; in version 2 there is one tree. Both may
+//! be mounted at once ("hybrid"); then a controller belongs to one of them.
 //! `/proc/self/mountinfo` lists the mounts, and `/proc/self/cgroup` this program's groups (`man 7 cgroups`).
 
 use std::fs;
@@ -33,7 +33,7 @@ impl Tree {
         self.controllers.iter().any(|name| name == controller)
     }
 
-    /// The same tree, with the current group of this program.
+    /// Returns the same tree, with the current group of this program.
     pub(super) fn now(&self) -> Tree {
         let same = |now: &Tree| now.top == self.top && now.version == self.version;
         trees()
@@ -42,7 +42,7 @@ impl Tree {
             .unwrap_or_else(|| self.clone())
     }
 
-    /// The program's own group and those above it, nearest first.
+    /// Iterates over the program's own group and the groups above it, nearest first.
     pub(super) fn upwards(&self) -> impl Iterator<Item = &Path> {
         let top = self.top.as_path();
         self.own
@@ -51,12 +51,12 @@ impl Tree {
     }
 }
 
-/// The trees of this machine.
+/// Returns the trees of this machine.
 pub(super) fn trees() -> Vec<Tree> {
     trees_with("/proc/self/cgroup")
 }
 
-/// The same, with the groups of another process as its own.
+/// Returns the trees of this machine, with the groups of another process as `own`.
 pub(super) fn trees_of_process(pid: u32) -> Vec<Tree> {
     let groups = format!("/proc/{pid}/cgroup");
     match Path::new(&groups).exists() {
@@ -77,12 +77,13 @@ fn trees_with(groups: &str) -> Vec<Tree> {
     trees
 }
 
-/// The words of a line, as the kernel lists controllers.
+/// Splits a line into words, the format of the kernel's lists of controllers.
 pub(super) fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Controllers of version 2 are listed in another file, and left empty here.
+/// Parses the mounts and this program's groups. Leaves the controllers of version 2 empty, because another file lists
+/// them.
 fn parse(mountinfo: &str, cgroup: &str) -> Vec<Tree> {
     let mut trees: Vec<Tree> = Vec::new();
     for line in mountinfo.lines() {
@@ -92,8 +93,8 @@ fn parse(mountinfo: &str, cgroup: &str) -> Vec<Tree> {
         let Some(path) = path_in(cgroup, &mount) else {
             continue;
         };
-        // In another namespace, or when the mount starts further down, the program's group may be outside the
-        // visible tree. The top of the visible tree is used then.
+        // In another cgroup namespace, or if the mount starts further down, the program's group may be outside the
+        // visible tree. Then the top of the visible tree is used.
         let below = Path::new(path).strip_prefix(&mount.root).ok();
         let below = below.filter(|below| !below.starts_with(".."));
         let tree = Tree {
@@ -102,7 +103,7 @@ fn parse(mountinfo: &str, cgroup: &str) -> Vec<Tree> {
             top: mount.point,
             controllers: mount.controllers,
         };
-        // The same tree may be mounted in several places; the first is used.
+        // The same tree may be mounted in several places; the first mount is used.
         let again = trees
             .iter()
             .any(|known| known.version == tree.version && known.controllers == tree.controllers);
@@ -113,7 +114,7 @@ fn parse(mountinfo: &str, cgroup: &str) -> Vec<Tree> {
     trees
 }
 
-/// `Path::join` with an empty path appends a slash.
+/// Joins two paths. `Path::join` with an empty path would append a slash.
 fn join(path: &Path, below: &Path) -> PathBuf {
     if below.as_os_str().is_empty() {
         path.to_owned()
@@ -131,7 +132,7 @@ struct Mount {
 }
 
 impl Mount {
-    /// `31 30 0:27 / /sys/fs/cgroup/cpu rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct`
+    /// Parses a line like `31 30 0:27 / /sys/fs/cgroup/cpu rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct`.
     fn parse(line: &str) -> Option<Mount> {
         let (before, after) = line.split_once(" - ")?;
         let mut before = before.split(' ').skip(3);
@@ -161,7 +162,7 @@ impl Mount {
     }
 }
 
-/// The group of this program in the tree of a mount, from lines like `4:memory:/a/b` and `0::/a`.
+/// Returns the group of this program in the tree of a mount, from lines like `4:memory:/a/b` and `0::/a`.
 fn path_in<'a>(cgroup: &'a str, mount: &Mount) -> Option<&'a str> {
     cgroup.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -176,7 +177,7 @@ fn path_in<'a>(cgroup: &'a str, mount: &Mount) -> Option<&'a str> {
     })
 }
 
-/// Mount tables contain blanks and backslashes as octal escapes.
+/// Decodes the octal escapes of white space and backslashes in mount tables.
 fn unescape(text: &str) -> String {
     text.replace("\\040", " ")
         .replace("\\011", "\t")

@@ -12,65 +12,62 @@ use serde::{Deserialize, Serialize};
 use crate::applied_limit::AppliedLimit;
 use crate::error::{Doing, Error, Result};
 
-/// Reads per second that no disk does.
+/// A limit of reads per second that no disk can reach.
 const OUT_OF_REACH: u64 = 1 << 30;
 
-/// The limits of a host. `None` is unlimited.
+/// The limits of a host. `None` means unlimited.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Processor time.
+    /// The limit of processor time.
     pub cpu: Option<CpuLimit>,
-    /// Memory, including page cache and, in version 2, socket buffers. Swap is not used.
+    /// The limit of memory, including page cache and, in version 2, socket buffers. Swap is not used.
     pub memory: Option<Bytes>,
-    /// Traffic with one disk.
+    /// The limit of traffic with one disk.
     pub disk: Option<DiskLimit>,
-    /// A disk with which traffic is counted ([`Group::disk_usage`](super::Group::disk_usage)), whether or not it is
-    /// limited. `None`: only a limit makes all kernels count. Where the kernel cannot count, there is no figure and no
-    /// error.
+    /// A disk whose traffic is counted ([`Group::disk_usage`](super::Group::disk_usage)), even without a limit. If `None`,
+    /// some kernels count only disks with a limit. If the kernel cannot count, there is no figure and no error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counts_disk: Option<BlockDevice>,
     /// The processors that may be used, by number.
     pub cores: Option<Vec<usize>>,
-    /// The limit of open descriptors per process, sockets included (`RLIMIT_NOFILE`, soft and hard). It
-    /// applies to *each* placed process and its descendants. A running process or thread that is moved into
-    /// the group keeps its old limit.
+    /// The limit of open descriptors per process, sockets included (`RLIMIT_NOFILE`, soft and hard). It applies to *each*
+    /// placed process and its descendants. A running process or thread that is moved into the group keeps its old limit.
     pub descriptors: Option<u64>,
 }
 
-/// Processor time, all processors together.
+/// A limit of processor time, summed over all processors.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuLimit {
-    /// The number of processors: 0.25 is a quarter of one.
+    /// The number of processors: 0.25 is a quarter of a processor.
     pub quota: f64,
-    /// The period of the quota: a thread that has used up the quota waits for the next period. From 1 ms to 1
-    /// s; the kernel's default is 100 ms. A shorter period is smoother, and has more overhead.
+    /// The period of the quota: when the quota is used up, threads wait for the next period. From 1 ms to 1 s; the kernel's
+    /// default is 100 ms. A shorter period is smoother, but has more overhead.
     pub period: Duration,
-    /// How much of the quota of earlier periods may be used later, at most the quota itself (Linux 5.14 and later; earlier
-    /// kernels ignore it).
+    /// The unused quota of earlier periods that may be used later, at most one quota (Linux 5.14 and later; earlier kernels
+    /// ignore it).
     ///
-    /// Linux hands quotas to processors in slices of 5 ms. With a quota below that, the first processor of a period gets all of
-    /// it, and what it does not need cannot be used by a thread on another one: that thread waits for the next period, and the
-    /// rest is lost. An exhausted server on two processors used 92 to 98 % of a fifth of a core; with a burst of one quota, 99 to
-    /// 101 %.
+    /// Linux assigns quotas to processors in slices of 5 ms. If the quota is smaller, the first processor in a period gets
+    /// all of it. A thread on another processor cannot use the rest, which is lost: the thread waits for the next period.
+    /// A saturated server on two processors used 92 to 98 % of a quota of 0.2 cores; with a burst of one quota, 99 to 101 %.
     #[serde(default)]
     pub burst: Duration,
 }
 
-/// The names of the settings of a burst, by version of the interface.
+/// The names of the burst's setting in versions 1 and 2 of the interface.
 const BURSTS: [&str; 2] = ["cpu.cfs_burst_us", "cpu.max.burst"];
 
 impl CpuLimit {
-    /// A quota over periods of 10 ms, and a burst of one quota. The host then behaves more like one with a slow processor
-    /// than like one that alternates between running and stopping.
+    /// Returns a quota over periods of 10 ms, with a burst of one quota. With such short periods, the host behaves like a
+    /// host with a slow processor rather than a host that alternates between running and stopping.
     pub fn cores(quota: f64) -> CpuLimit {
         CpuLimit::over(quota, Duration::from_millis(10))
     }
 
-    /// A quota over such periods, and a burst of one quota.
+    /// Returns a quota over periods of this length, with a burst of one quota.
     pub fn over(quota: f64, period: Duration) -> CpuLimit {
-        // A quota that the kernel refuses has no burst.
+        // An invalid quota, which the kernel rejects later, has no burst.
         let burst = Duration::try_from_secs_f64(quota * period.as_secs_f64());
         CpuLimit {
             quota,
@@ -79,7 +76,7 @@ impl CpuLimit {
         }
     }
 
-    /// The burst that the kernel has taken, by the settings read back.
+    /// Returns the burst that the kernel has accepted, from the settings read back.
     pub fn burst_of(applied: &[AppliedLimit]) -> Duration {
         let found = applied
             .iter()
@@ -88,8 +85,8 @@ impl CpuLimit {
         Duration::from_micros(burst.unwrap_or(0))
     }
 
-    /// The setting of the burst in a version of the interface, and the one that must come before the quota: the kernel refuses a
-    /// quota below the burst that it has.
+    /// Returns two settings of the burst: 0, which must be written before the quota, because the kernel rejects a quota
+    /// below the current burst; and the wanted burst, if it is not 0.
     fn burst_settings(&self, file: &'static str) -> (Setting, Option<Setting>) {
         let none = setting("cpu", file, "0", Kind::Before);
         let burst = self.burst.as_micros();
@@ -97,16 +94,16 @@ impl CpuLimit {
         (none, wanted)
     }
 
-    /// Quota and period in microseconds.
+    /// Returns quota and period in microseconds.
     pub(super) fn microseconds(&self) -> Result<(u64, u64)> {
         let period = self.period.as_micros() as u64;
         let quota = (self.quota * period as f64).round();
-        // The kernel's minimum is a millisecond for both.
+        // The kernel's minimum is 1 ms for both.
         if !(1_000..=1_000_000).contains(&period) || !(1_000.0..1e12).contains(&quota) {
             return Err(Error::NoLimit {
                 what: "processor time",
                 reason: format!(
-                    "{} processors over {:?} is {quota} µs, and quota and period are at least \
+                    "{} processors over {:?} is {quota} µs; quota and period must be at least \
                      1 ms, the period at most 1 s",
                     self.quota, self.period
                 ),
@@ -116,11 +113,10 @@ impl CpuLimit {
     }
 }
 
-/// Traffic with one disk. `None` is unlimited.
+/// A limit of traffic with one disk. `None` means unlimited.
 ///
-/// In version 1 of control groups, only writes that bypass the page cache (`O_DIRECT`) or wait for the disk
-/// are throttled; later write-back by the kernel is not. Reads that miss the page cache are limited in both
-/// versions.
+/// In version 1 of control groups, only writes that bypass the page cache (`O_DIRECT`) or wait for the disk are throttled;
+/// write-back by the kernel is not. Reads that miss the page cache are throttled in both versions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskLimit {
@@ -137,7 +133,7 @@ pub struct DiskLimit {
 }
 
 impl DiskLimit {
-    /// The limits, in the order of the fields.
+    /// Returns the limits in the order of the fields.
     pub(super) fn rates(&self) -> [Option<u64>; 4] {
         [
             self.read_bytes_per_s,
@@ -148,19 +144,19 @@ impl DiskLimit {
     }
 }
 
-/// A whole disk, by its numbers.
+/// A whole disk, identified by its device numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BlockDevice {
     /// The driver's (major) number.
     pub major: u32,
-    /// The disk's (minor) number with that driver.
+    /// The disk's (minor) number for that driver.
     pub minor: u32,
 }
 
 impl BlockDevice {
-    /// The disk that contains a file or directory; for a partition, the disk of the partition.
+    /// Returns the disk that contains a file or directory; for a partition, the whole disk.
     ///
-    /// Fails for file systems that are not on a single disk: tmpfs, overlay, network, btrfs, ZFS.
+    /// Fails for file systems that are not on a single disk: tmpfs, overlay, network file systems, btrfs, ZFS.
     pub fn of_path(path: &Path) -> Result<BlockDevice> {
         let number = fs::metadata(path)
             .doing(format!("find the disk of {}", path.display()))?
@@ -184,13 +180,13 @@ impl BlockDevice {
             .ok_or_else(reason)
     }
 
-    /// The kernel's name of the disk, as in `vda`; `None` when there is no such disk.
+    /// Returns the kernel's name of the disk, as in `vda`; `None` if there is no such disk.
     pub fn name(self) -> Option<String> {
         let link = fs::read_link(Path::new("/sys/dev/block").join(self.to_string())).ok()?;
         Some(link.file_name()?.to_str()?.to_owned())
     }
 
-    /// `254:0`
+    /// Parses device numbers like `254:0`.
     pub(super) fn parse(text: &str) -> Option<BlockDevice> {
         let (major, minor) = text.split_once(':')?;
         Some(BlockDevice {
@@ -206,10 +202,10 @@ impl std::fmt::Display for BlockDevice {
     }
 }
 
-/// One setting: a file of one controller, the value to write, and the expected value.
+/// One setting: a file of one controller, the value to write, and how the value read back is compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Setting {
-    /// The controller, by its name in the interface.
+    /// The controller's name in the interface.
     pub(super) controller: &'static str,
     pub(super) file: &'static str,
     pub(super) value: String,
@@ -219,24 +215,24 @@ pub(super) struct Setting {
 /// How a setting is compared with the value read back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The same text.
+    /// The text must be the same.
     Same,
-    /// Rounded down to a page.
+    /// The kernel rounds the value down to whole pages.
     Memory,
-    /// The same set of processors, possibly written differently.
+    /// The set of processors must be the same, but may be written differently.
     List,
-    /// One line among those of other disks. Words in the line that were not set are other limits.
+    /// One line among the lines of other disks. The line may contain other limits too.
     Disk,
-    /// Missing on some machines: that of swap, where there is none, and that of bursts before Linux 5.14.
+    /// A setting that is missing on some machines: swap without swap support, bursts before Linux 5.14.
     Optional,
-    /// Makes room for another setting, and is changed by it. Missing on some machines, as the optional ones.
+    /// A setting that is written before another setting and changed afterwards, so it is not compared. It may be missing.
     Before,
-    /// Limits nothing that can happen. It makes the kernel count, and without it there is no count.
+    /// A limit that cannot be reached and only makes the kernel count. If it fails, there is no count.
     Count,
 }
 
 impl Limits {
-    /// The settings of version 1, in the order that the kernel requires.
+    /// Returns the settings of version 1, in the order that the kernel requires.
     pub(super) fn settings_v1(&self) -> Result<Vec<Setting>> {
         let mut settings = Vec::new();
         if let Some(cpu) = &self.cpu {
@@ -253,8 +249,8 @@ impl Limits {
             let limit = memory.0.to_string();
             settings.extend([
                 setting("memory", "memory.limit_in_bytes", limit, Kind::Memory),
-                // At 0, reclaim within the limit never swaps. (A limit of memory and swap together would have
-                // the same effect, but some kernels then do not count hits of the limit.)
+                // At 0, reclaim within the limit never swaps. (A limit of memory and swap together would have the
+                // same effect, but with it some kernels do not count hits of the limit.)
                 setting("memory", "memory.swappiness", "0", Kind::Optional),
             ]);
         }
@@ -277,7 +273,7 @@ impl Limits {
         Ok(settings)
     }
 
-    /// The settings of version 2.
+    /// Returns the settings of version 2.
     pub(super) fn settings_v2(&self) -> Result<Vec<Setting>> {
         let mut settings = Vec::new();
         if let Some(cpu) = &self.cpu {
@@ -300,7 +296,7 @@ impl Limits {
                 .zip(disk.rates())
             {
                 if let Some(limit) = limit {
-                    write!(value, " {word}={limit}").expect("strings take everything");
+                    write!(value, " {word}={limit}").expect("writing to a string cannot fail");
                 }
             }
             settings.push(setting("io", "io.max", value, Kind::Disk));
@@ -309,8 +305,9 @@ impl Limits {
         Ok(settings)
     }
 
-    /// Makes the kernel count: it does so on disks of which some group has a limit (`blk_throtl_activated` of
-    /// block/blk-throttle.h). The value is out of reach. A limit of the same disk counts too.
+    /// Returns the setting that makes version 1 count traffic: the kernel counts on disks for which some group has a limit
+    /// (`blk_throtl_activated` of block/blk-throttle.h). The value cannot be reached. If the disk has a limit already, no
+    /// such setting is needed.
     fn count_setting_v1(&self) -> Option<Setting> {
         let device = self.counts_disk?;
         let is_limited = self.disk.as_ref().is_some_and(|disk| disk.device == device);
@@ -319,7 +316,7 @@ impl Limits {
         (!is_limited).then(|| setting("blkio", file, value, Kind::Count))
     }
 
-    /// The choice of processors, which is the same in both versions.
+    /// Returns the setting of the processors, which is the same in both versions.
     fn cores_setting(&self) -> Result<Option<Setting>> {
         let Some(cores) = &self.cores else {
             return Ok(None);
@@ -396,7 +393,7 @@ fn list(cores: &[usize]) -> Result<String> {
     Ok(names.join(","))
 }
 
-/// The processors of a list like `0-2,5`, in order.
+/// Parses a list of processors like `0-2,5`, and sorts it.
 pub(super) fn processors(list: &str) -> Option<Vec<usize>> {
     let mut found = Vec::new();
     for part in list.split(',').filter(|part| !part.is_empty()) {
@@ -487,7 +484,7 @@ mod tests {
             ["blkio.throttle.read_iops_device=254:0 1073741824"]
         );
         assert!(settings[0].compare("").holds, "it is no limit");
-        // Version 2 counts without one.
+        // Version 2 counts without such a setting.
         assert!(counted.settings_v2().unwrap().is_empty());
         let limited = Limits {
             counts_disk: Some(device),

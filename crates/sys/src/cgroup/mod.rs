@@ -1,25 +1,23 @@
-//! The limits of a host: processor time, memory, disk traffic and processors, by control groups of either
-//! version.
+//! The limits of a host: processor time, memory, disk traffic and processors, set with control groups of either version.
 //!
-//! A [`Group`] is a host's share of the machine. Processes are put into it before they start
-//! ([`Group::place`]), so all their usage is counted. Its usage ([`Group::cpu_usage`] and similar functions)
-//! includes exited processes. If possible, a group is created below this program's own group, otherwise in
-//! the nearest group above: limits of this program then also apply to its hosts.
+//! A [`Group`] contains the processes of a host. Processes are placed in the group before they start ([`Group::place`]),
+//! so all their resource use is counted. The group's usage ([`Group::cpu_usage`] and similar functions) includes exited
+//! processes. If possible, a group is created below this program's own group, so that limits of this program also apply
+//! to its hosts; otherwise in the nearest group above.
 //!
 //! Differences between the versions:
 //!
-//! - Pressure ([`Usage::pressure`]) only exists in version 2. If version 1 has the controllers and version 2
-//!   is also mounted, a group is in both.
+//! - Pressure ([`Usage::pressure`]) only exists in version 2. If version 1 has the controllers and version 2 is mounted
+//!   too, a group has a directory in both.
 //! - The disk throttling of version 1 does not throttle writes through the page cache.
 //! - If the kernel has real-time groups (`CONFIG_RT_GROUP_SCHED`), groups with the `cpu` controller reject
 //!   threads under `SCHED_FIFO` ([`priority`](crate::priority)).
 //!
-//! Memory is charged to the group that touched it first. Pages of a file that another group has read before
-//! stay charged to that group: a host starts with a cold cache if its files were evicted from the page cache
-//! before.
+//! Memory is charged to the group that touches it first. Pages of a file that another group has read before stay charged
+//! to that group. To start a host with a cold cache, evict its files from the page cache first.
 //!
-//! A group is removed with its [`Group`]. The group of a killed program is found by its name and its lock,
-//! and removed by [`remove_stale`].
+//! Dropping a [`Group`] removes the group. [`remove_stale`] finds groups of killed programs by name and lock, and removes
+//! them.
 
 mod ability;
 mod descriptors;
@@ -51,8 +49,8 @@ pub use owner::{Removal, remove_stale};
 pub use refusal::advice;
 pub use usage::{CpuUsage, DiskUsage, MemoryUsage, Usage, UsageProbe};
 
-/// A host's share of this machine. Dropping it removes it; remaining members are not killed, but moved to
-/// this program's group.
+/// The control group of a host. Dropping it removes the group; remaining members are not killed, but moved to this
+/// program's group.
 #[derive(Debug)]
 pub struct Group {
     limits: Limits,
@@ -66,7 +64,7 @@ struct Part {
     path: PathBuf,
     /// The controllers that are active in this directory.
     controllers: Vec<String>,
-    /// Whether socket memory is accounted for; in version 1 only once it is limited.
+    /// Whether socket memory is accounted for. In version 1 the kernel does so only if it is limited.
     counts_sockets: bool,
 }
 
@@ -79,7 +77,7 @@ impl Part {
 impl Group {
     /// Creates a group with these limits, and verifies that they read back as set.
     ///
-    /// `name` helps people who inspect the machine: letters, digits, `-`, `_` and `.`.
+    /// `name` is a label for users who inspect the machine: letters, digits, `-`, `_` and `.`.
     pub fn create(name: &str, limits: &Limits) -> Result<Group> {
         if !owner::valid_label(name) {
             return Err(Error::BadName {
@@ -95,7 +93,7 @@ impl Group {
             descriptors::possible(number)?;
         }
         let mut trees = layout::trees();
-        // If version 1 has the controllers, version 2 is used for its additional figures.
+        // Version 1 first: if it has the controllers, version 2 is used only for its additional figures.
         trees.sort_by_key(|tree| tree.version == Version::Two);
         let mut missing: BTreeSet<Resource> = limits.resources();
         // On an error, dropping `group` removes what was created.
@@ -152,18 +150,17 @@ impl Group {
         &self.limits
     }
 
-    /// The directories of this group, one in each tree that it is in.
+    /// Returns the directories of this group, one in each tree that it is in.
     pub fn directories(&self) -> impl Iterator<Item = &Path> {
         self.parts.iter().map(|part| part.path.as_path())
     }
 
-    /// Gives the group priority over ordinary sibling groups and threads, within its limits: on contended
-    /// processors it gets twenty times the time of each. Threads of this program that were individually put
-    /// [before others](crate::priority::raise_priority) still have priority over it.
+    /// Gives the group priority over ordinary sibling groups and threads, within its limits: on contended processors it
+    /// gets twenty times the processor time of each sibling. Threads of this program with [raised
+    /// priority](crate::priority::raise_priority) still have priority over the group.
     ///
-    /// Has no effect when processor time is not shared by groups. Has no effect in version 2 either when the
-    /// group is beside this program's own group and not below it: other programs may share that own group,
-    /// and would then be behind the new group.
+    /// Has no effect without the `cpu` controller. In version 2 it also has no effect if the group is not below this
+    /// program's own group but beside it: other programs may share the own group, and would get less processor time.
     pub fn raise_priority(&self) -> Result<()> {
         for part in self.parts.iter().filter(|part| part.has("cpu")) {
             let (file, usual) = match part.tree.version {
@@ -186,8 +183,8 @@ impl Group {
         Ok(())
     }
 
-    /// Makes a command start inside the group: no instruction of the program runs outside. Starting it fails
-    /// when the group or a limit cannot be applied.
+    /// Makes a command start inside the group: no instruction of the program runs outside. Starting the command fails if
+    /// the group or a limit cannot be applied.
     pub fn place(&self, command: &mut Command) -> Result<()> {
         let entries: Vec<File> = self
             .parts
@@ -202,7 +199,7 @@ impl Group {
         // SAFETY: the closure only makes system calls, as is required after a fork of a program with threads.
         unsafe {
             command.pre_exec(move || {
-                // "0" is the writing process.
+                // "0" means the writing process.
                 for mut entry in &entries {
                     entry.write_all(b"0")?;
                 }
@@ -212,8 +209,8 @@ impl Group {
         Ok(())
     }
 
-    /// Moves a running process, with all its threads, into the group. Its existing children and its existing
-    /// memory stay where they are.
+    /// Moves a running process, with all its threads, into the group. Existing children stay in their group, and existing
+    /// memory stays charged to the old group.
     pub fn add_process(&self, pid: u32) -> Result<()> {
         for part in &self.parts {
             part.add("cgroup.procs", pid, &format!("process {pid}"))?;
@@ -240,36 +237,36 @@ impl Group {
         Ok(applied)
     }
 
-    /// Reads back the limits that each process has individually ([`Limits::descriptors`]), for a placed
-    /// process. Fails when the process no longer exists.
+    /// Reads back the limits that are set for each process ([`Limits::descriptors`]), for a placed process. Fails if the
+    /// process no longer exists.
     pub fn verify_process(&self, pid: u32) -> Result<Vec<AppliedLimit>> {
         let wanted = self.limits.descriptors.into_iter();
         wanted.map(|n| descriptors::verify(n, pid)).collect()
     }
 
-    /// Processor time of the group since it was created.
+    /// Returns the processor time of the group since it was created.
     pub fn cpu_usage(&self) -> Result<CpuUsage> {
         self.usage_probe().cpu()
     }
 
-    /// Memory that is charged to the group. Figures that the machine does not account for are `None`.
+    /// Returns the memory that is charged to the group. Figures that the machine does not account for are `None`.
     pub fn memory_usage(&self) -> MemoryUsage {
         self.usage_probe().memory()
     }
 
-    /// Disk traffic of the group, all disks together. `None` when it is not accounted for, as in groups
-    /// without a disk limit and without [`Limits::counts_disk`].
+    /// Returns the disk traffic of the group, summed over all disks. `None` if it is not accounted for, as in groups without
+    /// a disk limit and without [`Limits::counts_disk`].
     pub fn disk_usage(&self) -> Option<DiskUsage> {
         self.usage_probe().disk()
     }
 
-    /// A reader of the group's usage, which may be sent to another thread. It reads nothing once the group
-    /// has been removed.
+    /// Returns a reader of the group's usage, which may be sent to another thread. After the group has been removed, it
+    /// reads nothing.
     pub fn usage_probe(&self) -> UsageProbe {
         UsageProbe::new(&self.parts)
     }
 
-    /// The settings of the limits, each with the directory in which it is active.
+    /// Returns the settings of the limits, each with the directory in which it applies.
     fn settings(&self) -> Result<Vec<(&Part, Setting)>> {
         let mut found = Vec::new();
         for part in &self.parts {
@@ -288,7 +285,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         for part in &self.parts {
             let _alone = owner::alone(&part.tree);
-            // The next run's `remove_stale` finds a directory that could not be removed.
+            // A directory that cannot be removed is left for `remove_stale` of the next run.
             let _ = owner::remove(&part.path, &part.tree);
         }
     }
@@ -325,7 +322,7 @@ impl Resource {
 }
 
 impl Limits {
-    /// The first resource that only one of the two limits, or that a group cannot change.
+    /// Returns the first resource that only one of the two values limits, or whose limit cannot be changed.
     fn other_than(&self, other: &Limits) -> Option<&'static str> {
         let (here, there) = (self.resources(), other.resources());
         if let Some(resource) = here.symmetric_difference(&there).next() {
@@ -338,7 +335,7 @@ impl Limits {
         if of(self) != of(other) {
             return Some(Resource::Disk.name());
         }
-        // Each process gets this limit when it starts.
+        // This limit is set when a process starts, so it cannot be changed later.
         (self.descriptors != other.descriptors).then_some("descriptors")
     }
 
@@ -366,7 +363,7 @@ impl Part {
             Some(libc::EINVAL) if self.has("cpu") => Error::NoLimit {
                 what: "thread or process",
                 reason: format!(
-                    "{what}: refused, as a kernel with real-time groups refuses threads under \
+                    "{what}: refused; a kernel with real-time groups refuses threads under \
                      SCHED_FIFO"
                 ),
             },
@@ -386,13 +383,13 @@ fn write_setting(part: &Part, setting: &Setting) -> Result<()> {
     let path = part.path.join(setting.file);
     match fs::write(&path, &setting.value) {
         Ok(()) => Ok(()),
-        // The kernel then counts nothing, and the usage is unknown.
+        // The kernel then does not count, and the usage is not available.
         Err(_) if setting.kind == Kind::Count => Ok(()),
         Err(error)
             if matches!(setting.kind, Kind::Optional | Kind::Before)
                 && error.kind() != io::ErrorKind::InvalidInput =>
         {
-            // Without swap there is no such file, and no use of swap to prevent; old kernels have no bursts.
+            // Without swap there is no such file, and nothing to limit; old kernels have no bursts.
             Ok(())
         }
         Err(error) => Err(error).doing(writing(&path, &setting.value)),
@@ -433,7 +430,7 @@ mod tests {
         }
     }
 
-    /// On a hybrid machine version 2 has no controllers left, but still groups and usage.
+    /// On a hybrid machine, version 2 has no controllers, but still has groups and usage.
     #[test]
     fn version_2_counts_what_processes_use_without_a_controller() {
         let Some(tree) = layout::trees()

@@ -1,7 +1,7 @@
-//! The groups that limit a process which this program did not start: a service of systemd, a container.
+//! Finds the groups that limit a process that this program did not start: a service of systemd, a container.
 //!
-//! A limit of any group above the process applies to it, so the smallest one counts. Its group is the one that is
-//! read: its members share the limit.
+//! The limits of all groups above a process apply to it, so the smallest limit counts. The usage is read from the group
+//! with this limit, because all its members share the limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,24 +12,24 @@ use super::Part;
 use super::layout::{self, Tree, Version};
 use super::usage::UsageProbe;
 
-/// Memory limits above this are none: version 1 has no word for that.
+/// Memory limits above this value, in bytes, mean no limit: version 1 has no other notation.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// The groups that limit a process.
+/// The groups whose limits apply to a process.
 #[derive(Debug, Clone)]
 pub struct LimitingGroups {
-    /// The path of the group with the processor quota within its tree, or of the one with the memory limit; as in
+    /// The path, within its tree, of the group with the processor quota, or else of the group with the memory limit; as in
     /// `/system.slice/nginx.service`.
     pub name: String,
-    /// Processor time in cores that its members may use together; `None`: no quota.
+    /// The processor quota that the group's members share, in cores; `None`: no quota.
     pub cpu: Option<f64>,
-    /// Memory that its members may use together; `None`: no limit.
+    /// The memory limit that the group's members share; `None`: no limit.
     pub memory: Option<Bytes>,
-    /// Reads what its members use.
+    /// Reads the resource use of the groups.
     pub probe: UsageProbe,
 }
 
-/// The groups that limit a process; `None` if no group does, or if the process does not exist.
+/// Returns the groups that limit a process; `None` if no group limits it, or if the process does not exist.
 pub fn limits_of_process(pid: u32) -> Option<LimitingGroups> {
     let trees = layout::trees_of_process(pid);
     let cpu = smallest(&trees, "cpu", quota);
@@ -39,7 +39,7 @@ pub fn limits_of_process(pid: u32) -> Option<LimitingGroups> {
     let mut parts = Vec::new();
     if let Some((_, path, tree)) = &cpu {
         parts.push(part(tree, path, &["cpu"]));
-        // In version 1 another tree accounts for processor time, in which the same group has its own directory.
+        // In version 1 another tree may account for processor time; the same group has its own directory there.
         if tree.version == Version::One
             && let Some(account) = trees.iter().find(|tree| tree.has("cpuacct"))
         {
@@ -49,7 +49,7 @@ pub fn limits_of_process(pid: u32) -> Option<LimitingGroups> {
                 true => &same,
                 false => &account.own,
             };
-            // The top group has the usage of the whole machine.
+            // The top group would have the usage of the whole machine.
             if *place != account.top {
                 parts.push(part(account, place, &["cpuacct"]));
             }
@@ -69,7 +69,8 @@ pub fn limits_of_process(pid: u32) -> Option<LimitingGroups> {
     })
 }
 
-/// Processes in a group of this name, as in `nginx.service` or `docker-4f5a….scope`, whose parents are not in it.
+/// Returns the processes in groups with this name (as in `nginx.service` or `docker-4f5a….scope`) whose parents are not in
+/// such a group.
 pub fn roots_of_unit(unit: &str) -> Vec<u32> {
     let in_unit = |pid: u32| {
         let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
@@ -89,12 +90,12 @@ pub fn roots_of_unit(unit: &str) -> Vec<u32> {
 
 fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in brackets, may contain anything.
+    // The name, in parentheses, may contain any character.
     let (_, after) = stat.rsplit_once(')')?;
     after.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// The smallest limit of the process's group in a controller's tree and of those above it.
+/// Returns the smallest limit of the process's group and the groups above it, in a controller's tree.
 fn smallest<'t>(
     trees: &'t [Tree],
     controller: &str,
@@ -103,7 +104,7 @@ fn smallest<'t>(
     let tree = trees.iter().find(|tree| tree.has(controller))?;
     let each = tree.upwards();
     let each = each.filter_map(|path| Some((limit(tree.version, path)?, path.to_owned(), tree)));
-    // Of equal limits, that of the nearest group, which has the fewest other members.
+    // If limits are equal, the nearest group is used, because it has the fewest other members.
     each.reduce(|best, next| if next.0 < best.0 { next } else { best })
 }
 
@@ -116,7 +117,7 @@ fn part(tree: &Tree, path: &Path, controllers: &[&str]) -> Part {
     }
 }
 
-/// The processor quota of a group, in cores.
+/// Returns the processor quota of a group, in cores.
 fn quota(version: Version, path: &Path) -> Option<f64> {
     let text = |file: &str| fs::read_to_string(path.join(file)).ok();
     match version {
@@ -125,19 +126,19 @@ fn quota(version: Version, path: &Path) -> Option<f64> {
     }
 }
 
-/// No quota is -1.
+/// Parses quota and period; a quota of -1 means no quota.
 fn quota_v1(quota: &str, period: &str) -> Option<f64> {
     let (quota, period): (i64, i64) = (quota.trim().parse().ok()?, period.trim().parse().ok()?);
     (quota > 0 && period > 0).then(|| quota as f64 / period as f64)
 }
 
-/// `2500 10000`, or `max 100000`.
+/// Parses `2500 10000`, or `max 100000` for no quota.
 fn quota_v2(text: &str) -> Option<f64> {
     let (quota, period) = text.trim().split_once(' ')?;
     quota_v1(quota, period)
 }
 
-/// The memory limit of a group, in bytes.
+/// Returns the memory limit of a group, in bytes.
 fn memory_limit(version: Version, path: &Path) -> Option<f64> {
     let file = match version {
         Version::One => "memory.limit_in_bytes",

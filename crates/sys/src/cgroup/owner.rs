@@ -1,15 +1,14 @@
 //! The owner of a group's directory, and the removal of groups whose owner has exited.
 //!
-//! A group outlives a killed program. Its owner therefore holds a lock on the group's own directory
-//! ([`create`]), which the kernel releases when the owner exits. A lock file elsewhere would not suffice:
-//! another container sees the same control groups but has its own `/tmp` and `/run`. A lock on the directory
-//! is visible wherever the group is visible. `flock(2)` works on directories of both versions of cgroupfs. It
-//! is the same lock in every mount, PID and cgroup namespace, and does not prevent the removal of the
-//! directory.
+//! A group outlives a killed program. Therefore the owner holds a lock on the group's own directory ([`create`]), which the
+//! kernel releases when the owner exits. A lock file elsewhere would not suffice: another container has the same control
+//! groups but its own `/tmp` and `/run`. A lock on the directory is visible wherever the group is visible. `flock(2)`
+//! works on directories of both versions of cgroupfs. It is the same lock in every mount, PID and cgroup namespace, and
+//! does not prevent the removal of the directory.
 //!
-//! The name contains the process number, the start time and the PID namespace of the owner, and the
-//! controllers that were enabled in the parent group for this group. It is a second check: a group whose
-//! owner is found running by this name is kept even without a lock.
+//! The group's name contains the process number, the start time and the PID namespace of the owner, and the controllers
+//! that were enabled in the parent group for this group. The name is a second check: if its owner is running, the group
+//! is kept even without a lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,14 +27,14 @@ use crate::lock::{Lock, Taken};
 
 const PREFIX: &str = "fathometer";
 
-/// The label of a group to which processes were moved to free their group ([`move_aside`]); not a
-/// [valid](valid_label) label.
+/// The label of a group to which processes were moved to free their group ([`move_aside`]). It is not a
+/// [valid](valid_label) label, so no other group can have it.
 const ASIDE: &str = "+processes";
 
-/// The depth to which groups are searched: systemd nests a user's group about seven levels deep.
+/// The maximum depth of the search for groups: systemd nests a user's group about seven levels deep.
 const DEEPEST: usize = 16;
 
-/// The number of attempts to move members out: they may fork meanwhile.
+/// The number of attempts to move members out of a group, because members may fork meanwhile.
 const ROUNDS: usize = 200;
 
 /// The number of attempts to create a directory when another program removes it before it is locked.
@@ -53,7 +52,7 @@ pub(super) struct Name {
     /// The PID namespace of `pid`.
     namespace: u64,
     pid: u32,
-    /// When the owner started, in ticks since boot.
+    /// The start time of the owner, in ticks since boot.
     start: u64,
     /// Distinguishes the groups of one owner.
     number: u64,
@@ -63,7 +62,7 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// A new, unique name for a group of this program.
+    /// Creates a new, unique name for a group of this program.
     pub(super) fn new(label: &str, switched: BTreeSet<String>) -> Result<Name> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let pid = std::process::id();
@@ -77,7 +76,7 @@ impl Name {
         })
     }
 
-    /// Whether it is the group to which a group's own processes were moved.
+    /// Whether this is a group to which the parent group's own processes were moved.
     fn is_aside(&self) -> bool {
         self.label == ASIDE
     }
@@ -98,8 +97,8 @@ impl Name {
         })
     }
 
-    /// Whether a process with the owner's number and start time is running. An owner in another PID namespace
-    /// cannot be found this way.
+    /// Whether a process with the owner's number and start time is running. This does not find owners in other PID
+    /// namespaces.
     fn is_running(&self) -> bool {
         pid_namespace().is_ok_and(|namespace| namespace == self.namespace)
             && start_time(self.pid).is_ok_and(|start| start == self.start)
@@ -115,7 +114,7 @@ pub(super) fn create(path: &Path) -> io::Result<()> {
                 locks().insert(path.to_owned(), lock);
                 return Ok(());
             }
-            // A program that cleans up saw it before it was locked, and removes it.
+            // Another program has found the directory before it was locked, and removes it.
             Ok(Taken::Held | Taken::Gone) => {}
             Err(error) => {
                 let _ = fs::remove_dir(path);
@@ -131,7 +130,7 @@ pub(super) fn create(path: &Path) -> io::Result<()> {
     }
     Err(io::Error::new(
         io::ErrorKind::ResourceBusy,
-        "another program removes it each time",
+        "another program removed the new group each time",
     ))
 }
 
@@ -163,11 +162,11 @@ pub(super) fn valid_label(label: &str) -> bool {
 /// The result of removing groups whose owner has exited.
 #[derive(Debug, Default)]
 pub struct Removal {
-    /// The directories that were removed.
+    /// The removed directories.
     pub removed: Vec<PathBuf>,
-    /// Directories of running owners.
+    /// The directories of running owners.
     pub in_use: Vec<PathBuf>,
-    /// Directories that could not be removed, and why.
+    /// The directories that could not be removed, with the error.
     pub refused: Vec<(PathBuf, io::Error)>,
 }
 
@@ -179,14 +178,14 @@ pub fn remove_stale() -> Removal {
     for tree in trees() {
         let _alone = alone(&tree);
         let mut groups = groups_below(&tree.top, 0);
-        // Groups of moved processes come last: they can be removed when no sibling group needs them.
+        // Groups of moved processes come last, because they can be removed only when no sibling group exists.
         groups.sort_by_key(|(_, name)| name.is_aside());
         for (path, name) in groups {
             if name.is_running() {
                 removal.in_use.push(path);
                 continue;
             }
-            // The lock is held until the directory is removed, so that no other program removes it as well.
+            // The lock is held until the directory is removed, so that no other program removes the directory too.
             match Lock::directory(&path) {
                 Ok(Taken::Ours(_lock)) => match remove(&path, &tree) {
                     Ok(()) => removal.removed.push(path),
@@ -201,8 +200,8 @@ pub fn remove_stale() -> Removal {
     removal
 }
 
-/// Removes a group and those below it; their members are moved to this program's group. Controllers that were
-/// enabled for it are disabled again when no other such group is beside it.
+/// Removes a group and the groups below it, and moves their members to this program's group. Controllers that were enabled
+/// for the group are disabled if it has no sibling groups of this kind.
 pub(super) fn remove(path: &Path, tree: &Tree) -> io::Result<()> {
     if is_aside(path) {
         move_back(path.parent().unwrap_or(path));
@@ -217,7 +216,7 @@ pub(super) fn remove(path: &Path, tree: &Tree) -> io::Result<()> {
     locks().remove(path);
     let members = match tree.version {
         Version::One => "tasks",
-        // Threads can be read when processes cannot, and all threads are moved in the end.
+        // `cgroup.threads` can be read even if `cgroup.procs` cannot, and all threads are moved one after the other.
         Version::Two => "cgroup.threads",
     };
     for round in 0..ROUNDS {
@@ -237,8 +236,7 @@ pub(super) fn remove(path: &Path, tree: &Tree) -> io::Result<()> {
     Ok(())
 }
 
-/// Moves the members of a group to this program's group. Members that have exited cannot be moved, and need
-/// not be.
+/// Moves the members of a group to this program's group. Errors are ignored, because exited members cannot be moved.
 fn move_out(path: &Path, members: &str, tree: &Tree) {
     // This program's group may have changed since the group was created.
     let own = tree.now().own;
@@ -246,7 +244,7 @@ fn move_out(path: &Path, members: &str, tree: &Tree) {
     for thread in threads.lines() {
         let alone = fs::write(own.join(members), thread);
         if alone.is_err() && tree.version == Version::Two {
-            // A thread can only leave a domain together with its process.
+            // A thread can leave a domain group only together with its process.
             let _ = fs::write(own.join("cgroup.procs"), thread);
         }
     }
@@ -259,11 +257,11 @@ pub(super) fn is_aside(path: &Path) -> bool {
         .is_some_and(|name| name.is_aside())
 }
 
-/// Moves all processes of this program's group (of version 2) into a group below it, so that it can hand down
-/// controllers. `switched` are the controllers that will be enabled.
+/// Moves all processes of this program's group (of version 2) into a group below it, so that this program's group can
+/// delegate controllers. `switched` are the controllers that will be enabled.
 ///
-/// The group must be under this program's control: delegated by systemd (`Delegate=`), the topmost group of a
-/// container, or without processes other than this program, its ancestors and its descendants.
+/// This program must control the group: systemd has delegated it (`Delegate=`), it is the topmost group of a container, or
+/// it contains only this program, its ancestors and its descendants.
 pub(super) fn move_aside(tree: &Tree, switched: BTreeSet<String>) -> Result<PathBuf> {
     let own = &tree.own;
     let processes = || -> Result<Vec<String>> {
@@ -288,7 +286,7 @@ pub(super) fn move_aside(tree: &Tree, switched: BTreeSet<String>) -> Result<Path
             for pid in left {
                 match fs::write(aside.join("cgroup.procs"), &pid) {
                     Ok(()) => {}
-                    // It has exited since.
+                    // The process has exited meanwhile.
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                     Err(error) => {
                         return Err(error).doing(format!(
@@ -305,7 +303,7 @@ pub(super) fn move_aside(tree: &Tree, switched: BTreeSet<String>) -> Result<Path
     Ok(aside)
 }
 
-/// Undoes [`move_aside`], unless there are still groups of this kind that need it.
+/// Undoes [`move_aside`], unless other groups of this kind still need it.
 pub(super) fn move_back(parent: &Path) {
     if names_in(parent).iter().any(|name| !name.is_aside()) {
         return;
@@ -338,7 +336,7 @@ pub(super) fn move_back(parent: &Path) {
     }
 }
 
-/// Whether systemd has delegated a group to the programs in it (`Delegate=yes`, by an extended attribute).
+/// Whether systemd has delegated a group to the programs in it (`Delegate=yes`, marked by an extended attribute).
 pub(super) fn is_delegated(group: &Path) -> bool {
     [c"user.delegate", c"trusted.delegate"].iter().any(|name| {
         let mut value = [0; 8];
@@ -356,7 +354,7 @@ fn is_related(pid: &str) -> bool {
     ancestry(own).any(|ancestor| ancestor == pid) || ancestry(pid).any(|ancestor| ancestor == own)
 }
 
-/// A process and its ancestors.
+/// Iterates over a process and its ancestors.
 fn ancestry(pid: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(pid), |&pid| {
         let parent: u32 = field(pid, 4).ok()?.try_into().ok()?;
@@ -365,8 +363,8 @@ fn ancestry(pid: u32) -> impl Iterator<Item = u32> {
     .take(1000)
 }
 
-/// Prevents other threads and programs of this kind from creating or removing groups meanwhile: the last
-/// group to be removed disables controllers that a new group expects to be enabled.
+/// Prevents other threads, and other running instances of this program, from creating or removing groups. Otherwise the
+/// last group to be removed could disable controllers that a new group needs.
 pub(super) fn alone(tree: &Tree) -> impl Drop {
     static HERE: Mutex<()> = Mutex::new(());
     let here = HERE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -394,11 +392,11 @@ struct Alone {
 }
 
 impl Drop for Alone {
-    /// The lock on the directory is released with its descriptor, before that of this program.
+    /// Does nothing: the fields are dropped in order, first the lock on the directory, then the lock of this program.
     fn drop(&mut self) {}
 }
 
-/// The names of this program's kind among the groups directly below `parent`.
+/// Returns the names of the groups directly below `parent` that instances of this program have created.
 pub(super) fn names_in(parent: &Path) -> Vec<Name> {
     directories(parent)
         .iter()
@@ -415,7 +413,7 @@ fn switch_off(removed: &Path) {
         return;
     }
     for controller in &name.switched {
-        // Another group may need the controller now; the kernel then rejects the request, as it should.
+        // If another group uses the controller now, the kernel rejects the request, as intended.
         let _ = fs::write(
             parent.join("cgroup.subtree_control"),
             format!("-{controller}"),
@@ -452,12 +450,12 @@ fn pid_namespace() -> io::Result<u64> {
     Ok(fs::metadata("/proc/self/ns/pid")?.ino())
 }
 
-/// When a process started, in ticks since boot: field 22 of its `stat`.
+/// Returns the start time of a process, in ticks since boot: field 22 of its `stat`.
 fn start_time(pid: u32) -> io::Result<u64> {
     field(pid, 22)
 }
 
-/// A field of a process's `stat`, numbered as in `man 5 proc_pid_stat`, after its name.
+/// Returns a field of a process's `stat`, numbered as in `man 5 proc_pid_stat`. The field must be after the name.
 fn field(pid: u32, number: usize) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let found = stat.rfind(')').and_then(|end| {

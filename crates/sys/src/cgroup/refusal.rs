@@ -8,7 +8,7 @@ use super::layout::Tree;
 use crate::error::Error;
 use crate::privilege;
 
-/// Advice for when a group cannot be created or has no controllers to hand down.
+/// Returns advice for a group that cannot be created or has no controllers to delegate.
 pub fn advice() -> &'static str {
     if privilege::is_machine_root() {
         "run in a scope of its own with `systemd-run --scope -p Delegate=yes fathometer …`, or give a \
@@ -19,7 +19,7 @@ pub fn advice() -> &'static str {
     }
 }
 
-/// Why no tree on this machine has a controller.
+/// Explains why no tree on this machine has a controller.
 pub(super) fn unavailable(resource: Resource, trees: &[Tree]) -> String {
     let mut versions: Vec<&str> = trees
         .iter()
@@ -29,14 +29,14 @@ pub(super) fn unavailable(resource: Resource, trees: &[Tree]) -> String {
     match versions.as_slice() {
         [] => "no control groups are mounted: mount -t cgroup2 none /sys/fs/cgroup".to_owned(),
         _ if privilege::is_machine_root() => format!(
-            "none of the control groups mounted here has the controller {}: the kernel was started \
-             without it (cgroup_disable=, cgroup_enable=), or a container was not given it (docker: \
+            "no mounted control group has the controller {}: the kernel was started without it \
+             (cgroup_disable=, cgroup_enable=), or the container does not have it (docker: \
              --privileged)",
             versions.join(" or ")
         ),
         _ => format!(
-            "none of the control groups mounted here has the controller {}; a container or a \
-             user's session may not have been given it: {}",
+            "no mounted control group has the controller {}; the container or the user's session \
+             may not have it: {}",
             versions.join(" or "),
             advice()
         ),
@@ -75,7 +75,7 @@ pub(super) fn not_enabled(control: &Path, word: &str, error: &io::Error) -> Erro
     no_controller(reason)
 }
 
-/// The error for a group that was not given a controller.
+/// Returns the error for a group to which a controller is not delegated.
 pub(super) fn not_handed_down(controller: &str, group: &Path) -> Error {
     let group = group.display();
     no_controller(match privilege::is_machine_root() {
@@ -91,16 +91,16 @@ pub(super) fn not_handed_down(controller: &str, group: &Path) -> Error {
     })
 }
 
-/// The error for a group with processes, below which no group can be limited.
+/// Returns the error for a group with processes, below which no group can be limited.
 pub(super) fn has_processes(group: &Path) -> Error {
     no_controller(format!(
-        "{} contains processes, and Linux limits no group below such a group: {}",
+        "{} contains processes, so groups below it cannot be limited: {}",
         group.display(),
         advice()
     ))
 }
 
-/// The error for a threaded group, below which only threaded groups are possible.
+/// Returns the error for a threaded group, below which only threaded groups are possible.
 pub(super) fn for_threads(group: &Path) -> Error {
     no_controller(format!(
         "{} is a threaded group, and no group below it can contain processes: {}",

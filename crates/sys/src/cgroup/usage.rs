@@ -1,4 +1,4 @@
-//! The usage of a group.
+//! The resource use of a group.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,24 +16,24 @@ use crate::pressure::{OfWhom, Pressure};
 /// Processor time of a group since it was created, including exited processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuUsage {
-    /// The total, to the nanosecond in version 1 and the microsecond in version 2.
+    /// The total. The resolution is a nanosecond in version 1 and a microsecond in version 2.
     pub total: Duration,
-    /// User mode. If the kernel samples at every tick (without `CONFIG_VIRT_CPU_ACCOUNTING_GEN`), the split
-    /// is an estimate; the total is exact.
+    /// Time in user mode. If the kernel samples at every tick (without `CONFIG_VIRT_CPU_ACCOUNTING_GEN`), the split into
+    /// user and kernel mode is an estimate; the total is exact.
     pub user: Duration,
-    /// Kernel mode.
+    /// Time in kernel mode.
     pub system: Duration,
-    /// How long runnable members had to wait for the next period, all processors together. `None` without the
-    /// `cpu` controller.
+    /// The time that runnable members waited for the next period, summed over all processors. `None` without the `cpu`
+    /// controller.
     pub throttled: Option<Duration>,
-    /// Periods of the quota with at least one runnable member.
+    /// The number of quota periods with at least one runnable member.
     pub periods: Option<u64>,
-    /// Periods in which the quota was used up.
+    /// The number of periods in which the quota was used up.
     pub throttled_periods: Option<u64>,
 }
 
 impl CpuUsage {
-    /// The usage since an earlier reading.
+    /// Returns the usage since an earlier reading.
     pub fn since(&self, earlier: &CpuUsage) -> CpuUsage {
         let count = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
         CpuUsage {
@@ -50,39 +50,38 @@ impl CpuUsage {
     }
 }
 
-/// Memory charged to a group. `None` is a figure that the kernel does not report.
+/// The memory charged to a group. A figure that the kernel does not report is `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryUsage {
     /// The total: programs, page cache, and kernel memory for them.
     pub current: Option<Bytes>,
-    /// The largest value so far.
+    /// The largest value of `current` so far.
     pub peak: Option<Bytes>,
     /// Memory of programs that is not backed by a file.
     pub anonymous: Option<Bytes>,
     /// Page cache.
     pub page_cache: Option<Bytes>,
-    /// TCP socket buffers, for sending and receiving (`memory.kmem.tcp.usage_in_bytes` in version 1, `sock`
-    /// of `memory.stat` in version 2), including memory that the kernel reserves for them. In version 1 it is
-    /// not part of `current`.
+    /// TCP send and receive buffers (`memory.kmem.tcp.usage_in_bytes` in version 1, `sock` of `memory.stat` in version 2),
+    /// including memory that the kernel reserves for them. In version 1 they are not part of `current`.
     pub sockets: Option<Bytes>,
-    /// Memory without a backing file: memory of programs, and of the kernel for them (page tables, stacks,
-    /// descriptors), without socket buffers.
+    /// Memory without a backing file: memory of programs, and kernel memory for them (page tables, stacks, descriptors).
+    /// Socket buffers are not included.
     #[serde(default)]
     pub unbacked: Option<Bytes>,
-    /// How often the limit was reached, so that memory had to be reclaimed first.
+    /// The number of times that the limit was reached, so that memory had to be reclaimed.
     pub limit_hits: Option<u64>,
-    /// Processes killed because no memory could be reclaimed.
+    /// The number of processes killed because no memory could be reclaimed.
     pub killed: Option<u64>,
-    /// File pages that were evicted and read again (refaults).
+    /// Refaults: file pages that were evicted and read again.
     pub refaults: Option<u64>,
     /// Page faults that waited for a disk (`pgmajfault`).
     pub major_faults: Option<u64>,
     /// Page faults of all kinds (`pgfault`).
     #[serde(default)]
     pub faults: Option<u64>,
-    /// Pages charged to the group (`pgpgin`): memory that programs got, and file pages added to the page
-    /// cache, read from a disk or written. Only in version 1. The machine's counter of the same name is
-    /// another figure, of disks; the bytes that the group read from disks are [`DiskUsage::read`].
+    /// Pages charged to the group (`pgpgin`): memory allocated by programs, and file pages added to the page cache, read
+    /// from a disk or written. Only in version 1. The machine's counter of the same name counts disk reads instead; the
+    /// bytes that the group read from disks are [`DiskUsage::read`].
     #[serde(default)]
     pub pages_charged: Option<u64>,
     /// Pages that the group freed or that were reclaimed from it (`pgpgout`). Only in version 1.
@@ -90,9 +89,9 @@ pub struct MemoryUsage {
     pub pages_uncharged: Option<u64>,
 }
 
-/// Traffic of a group with all disks since it was created (`blkio.throttle.io_service_bytes_recursive` and
-/// `io_serviced_recursive` in version 1, `io.stat` in version 2). In version 1 the kernel only counts on
-/// disks that have a limit, of this group or another ([`super::Limits::counts_disk`]).
+/// The disk traffic of a group since it was created, summed over all disks
+/// (`blkio.throttle.io_service_bytes_recursive` and `io_serviced_recursive` in version 1, `io.stat` in version 2). In
+/// version 1 the kernel only counts on disks with a limit of any group ([`super::Limits::counts_disk`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskUsage {
     /// Bytes read.
@@ -106,7 +105,7 @@ pub struct DiskUsage {
 }
 
 impl DiskUsage {
-    /// The traffic since an earlier reading; `None` when the counters were reset.
+    /// Returns the traffic since an earlier reading; `None` if the counters were reset.
     pub fn since(&self, earlier: &DiskUsage) -> Option<DiskUsage> {
         Some(DiskUsage {
             read: Bytes(self.read.0.checked_sub(earlier.read.0)?),
@@ -117,7 +116,7 @@ impl DiskUsage {
     }
 }
 
-/// The whole usage of a group at one moment.
+/// All resource use of a group up to one instant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Processor time.
@@ -126,15 +125,14 @@ pub struct Usage {
     pub memory: MemoryUsage,
     /// Disk traffic.
     pub disk: Option<DiskUsage>,
-    /// How long its members were stalled (`cpu.pressure` and similar files of version 2). Each field is
-    /// `None` if the kernel does not keep it.
+    /// The time for which members were stalled (`cpu.pressure` and similar files of version 2). A field is `None` if the
+    /// kernel does not provide it.
     #[serde(default)]
     pub pressure: Pressure,
 }
 
 impl Usage {
-    /// The difference to an earlier reading. Memory figures that are states and not counters are as in
-    /// `self`.
+    /// Returns the difference to an earlier reading. Memory figures that are not counters are those of `self`.
     pub fn since(&self, earlier: &Usage) -> Usage {
         let count = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
         let (memory, before) = (&self.memory, &earlier.memory);
@@ -162,12 +160,12 @@ impl Usage {
     }
 }
 
-/// Reads the usage of a group, from any thread.
+/// Reads the resource use of a group, from any thread.
 #[derive(Debug, Clone)]
 pub struct UsageProbe {
-    /// Directories by the controller that is active there.
+    /// The version and the directory of each active controller.
     places: BTreeMap<String, (Version, PathBuf)>,
-    /// A directory of version 2, which counts processor time without a controller.
+    /// The directory in version 2, which counts processor time even without a controller.
     unified: Option<PathBuf>,
     /// Whether socket memory is accounted for.
     counts_sockets: bool,
@@ -286,7 +284,7 @@ impl UsageProbe {
         }
     }
 
-    /// Reads how long members were stalled.
+    /// Reads the time for which members were stalled.
     pub fn pressure(&self) -> Pressure {
         let text = |file: &str| {
             let path = self.unified.as_ref().map(|path| path.join(file));
@@ -315,7 +313,7 @@ impl UsageProbe {
     }
 }
 
-/// The value of a line like `key value`.
+/// Returns the value of a line like `key value`.
 fn value(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let (name, value) = line.split_once(' ')?;
@@ -324,7 +322,7 @@ fn value(text: &str, key: &str) -> Option<u64> {
 }
 
 fn cpu_v1(total: &str, split: &str, throttling: &str) -> Option<CpuUsage> {
-    // In ticks of a hundredth of a second, whatever the kernel's own tick.
+    // The unit is always 10 ms, for any tick of the kernel.
     let ticks = |key| value(split, key).map(|ticks| Duration::from_millis(ticks * 10));
     Some(CpuUsage {
         total: Duration::from_nanos(total.trim().parse().ok()?),
@@ -348,7 +346,7 @@ fn cpu_v2(stat: &str) -> Option<CpuUsage> {
     })
 }
 
-/// Lines like `254:0 Read 4096`. `None` without any such line: the kernel counts on no disk.
+/// Parses lines like `254:0 Read 4096`. Returns `None` without such a line: then the kernel counts on no disk.
 fn disk_v1(bytes: &str, operations: &str) -> Option<DiskUsage> {
     let is_count = |line: &str| line.split(' ').nth(1) == Some("Read");
     if !bytes.lines().any(is_count) {
@@ -369,7 +367,7 @@ fn disk_v1(bytes: &str, operations: &str) -> Option<DiskUsage> {
     })
 }
 
-/// Lines like `254:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0`.
+/// Parses lines like `254:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0`.
 fn disk_v2(stat: &str) -> DiskUsage {
     let sum = |key: &str| {
         let words = stat.split_whitespace().filter_map(|word| {
@@ -410,7 +408,7 @@ mod tests {
         let usage = cpu_v2(stat).unwrap();
         assert_eq!(usage.total, Duration::from_micros(250_123));
         assert_eq!(usage.throttled, Some(Duration::from_millis(750)));
-        // Without the controller the group still counts.
+        // Without the controller, the group still counts processor time.
         let usage = cpu_v2("usage_usec 7\nuser_usec 4\nsystem_usec 3\n").unwrap();
         assert_eq!((usage.throttled, usage.periods), (None, None));
         assert_eq!(cpu_v2("nothing 1\n"), None);

@@ -1,10 +1,9 @@
-//! Readings that may block on the observed process, on a separate thread.
+//! Takes readings that may block on a lock of the observed process, on a separate thread.
 //!
-//! The kernel reports a connection's congestion window only while it holds the lock on the socket, and a
-//! process's pages only while it holds the lock on the memory map. A process that sends a mapped file holds
-//! the socket's lock while the file's pages are read from a disk. A reader waits that long, which on a busy
-//! disk is seconds, and its later figures are then of another time. A thread that must not block therefore
-//! requests it here, and continues without an answer if none comes soon.
+//! The kernel takes the lock on a socket to report the congestion window, and the lock on a memory map to report a
+//! process's pages. A process that sends a mapped file holds the socket's lock while the file's pages are read from a disk.
+//! A reader then waits, for seconds if the disk is busy, and the figures that it reads afterwards are late. Therefore a
+//! thread that must not block requests such a reading here, and continues without the answer if it does not arrive soon.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,16 +16,16 @@ use crate::error::{Doing, Result};
 
 /// A thread that takes one reading per request, one request at a time.
 ///
-/// Dropping it waits for an outstanding answer.
+/// Dropping this value waits for an outstanding answer.
 #[derive(Debug)]
 pub(super) struct Aside<T> {
-    /// `None` once the thread is to end.
+    /// The sender of requests; `None` while this value is dropped, so that the thread exits.
     questions: Option<SyncSender<()>>,
     answers: Receiver<T>,
     thread: Option<JoinHandle<()>>,
     /// Whether an answer is outstanding.
     asked: bool,
-    /// Processor time of the thread so far, in nanoseconds.
+    /// The processor time of the thread so far, in nanoseconds.
     spent: Arc<AtomicU64>,
 }
 
@@ -75,7 +74,7 @@ impl<T: Send + 'static> Aside<T> {
         self.asked
     }
 
-    /// The answer to the last request, if it comes within this time.
+    /// Returns the answer to the last request, if it arrives within `patience`.
     pub(super) fn answer(&mut self, patience: Duration) -> Option<T> {
         if !self.asked {
             return None;
@@ -85,7 +84,7 @@ impl<T: Send + 'static> Aside<T> {
         Some(answer)
     }
 
-    /// Processor time of all readings so far.
+    /// Returns the processor time of all readings so far.
     pub(super) fn spent(&self) -> Duration {
         Duration::from_nanos(self.spent.load(Ordering::Relaxed))
     }
@@ -95,8 +94,8 @@ impl<T> Drop for Aside<T> {
     fn drop(&mut self) {
         drop(self.questions.take());
         if let Some(thread) = self.thread.take() {
-            // The thread ends, because its answer can still be sent. A panic of the thread needs no report:
-            // the caller has already seen that the answer is missing.
+            // The thread exits, because it can still send its answer. A panic of the thread is not reported here: the
+            // caller got no answer.
             let _ = thread.join();
         }
     }

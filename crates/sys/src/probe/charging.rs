@@ -1,19 +1,18 @@
-//! The thread to which the kernel charges the processor time of receiving a packet.
+//! Detects whether the kernel charges the processor time of receiving a packet to the interrupted thread.
 //!
-//! A packet sent to the same machine is received at once, in a softirq during the system call that sent it.
-//! Kernels with `CONFIG_IRQ_TIME_ACCOUNTING` do not charge softirq time to the interrupted thread. It then
-//! appears as softirq time of the machine only, and in no process tree and no control group. Other kernels
-//! charge it to the thread: when a thread of a host's group delivers the host's packets, the group is charged
-//! for receiving them.
+//! A packet sent to the same machine is received immediately, in a softirq during the system call that sent it. Kernels
+//! with `CONFIG_IRQ_TIME_ACCOUNTING` do not charge softirq time to the interrupted thread. It then appears only as softirq
+//! time of the machine, in no process tree and no control group. Other kernels charge it to the thread: if a thread of a
+//! host's group delivers the host's packets, the group is charged for receiving them.
 //!
-//! A packet that is *written* to a TUN device is received in the write itself, without a softirq on any
-//! kernel. It appears as system time of the machine and of the writing thread. Measured on Linux 6.18 without
-//! that option, with one thread sending to itself: over loopback and veth a quarter to a third of the
-//! machine's kernel time is softirq, over TUN none. In all three cases the thread is charged with all of it.
-//! Only the sum, [`ProcessorTimes::kernel`](super::ProcessorTimes::kernel), can be compared between machines.
+//! A packet that is *written* to a TUN device is received in the write itself, without a softirq on any kernel. The time
+//! appears as system time of the machine and of the writing thread. Measured on Linux 6.18 without that option, with one
+//! thread that sends to itself: over loopback and veth, a quarter to a third of the machine's kernel time is softirq time;
+//! over TUN, none. In all three cases all of the time is charged to the thread. Only the sum,
+//! [`ProcessorTimes::kernel`](super::ProcessorTimes::kernel), can be compared between machines.
 //!
-//! Not every user can read a kernel's build options, so this module measures: while a thread sends to itself,
-//! its own clock either keeps up with the wall clock or does not.
+//! Not every user can read a kernel's build options, so this module measures: while a thread sends to itself, it compares
+//! the thread's processor-time clock with the wall clock.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -26,24 +25,24 @@ use crate::error::{Doing, Result};
 const BURSTS: usize = 300;
 const DATAGRAMS: usize = 16;
 
-/// The answer, and the measurement behind it.
+/// How softirq time is charged, as measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Charging {
-    /// The smallest share of the time of a burst of datagrams that was not charged to the sending thread, out
-    /// of some hundreds of bursts. Preemption by other threads can only make a burst's share larger.
+    /// The share of time that was not charged to the sending thread in a burst of datagrams; the smallest share of some
+    /// hundreds of bursts, because preemption by other threads can only increase it.
     pub uncharged: f64,
 }
 
 impl Charging {
-    /// Whether softirq time is accounted separately. The processor time of a host is then that of its
-    /// processes *plus* a share of the machine's softirq time.
+    /// Whether softirq time is accounted separately. Then the processor time of a host is the time of its processes *plus*
+    /// a share of the machine's softirq time.
     pub fn softirq_apart(&self) -> bool {
-        // Receiving is about half of the work; reading the clocks takes some per cent.
+        // Receiving takes about half of the time; reading the clocks takes some per cent.
         self.uncharged > 0.15
     }
 }
 
-/// Measures it over the loopback device, for some 30 ms.
+/// Measures how softirq time is charged, over the loopback device, in about 30 ms.
 pub fn charging() -> Result<Charging> {
     let doing = "send a datagram over the loopback device";
     let socket = UdpSocket::bind("127.0.0.1:0").doing(doing)?;
@@ -55,7 +54,7 @@ pub fn charging() -> Result<Charging> {
     let mut answer = [0; 64];
     let mut smallest = 1f64;
     for _ in 0..BURSTS {
-        // The wall clock is read within the thread's own time, so reading it never counts as uncharged.
+        // The readings of the wall clock lie between those of the thread's clock, so reading it never counts as uncharged.
         let own = now(ClockId::ThreadCPUTime);
         let wall = now(ClockId::Monotonic);
         for _ in 0..DATAGRAMS {

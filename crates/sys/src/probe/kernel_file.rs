@@ -6,12 +6,12 @@ use std::os::unix::fs::FileExt;
 
 use crate::error::{Doing, Result};
 
-/// A file whose text the kernel generates whenever it is read from its beginning. A file below
-/// `/proc/thread-self/net` stays in the namespace of the thread that opened it, whichever thread reads it.
+/// A file whose text the kernel generates each time it is read from its beginning. A file below `/proc/thread-self/net`
+/// always shows the namespace of the thread that opened it, even if another thread reads it.
 #[derive(Debug)]
 pub(super) struct KernelFile {
     file: File,
-    /// Grows until the text fits, with spare room.
+    /// The buffer for the text. It grows until the text fits with spare room.
     buffer: Vec<u8>,
 }
 
@@ -23,12 +23,12 @@ impl KernelFile {
         })
     }
 
-    /// Opens a file that not every kernel has.
+    /// Opens a file that some kernels do not have.
     pub(super) fn open_if_there(path: &str) -> Option<KernelFile> {
         KernelFile::open(path).ok()
     }
 
-    /// The current text.
+    /// Reads the current text.
     pub(super) fn read(&mut self) -> io::Result<&str> {
         let mut filled = 0;
         loop {
@@ -47,14 +47,14 @@ impl KernelFile {
     }
 }
 
-/// The text of an optional file; empty when it does not exist or cannot be read.
+/// Reads the text of an optional file; empty if the file does not exist or cannot be read.
 pub(super) fn text(file: &mut Option<KernelFile>) -> &str {
     file.as_mut()
         .and_then(|file| file.read().ok())
         .unwrap_or_default()
 }
 
-/// The number after the first blank of a line that starts with this key: `ctxt 123`.
+/// Returns the first number after this key in the line that starts with the key: `ctxt 123`.
 pub(super) fn value(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let rest = line.strip_prefix(key)?;
@@ -63,7 +63,7 @@ pub(super) fn value(text: &str, key: &str) -> Option<u64> {
     })
 }
 
-/// The difference between two readings; `None` when the counter went back, because it was reset.
+/// Returns the difference between two readings of a counter; `None` if the counter decreased, that is, was reset.
 pub(super) fn counted(now: Option<u64>, then: Option<u64>) -> Option<u64> {
     now?.checked_sub(then?)
 }

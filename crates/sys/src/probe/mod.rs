@@ -1,21 +1,20 @@
-//! Probes: what an experiment costs the machine, read from the kernel while it runs.
+//! Probes: the resource use of an experiment, read from the kernel while the experiment runs.
 //!
-//! | reading | source | of whom | typical cost |
+//! | reading | source | subject | typical CPU time |
 //! |---|---|---|---|
 //! | [`System`] | `/proc/stat`, `softirqs`, `vmstat`, `meminfo`, `diskstats`, `pressure`, `loadavg`, `net/softnet_stat` | the machine | 0.2 ms |
-//! | [`ProcessTree`] | `/proc/PID/{stat,io,fd,task}`, the process clock | a program and all it started | 30 µs a process, and 40 µs a thread with its switches |
-//! | memory by share | `/proc/PID/smaps_rollup` | the same | 100 µs a process and more |
+//! | [`ProcessTree`] | `/proc/PID/{stat,io,fd,task}`, the process clock | a program and its descendants | 30 µs per process, and 40 µs per thread with context switches |
+//! | proportional memory (PSS) | `/proc/PID/smaps_rollup` | a program and its descendants | 100 µs or more per process |
 //! | [`Network`] | `/proc/net/{snmp,netstat,sockstat}` | a namespace | 30 µs |
-//! | [`SocketTable`] | sock_diag | a namespace | 1 ms and more |
-//! | [`Connection`], [`Windows`] | sock_diag | a namespace | 0.5 ms, and 2 µs a connection |
+//! | [`SocketTable`] | sock_diag | a namespace | 1 ms or more |
+//! | [`Connection`], [`Windows`] | sock_diag | a namespace | 0.5 ms, and 2 µs per connection |
 //! | [`Usage`](crate::cgroup::Usage) | control groups, their pressure | a host | 100 µs |
 //!
-//! Counters are read as the kernel keeps them, since boot or since their object was created. The method
-//! `since` of a reading returns the difference of two. A figure that the kernel does not offer is `None`,
-//! never zero. A [`Sampler`] takes readings at a steady period on its own thread and measures their cost,
-//! which is bounded.
+//! Counters are read as the kernel keeps them, since boot or since their object was created. The method `since` of a
+//! reading returns the difference to an earlier reading. A figure that the kernel does not provide is `None`, never 0. A
+//! [`Sampler`] takes readings at a constant period on its own thread. It measures their CPU time, which is bounded.
 //!
-//! This module draws no conclusions: analysis of the recorded readings decides what limits a cell.
+//! This module draws no conclusions: the analysis of the recorded readings finds the bottleneck of a cell.
 
 mod aside;
 mod charging;
@@ -41,13 +40,13 @@ pub use sampler::{Plan, Sampler};
 pub use samples::{Cost, Names, Sample, Samples, Step};
 pub use system::{Backlog, Disk, Paging, ProcessorTimes, System, SystemProbe};
 
-/// The ticks of `/proc`: a hundredth of a second (`USER_HZ`) on every architecture that Rust's standard
-/// library supports, whatever the kernel's own tick.
+/// Converts the ticks of `/proc`: 10 ms (`USER_HZ`) on every architecture that Rust's standard library supports, for any
+/// tick of the kernel.
 fn ticks(count: u64) -> Duration {
     Duration::from_millis(count * 10)
 }
 
-/// Bytes per page of memory.
+/// Returns the size of a memory page in bytes.
 fn page_size() -> u64 {
     // SAFETY: reads a constant of the system.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(1) as u64

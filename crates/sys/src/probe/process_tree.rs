@@ -1,14 +1,13 @@
 //! A program and all its descendants.
 //!
-//! They are listed by `/proc/PID/task/*/children`, or by the parent of every process on kernels without these
-//! files. After a process exits, its parent keeps its usage, but only *after the parent has waited for it*. A
-//! child that outlives its parent is adopted by the nearest init. If that init is outside the tree, the
-//! child's usage is lost. A [`HostProcess`](crate::HostProcess) has its own init, so none of its usage is
-//! lost. The usage of a [control group](crate::cgroup) never loses any.
+//! The processes are found by `/proc/PID/task/*/children`, or by the parent of every process on kernels without these
+//! files. When a process exits, its usage is added to its parent's usage, but only *after the parent has waited for it*. A
+//! child that outlives its parent is adopted by the nearest init. If that init is outside the tree, the child's usage is
+//! lost. A [`HostProcess`](crate::HostProcess) has its own init, so it loses no usage. The usage of a
+//! [control group](crate::cgroup) never loses any usage.
 //!
-//! A reading is not atomic: processes start and exit while it is taken. It is repeated, up to three attempts,
-//! when the tree changed between start and end; [`ProcessTree::settled`] reports whether the last attempt
-//! succeeded.
+//! A reading is not atomic: processes start and exit while it is taken. If the tree changed during the reading, it is
+//! repeated, up to three attempts. [`ProcessTree::settled`] is whether the tree did not change in the last attempt.
 
 use std::fs;
 use std::io;
@@ -24,16 +23,16 @@ use crate::error::{Doing, Result};
 /// The largest number of attempts to read an unchanged tree.
 const ATTEMPTS: usize = 3;
 
-/// The number of threads that are reported one by one.
+/// The number of busiest threads that are reported individually.
 const BUSIEST: usize = 8;
 
 /// The expensive details to read of each process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detail {
-    /// Context switches and the busiest threads. This reads two files for each *thread* (some 40 µs).
+    /// Whether to read context switches and the busiest threads. This reads two files for each *thread* (about 40 µs).
     pub switches: bool,
-    /// Memory by share ([`ProcessTree::proportional`]). The kernel walks through all pages: some 100 µs for
-    /// each process, and milliseconds for a large one. Meanwhile the process can neither map nor unmap
+    /// Whether to read proportional memory ([`ProcessTree::proportional`]). The kernel walks through all pages: about
+    /// 100 µs for each process, and milliseconds for a large process. Meanwhile the process can neither map nor unmap
     /// memory.
     pub proportional: bool,
 }
@@ -41,36 +40,35 @@ pub struct Detail {
 /// One thread's processor time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadTime {
-    /// Its number, unique while it exists.
+    /// The thread's number, unique while the thread exists.
     pub thread: u32,
-    /// Its processor time (`schedstat`), to the nanosecond, as of the kernel's last tick if it runs; to 10 ms
-    /// (`stat`) on kernels without `CONFIG_SCHED_INFO`.
+    /// The thread's processor time. From `schedstat`, to the nanosecond, up to the kernel's last tick if the thread runs. On
+    /// kernels without `CONFIG_SCHED_INFO`, from `stat`, to 10 ms.
     pub cpu: Duration,
 }
 
-/// A process and its descendants together. `None` is a figure that could not be read for any of them: the
+/// The sums over a process and its descendants. A figure is `None` if it could not be read for any of the processes: the
 /// kernel was built without it, or the processes belong to another user.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessTree {
-    /// Existing processes, including zombies.
+    /// The number of existing processes, including zombies.
     pub processes: u64,
-    /// Existing threads.
+    /// The number of existing threads.
     pub threads: u64,
-    /// Processor time of existing processes and of exited children that were waited for
-    /// (`CLOCK_PROCESS_CPUTIME` and `stat`). Existing processes: to the nanosecond, as of the kernel's last
-    /// tick for threads that run. Exited ones: to 10 ms for
-    /// each process that waited for them.
+    /// Processor time of existing processes and of exited children that were waited for (`CLOCK_PROCESS_CPUTIME` and
+    /// `stat`). Existing processes: to the nanosecond; for running threads, up to the kernel's last tick. Exited children:
+    /// to 10 ms for each process that waited for them.
     pub cpu: Duration,
-    /// The part spent in user mode (`stat`), to 20 ms per existing process. If the kernel samples at every
-    /// tick, the split is an estimate.
+    /// The part of `cpu` in user mode (`stat`), to 20 ms per existing process. If the kernel samples at every tick, the
+    /// split is an estimate.
     pub user: Duration,
-    /// The part spent in the kernel.
+    /// The part of `cpu` in the kernel.
     pub system: Duration,
-    /// Resident memory (`stat`). Pages shared by several processes count for each of them. The kernel's own
-    /// count is off by up to 64 pages per processor.
+    /// Resident memory (`stat`). Pages shared by several processes count for each process. The kernel's count is inexact by
+    /// up to 64 pages per processor.
     pub resident: Bytes,
-    /// Resident memory, in which a page shared by *n* processes counts an *n*th for each (`smaps_rollup`,
-    /// PSS): the memory that the tree uses as a whole.
+    /// Proportional resident memory (`smaps_rollup`, PSS): a page shared by *n* processes counts 1/*n* for each, so this is
+    /// the memory that the tree uses as a whole.
     pub proportional: Option<Bytes>,
     /// Page faults served from memory, including those of exited children.
     pub minor_faults: u64,
@@ -80,24 +78,24 @@ pub struct ProcessTree {
     pub voluntary_switches: Option<u64>,
     /// Involuntary context switches of existing threads.
     pub involuntary_switches: Option<u64>,
-    /// The existing threads with the most processor time (`task/*/schedstat`), in descending order; `None` when
+    /// The existing threads with the most processor time (`task/*/schedstat`), in descending order; filled with `None` if
     /// there are fewer threads.
     pub busiest: [Option<ThreadTime>; BUSIEST],
     /// Bytes read from disks (`io`), including those of exited children.
     pub read: Option<Bytes>,
-    /// Bytes written to disks, or to be written when the page cache is written back.
+    /// Bytes written to disks, including bytes in the page cache that will be written back.
     pub written: Option<Bytes>,
-    /// Open descriptors (`fd`).
+    /// The number of open descriptors (`fd`).
     pub descriptors: Option<u64>,
-    /// Whether the tree was the same before and after the reading. If not, the usage of a process that exited
-    /// meanwhile may be counted twice or not at all.
+    /// Whether the tree was the same before and after the reading. If not, the usage of a process that exited during the
+    /// reading may be counted twice or not at all.
     pub settled: bool,
 }
 
 impl ProcessTree {
-    /// Reads a process and its descendants. Takes some 30 µs per process without details.
+    /// Reads a process and its descendants. Takes about 30 µs per process without details.
     ///
-    /// Fails when the process itself does not exist.
+    /// Fails if the process itself does not exist.
     pub fn read(root: u32, detail: Detail) -> Result<ProcessTree> {
         let mut members = descendants(root);
         let mut tree = ProcessTree::default();
@@ -117,9 +115,9 @@ impl ProcessTree {
         Ok(tree)
     }
 
-    /// The difference to an earlier reading. Figures that are states and not counters are as in `self`. A
-    /// counter that went down, because a process has left the tree, is zero for times and faults and `None`
-    /// for the others.
+    /// Returns the difference to an earlier reading. Figures that are not counters are those of `self`. If a counter has
+    /// decreased because a process has left the tree, the difference is 0 for times and faults, and `None` for other
+    /// counters.
     pub fn since(&self, earlier: &ProcessTree) -> ProcessTree {
         let bytes = |now: Option<Bytes>, then: Option<Bytes>| {
             counted(now.map(|b| b.0), then.map(|b| b.0)).map(Bytes)
@@ -143,7 +141,7 @@ impl ProcessTree {
     fn of(members: &[u32], detail: Detail) -> ProcessTree {
         let mut tree = ProcessTree::default();
         for &pid in members {
-            // A process that exited after the tree was listed counts as an exited child of its parent now.
+            // A process that exited after the tree was listed now counts as an exited child of its parent.
             let Some(stat) = read(pid, "stat").and_then(|text| Stat::parse(&text)) else {
                 continue;
             };
@@ -188,7 +186,7 @@ impl ProcessTree {
     }
 }
 
-/// PSS of a process and its descendants ([`ProcessTree::proportional`]).
+/// Returns the PSS of a process and its descendants ([`ProcessTree::proportional`]).
 pub(super) fn proportional(root: u32) -> Option<Bytes> {
     let mut sum = None;
     for pid in descendants(root) {
@@ -202,7 +200,7 @@ fn proportional_of(pid: u32) -> Option<Bytes> {
     Some(Bytes(kibibytes * 1024))
 }
 
-/// Processor time of a thread.
+/// Returns the processor time of a thread.
 fn thread_cpu_time(pid: u32, thread: u32) -> Option<Duration> {
     let precise = read(pid, &format!("task/{thread}/schedstat"));
     precise.and_then(|text| on_cpu(&text)).or_else(|| {
@@ -211,7 +209,8 @@ fn thread_cpu_time(pid: u32, thread: u32) -> Option<Duration> {
     })
 }
 
-/// The first field of `schedstat`: nanoseconds on a processor. Kernels without the figure have zeros in the whole line.
+/// Parses the first field of `schedstat`: nanoseconds on a processor. Kernels without this figure have only zeros in the
+/// line.
 fn on_cpu(schedstat: &str) -> Option<Duration> {
     let mut fields = schedstat.split_whitespace().map(str::parse::<u64>);
     let (time, waited, turns) = (
@@ -222,7 +221,7 @@ fn on_cpu(schedstat: &str) -> Option<Duration> {
     (time + waited + turns > 0).then(|| Duration::from_nanos(time))
 }
 
-/// Inserts a thread into the sorted list of the busiest, if it is among them.
+/// Inserts a thread into the sorted list of the busiest threads, if it is busy enough.
 fn keep_busiest(busiest: &mut [Option<ThreadTime>; BUSIEST], mut thread: ThreadTime) {
     for place in busiest {
         match place {
@@ -236,8 +235,8 @@ fn keep_busiest(busiest: &mut [Option<ThreadTime>; BUSIEST], mut thread: ThreadT
     }
 }
 
-/// The processor time of threads between two readings. A thread that is missing from a full earlier reading
-/// existed but was not among the busiest. Its earlier time is unknown, so it is left out.
+/// Returns the processor time of threads between two readings. If the earlier list is full and does not contain a thread,
+/// the thread may have existed without being among the busiest. Its earlier time is unknown, so it is left out.
 fn busiest_since(
     now: &[Option<ThreadTime>; BUSIEST],
     earlier: &[Option<ThreadTime>; BUSIEST],
@@ -257,8 +256,8 @@ fn busiest_since(
     busiest
 }
 
-/// Processor time of a process and its descendants, as in [`ProcessTree::cpu`]; zero when the process does
-/// not exist. Takes some 50 µs per process.
+/// Returns the processor time of a process and its descendants, as in [`ProcessTree::cpu`]; 0 if the process does not
+/// exist. Takes about 50 µs per process.
 pub fn cpu_time(root: u32) -> Duration {
     let members = descendants(root).into_iter();
     members
@@ -266,7 +265,7 @@ pub fn cpu_time(root: u32) -> Duration {
         .sum()
 }
 
-/// A process and all its descendants, parents first.
+/// Returns a process and all its descendants, parents first.
 pub fn descendants(root: u32) -> Vec<u32> {
     let mut found = vec![root];
     let mut next = 0;
@@ -280,8 +279,8 @@ pub fn descendants(root: u32) -> Vec<u32> {
                         .split_whitespace()
                         .filter_map(|pid| pid.parse::<u32>().ok()),
                 ),
-                // The file is missing because the kernel was built without `CONFIG_PROC_CHILDREN`, not
-                // because a thread has just exited.
+                // The file is missing because the kernel was built without `CONFIG_PROC_CHILDREN`, and not because
+                // a thread has just exited.
                 None if pid == root
                     && fs::exists("/proc/thread-self/children").ok() != Some(true) =>
                 {
@@ -309,7 +308,7 @@ fn descendants_by_parent(root: u32) -> Vec<u32> {
     found
 }
 
-/// Adds to a sum that is `Some` when any of its terms is.
+/// Adds a term to a sum. The sum is `Some` if any of its terms is `Some`.
 fn add<T: std::ops::Add<Output = T> + Copy>(sum: &mut Option<T>, more: Option<T>) {
     *sum = match (*sum, more) {
         (Some(sum), Some(more)) => Some(sum + more),
@@ -321,7 +320,7 @@ fn read(pid: u32, file: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/{pid}/{file}")).ok()
 }
 
-/// The names in a directory that are numbers.
+/// Returns the names in a directory that are numbers.
 fn numbers_in(path: &str) -> Vec<u32> {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     entries
@@ -329,7 +328,7 @@ fn numbers_in(path: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Since 6.2 the size of the directory is the number of descriptors; before, it was 0.
+/// Returns the number of open descriptors. Since Linux 6.2 it is the size of the directory; before, the size was 0.
 fn descriptors(pid: u32) -> Option<u64> {
     let path = format!("/proc/{pid}/fd");
     match fs::metadata(&path).ok()?.size() {
@@ -340,7 +339,7 @@ fn descriptors(pid: u32) -> Option<u64> {
     }
 }
 
-/// The processor-time clock of a process: all its threads, including exited ones.
+/// Reads the processor-time clock of a process, for all its threads, including exited threads.
 fn live_cpu_time(pid: u32) -> Option<Duration> {
     let mut clock = 0;
     // SAFETY: two plain variables that outlive the calls; zero is a value of both.

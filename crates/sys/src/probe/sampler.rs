@@ -1,4 +1,4 @@
-//! Readings at a steady period, on a separate thread, in bounded memory and at a bounded cost.
+//! Takes readings at a constant period on a separate thread, with bounded memory and bounded processor time.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -17,24 +17,24 @@ use crate::error::{Doing, Result};
 use crate::namespace::Namespace;
 use crate::priority;
 
-/// How long a reading waits for data behind a lock: congestion windows and memory by share.
+/// The time that a reading waits for figures behind a lock: congestion windows and proportional memory.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// After a reading its thread pauses for this many times the processor time of the reading, so it uses at
-/// most a tenth of a processor.
+/// After a reading the thread pauses for at least this many times the processor time of the reading, so it uses at most a
+/// tenth of a processor.
 const REST: u32 = 9;
 
-/// What is read, and how often.
+/// The sources to read, and how often.
 #[derive(Debug)]
 pub struct Plan {
     /// The time between two readings of the cheap sources: the machine, namespaces and groups.
     pub period: Duration,
-    /// The expensive sources, process trees and tables of sockets, are read in every *n*th reading, and in
-    /// the first and the last.
+    /// The expensive sources (process trees and socket tables) are read in every *n*th reading, and in the first and the
+    /// last reading.
     pub dear_every: u64,
-    /// The largest number of readings that are kept, at least 4. When there are more, every second one is
-    /// discarded and the period doubles. Counters then only lose resolution in time.
+    /// The largest number of readings to keep, at least 4. At this number, every second reading is discarded and the period
+    /// doubles. Counters then only lose time resolution.
     pub keep: usize,
-    /// Whether to read the machine.
+    /// Whether to read the figures of the machine.
     pub system: bool,
     /// Programs by name, each with its process number.
     pub trees: Vec<(String, u32)>,
@@ -42,18 +42,17 @@ pub struct Plan {
     pub detail: Detail,
     /// Hosts by name, each with its namespace.
     pub networks: Vec<(String, Namespace)>,
-    /// Whether to read their sockets one by one.
+    /// Whether to read the socket tables of the hosts.
     pub tables: bool,
-    /// The server's port, to record the congestion windows of its connections
-    /// ([`Network::windows`](super::Network::windows)): those of established connections with this local
-    /// port, in each of the hosts. They are read in *every* reading, which takes half a millisecond per host
-    /// and some 2 µs per connection. [`Sampler`] describes when they are late.
+    /// The server's port, to record the congestion windows ([`Network::windows`](super::Network::windows)) of established
+    /// connections with this local port, in each of the hosts. They are read in *every* reading, which takes 0.5 ms per
+    /// host and about 2 µs per connection. [`Sampler`] describes when they are late.
     pub windows: Option<u16>,
     /// Groups by name, each with the probe of its usage.
     pub groups: Vec<(String, UsageProbe)>,
 }
 
-/// The machine, ten times a second, for up to 4096 readings.
+/// The default: reads the machine ten times per second, and keeps up to 4096 readings.
 impl Default for Plan {
     fn default() -> Plan {
         Plan {
@@ -75,14 +74,14 @@ impl Default for Plan {
 ///
 /// Its cost is bounded:
 ///
-/// - Its thread uses at most a tenth of a processor. When readings cost more than a tenth of the period, as
-///   with hundreds of processes, fewer are taken ([`Samples::missed`]).
-/// - A reading never blocks. Congestion windows and memory by share need the lock on the socket or on the
-///   memory map, so separate threads read them. When an answer has not come after 10 ms, a later reading
-///   takes it ([`Cost::late`]). Until then readings contain the last known values: windows then cover fewer
-///   moments, and memory by share is from an earlier one.
-/// - Memory by share is the most expensive. It is read so rarely that it uses at most a tenth of a processor
-///   for each tree. Readings in between contain the last known value.
+/// - Its thread uses at most a tenth of a processor. If a reading takes more processor time than a tenth of the period, for
+///   example with hundreds of processes, fewer readings are taken ([`Samples::missed`]).
+/// - A reading never blocks. Congestion windows and proportional memory need the lock on the socket or on the memory map,
+///   so separate threads read them. If an answer has not arrived after 10 ms, a later reading contains it
+///   ([`Cost::late`]). Until then, readings contain the last known values: the windows then cover fewer instants, and the
+///   proportional memory is older.
+/// - Proportional memory takes the most time. It is read so rarely that it uses at most a tenth of a processor for each
+///   tree. Readings in between contain the last known value.
 #[derive(Debug)]
 pub struct Sampler {
     stop: SyncSender<()>,
@@ -90,9 +89,9 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Takes the first reading and starts the thread. Times are of `clock`.
+    /// Takes the first reading and starts the thread. Instants are those of `clock`.
     ///
-    /// Fails when any source in the plan cannot be read in the first reading.
+    /// Fails if any source in the plan cannot be read in the first reading.
     pub fn start(clock: Clock, plan: Plan) -> Result<Sampler> {
         let mut reader = Reader::open(clock, plan)?;
         let (stop, stopped) = sync_channel(1);
@@ -106,9 +105,9 @@ impl Sampler {
         Ok(Sampler { stop, thread })
     }
 
-    /// Takes the last reading and returns all of them.
+    /// Takes the last reading and returns all readings.
     pub fn stop(self) -> Samples {
-        // A thread that has already ended has panicked; the panic is propagated below.
+        // A thread that has already exited has panicked; the panic is propagated below.
         let _ = self.stop.send(());
         match self.thread.join() {
             Ok(samples) => samples,
@@ -120,13 +119,13 @@ impl Sampler {
 struct Reader {
     clock: Clock,
     system: Option<SystemProbe>,
-    /// Process numbers, each with the reader of memory by share, if the plan includes it.
+    /// Process numbers, each with the reader of proportional memory, if the plan includes it.
     trees: Vec<(u32, Option<Proportional>)>,
     detail: Detail,
-    /// Each with the reader of windows, if the plan includes it.
+    /// Namespaces, each with the reader of congestion windows, if the plan includes it.
     networks: Vec<(NetworkProbe, Option<Aside<Result<Windows>>>)>,
     tables: bool,
-    /// The last known windows of each network; `None` when not in the plan or not available.
+    /// The last known windows of each network; `None` if not in the plan or not available.
     windows: Vec<Option<Windows>>,
     groups: Vec<UsageProbe>,
     dear_every: u64,
@@ -142,7 +141,7 @@ impl Reader {
         for (name, namespace) in plan.networks {
             names.networks.push(name);
             let windows = plan.windows.map(|port| {
-                // A separate socket to the kernel, because one that waits for an answer cannot be used.
+                // Uses a separate netlink socket, because a socket that waits for an answer cannot be used.
                 let mut probe = NetworkProbe::open(&namespace)?;
                 let mut windows = Windows::default();
                 Aside::start(move || probe.windows(port, &mut windows).map(|()| windows.clone()))
@@ -190,7 +189,7 @@ impl Reader {
     }
 
     fn run(&mut self, stopped: &Receiver<()>) {
-        // Without the privilege, readings are taken when the thread gets processor time. Their cost is
+        // Without the privilege, readings are taken when the thread gets processor time. Its processor time is
         // bounded, so other threads are hardly delayed.
         let _ = priority::raise_priority();
         let cpu_at_start = thread_cpu_time();
@@ -200,7 +199,7 @@ impl Reader {
             let wait = due.since(self.clock.now());
             match stopped.recv_timeout(wait) {
                 Err(RecvTimeoutError::Timeout) => {}
-                // Also stop when the sampler was dropped without `stop`.
+                // Also stops if the sampler was dropped without `stop`.
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
             }
             let before = thread_cpu_time();
@@ -264,7 +263,7 @@ impl Reader {
                 noted(read, "program", name, failures)
             })
             .collect();
-        // Last, to give the answers time to arrive. The wait is shared by all of them.
+        // Read last, to give the answers time to arrive. All answers share the waiting time.
         let until = self.clock.now() + PATIENCE;
         let left = || until.since(self.clock.now());
         let answers = self.networks.iter_mut().zip(&mut self.windows);
@@ -297,7 +296,7 @@ impl Reader {
         });
     }
 
-    /// Discards every second reading when there are too many.
+    /// Discards every second reading if there are too many.
     fn thin(&mut self) {
         if self.samples.readings.len() < self.keep {
             return;
@@ -311,15 +310,15 @@ impl Reader {
     }
 }
 
-/// Reads a tree's memory by share, at its own pace.
+/// Reads a tree's proportional memory, less often than other figures.
 #[derive(Debug)]
 struct Proportional {
     aside: Aside<Option<Bytes>>,
     /// The last known value.
     known: Option<Bytes>,
-    /// Processor time of all readings so far.
+    /// The processor time of all readings so far.
     spent: Duration,
-    /// When it may be read again.
+    /// The earliest time of the next reading.
     rested: Instant,
 }
 
@@ -339,7 +338,7 @@ impl Proportional {
         }
     }
 
-    /// Takes an answer that comes within `patience`. Returns whether no answer is outstanding.
+    /// Takes an answer that arrives within `patience`. Returns whether no answer is outstanding.
     fn look(&mut self, patience: Duration, now: Instant) -> bool {
         if let Some(found) = self.aside.answer(patience) {
             self.known = found;
@@ -351,7 +350,7 @@ impl Proportional {
     }
 }
 
-/// The value; on failure `None`, with the reason recorded once for each subject.
+/// Returns the value. On failure returns `None` and records the reason, once for each subject.
 fn noted<T>(result: Result<T>, what: &str, name: &str, failures: &mut Vec<String>) -> Option<T> {
     match result {
         Ok(value) => Some(value),

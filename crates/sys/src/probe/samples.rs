@@ -1,4 +1,4 @@
-//! The readings of a sampler in order of time, and the differences between them.
+//! The readings of a sampler in time order, and the differences between them.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::process_tree::ProcessTree;
 use super::system::System;
 use crate::cgroup::Usage;
 
-/// One reading of all sources, or the difference of two ([`Step`]). `None` when a source was not read this
-/// time, or could not be.
+/// One reading of all sources, or the difference of two readings ([`Step`]). A source that was not or could not be read is
+/// `None`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// When it began. For a difference, when it ended.
+    /// When the reading began. For a difference, when the later reading began.
     pub at: Instant,
-    /// How long it took. All figures are from within this time, except windows and memory by share
+    /// The duration of the reading. All figures were read within it, except congestion windows and proportional memory
     /// ([`Sampler`](super::Sampler)).
     pub took: Duration,
     /// The machine.
@@ -43,15 +43,15 @@ pub struct Names {
 /// All readings of a sampler.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Samples {
-    /// The time between readings at the end: the planned period, or a power of two times it.
+    /// The time between readings at the end of sampling: the planned period times a power of two (1 or more).
     pub period: Duration,
     /// The subjects of the readings.
     pub names: Names,
-    /// The readings in order of time. The first was taken at the start and the last at the end.
+    /// The readings in time order. The first was taken at the start, the last at the end.
     pub readings: Vec<Sample>,
-    /// Periods without a reading because the thread was late, or because readings cost too much.
+    /// The number of periods without a reading, because the thread was late or readings took too much processor time.
     pub missed: u64,
-    /// The cost of the readings.
+    /// The cost of all readings.
     pub cost: Cost,
     /// Why a source could not be read, at its first failure; one entry per source.
     pub failures: Vec<String>,
@@ -60,14 +60,14 @@ pub struct Samples {
 /// The cost of a sampler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Processor time of all its threads.
+    /// The processor time of all threads of the sampler.
     pub cpu: Duration,
-    /// Readings taken, including discarded ones.
+    /// The number of readings taken, including discarded readings.
     pub readings: u64,
     /// The longest duration of a reading, by the wall clock.
     pub longest: Duration,
-    /// Answers about windows and memory by share that came too late for their reading, because the lock was
-    /// held.
+    /// The number of answers about congestion windows and proportional memory that arrived too late for their reading,
+    /// because the lock was held.
     #[serde(default)]
     pub late: u64,
 }
@@ -79,24 +79,24 @@ pub struct Step {
     pub from: Instant,
     /// The later reading's time.
     pub to: Instant,
-    /// The differences of counters, and the later values of all other figures. A figure that only one of the
-    /// readings has is `None`.
+    /// The differences of counters, and the later values of all other figures. A figure that only one of the readings has
+    /// is `None`.
     pub change: Sample,
 }
 
 impl Step {
-    /// Its duration.
+    /// Returns the time between the two readings.
     pub fn length(&self) -> Duration {
         self.to.since(self.from)
     }
 
-    /// A count of this step as a rate per second; `None` when no time has passed.
+    /// Converts a count of this step to a rate per second; `None` if no time has passed.
     pub fn per_second(&self, count: u64) -> Option<f64> {
         let seconds = self.length().as_secs_f64();
         (seconds > 0.0).then(|| count as f64 / seconds)
     }
 
-    /// A time of this step, such as processor time or pressure, per second: 1 is one processor.
+    /// Converts a time of this step, such as processor time or pressure, to seconds per second: 1 is one processor.
     pub fn share(&self, time: Duration) -> Option<f64> {
         let seconds = self.length().as_secs_f64();
         (seconds > 0.0).then(|| time.as_secs_f64() / seconds)
@@ -104,14 +104,14 @@ impl Step {
 }
 
 impl Samples {
-    /// The difference between each reading and the next.
+    /// Iterates over the differences between each reading and the next.
     pub fn steps(&self) -> impl Iterator<Item = Step> {
         self.readings
             .windows(2)
             .map(|pair| pair[1].step_from(&pair[0]))
     }
 
-    /// The difference between the first reading and the last.
+    /// Returns the difference between the first and the last reading.
     pub fn whole(&self) -> Option<Step> {
         match self.readings.as_slice() {
             [first, .., last] => Some(last.step_from(first)),
@@ -119,30 +119,29 @@ impl Samples {
         }
     }
 
-    /// The difference between the last reading at or before `from` and the first at or after `to`, for a
-    /// measured window. It exceeds the window by up to a period at either end. Expensive sources are included
-    /// only when they were read in both readings.
+    /// Returns the difference between the last reading at or before `from` and the first reading at or after `to`, for a
+    /// measured window. It exceeds the window by up to one period at each end. Expensive sources are included only if both
+    /// readings have them.
     pub fn between(&self, from: Instant, to: Instant) -> Option<Step> {
         let first = self.readings.iter().rev().find(|r| r.at <= from)?;
         let last = self.readings.iter().find(|r| r.at >= to)?;
         (first.at < last.at).then(|| last.step_from(first))
     }
 
-    /// The difference between the first reading at or after `from` and the last at or before `to`: nothing outside of the
-    /// window is in it. `None` without two readings in the window.
+    /// Returns the difference between the first reading at or after `from` and the last reading at or before `to`, so that
+    /// it contains nothing outside of the window. `None` if the window does not contain two readings.
     pub fn within(&self, from: Instant, to: Instant) -> Option<Step> {
         let first = self.readings.iter().find(|r| r.at >= from)?;
         let last = self.readings.iter().rev().find(|r| r.at <= to)?;
         (first.at < last.at).then(|| last.step_from(first))
     }
 
-    /// A figure integrated over a window of time, in its unit times seconds: a number of connections becomes
-    /// connection seconds.
+    /// Integrates a figure over a window of time. The unit is that of the figure times seconds: a number of connections
+    /// becomes connection seconds.
     ///
-    /// Uses the trapezoidal rule: between two readings the figure changes linearly, also at the ends of the
-    /// window, which rarely coincide with a reading. Readings without the figure are skipped. `None` when
-    /// there is no value at or before the start of the window, or none at or after its end, or when its
-    /// length is zero.
+    /// Uses the trapezoidal rule: between two readings the figure changes linearly, also at the ends of the window, which
+    /// rarely coincide with a reading. Readings without the figure are skipped. Returns `None` if there is no value at or
+    /// before the start of the window, or no value at or after its end, or if the window is empty.
     pub fn integral(
         &self,
         from: Instant,
@@ -172,7 +171,7 @@ impl Samples {
         None
     }
 
-    /// The mean of a figure over a window of time, in its own unit; `None` as for
+    /// Returns the mean of a figure over a window of time, in the figure's unit; `None` as for
     /// [`integral`](Self::integral).
     pub fn mean_of(
         &self,
@@ -186,7 +185,7 @@ impl Samples {
 }
 
 impl Sample {
-    /// The difference to an earlier reading.
+    /// Returns the difference to an earlier reading.
     pub fn step_from(&self, earlier: &Sample) -> Step {
         Step {
             from: earlier.at,
@@ -212,7 +211,7 @@ fn each<T>(now: &[Option<T>], then: &[Option<T>], since: fn(&T, &T) -> T) -> Vec
     pairs.map(|(now, then)| both(now, then, since)).collect()
 }
 
-/// The linearly interpolated value between two others.
+/// Interpolates linearly between two values.
 fn on_line(before: (Instant, f64), after: (Instant, f64), at: Instant) -> f64 {
     let whole = after.0.since(before.0).as_secs_f64();
     if whole <= 0.0 {

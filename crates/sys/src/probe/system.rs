@@ -1,15 +1,15 @@
 //! The whole machine: processors, interrupts, paging, disks, pressure.
 //!
-//! All figures are of the machine, not of a host, because namespaces do not divide `/proc/stat`. On a machine
-//! that does nothing else the two are the same.
+//! All figures are of the whole machine, not of a host, because namespaces do not divide `/proc/stat`. On a machine without
+//! other load both are the same.
 //!
 //! # The kernel's definition of these figures
 //!
-//! Without `CONFIG_IRQ_TIME_ACCOUNTING` and `CONFIG_VIRT_CPU_ACCOUNTING_GEN`, the kernel samples processor
-//! time in `/proc/stat` at each tick of its clock (250 or 1000 per second). The result is accurate to some
-//! per cent over a second, and blind to work that runs in step with the tick. Softirq time is then also
-//! charged to the process that it interrupted. With `CONFIG_IRQ_TIME_ACCOUNTING`, interrupt and softirq time
-//! are measured exactly and charged to no process. [`super::charging`] detects which applies.
+//! Without `CONFIG_IRQ_TIME_ACCOUNTING` and `CONFIG_VIRT_CPU_ACCOUNTING_GEN`, the kernel samples the processor time in
+//! `/proc/stat` at each tick (250 or 1000 per second). The result is accurate to some per cent over a second, but does not
+//! contain work that runs in step with the tick. Softirq time is then also charged to the interrupted process. With
+//! `CONFIG_IRQ_TIME_ACCOUNTING`, interrupt and softirq time are measured exactly and charged to no process.
+//! [`super::charging`] detects which of the two applies.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,49 +26,49 @@ use crate::pressure::{OfWhom, Pressure};
 /// Processor time by kind, since boot or between two readings (`/proc/stat`). The resolution is 10 ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessorTimes {
-    /// User mode, including guests of virtual machines.
+    /// Time in user mode, including guests of virtual machines.
     pub user: Duration,
-    /// User mode of programs with lowered priority.
+    /// Time in user mode of programs with lowered priority.
     pub nice: Duration,
-    /// The kernel, for programs.
+    /// Time in the kernel for programs.
     pub system: Duration,
-    /// Idle.
+    /// Idle time.
     pub idle: Duration,
-    /// Idle, while an operation waited for a disk. On several processors it is unclear which of them waited,
-    /// so this may even decrease.
+    /// Idle time while an operation waited for a disk. With several processors the assignment to a processor is not
+    /// defined, so this value may decrease.
     pub iowait: Duration,
-    /// Interrupts.
+    /// Time in interrupts.
     pub irq: Duration,
-    /// Deferred work of interrupts: received packets, timers, completed disk requests.
+    /// Time in softirqs, the deferred work of interrupts: received packets, timers, completed disk requests.
     pub softirq: Duration,
-    /// Stolen by the hypervisor for others. `None` before Linux 2.6.11.
+    /// Time stolen by the hypervisor. `None` before Linux 2.6.11.
     pub steal: Option<Duration>,
 }
 
 impl ProcessorTimes {
-    /// The sum of all kinds.
+    /// Returns the sum of all kinds.
     pub fn total(&self) -> Duration {
         self.busy() + self.idle + self.iowait + self.steal.unwrap_or_default()
     }
 
-    /// Time that was not idle.
+    /// Returns the time that was neither idle nor stolen.
     pub fn busy(&self) -> Duration {
         self.user + self.nice + self.kernel()
     }
 
-    /// All time in the kernel: system, interrupts and softirq. How a kernel divides time among these three
-    /// depends on how it was built; their sum does not.
+    /// Returns the time in the kernel: system, interrupts and softirqs. The division among these three depends on the build
+    /// options of the kernel, but the sum does not.
     pub fn kernel(&self) -> Duration {
         self.system + self.irq + self.softirq
     }
 
-    /// A part as a share of the total, 0 to 1; `None` when no time has passed.
+    /// Returns a part as a share of the total, 0 to 1; `None` if no time has passed.
     pub fn share(&self, part: Duration) -> Option<f64> {
         let total = self.total();
         (!total.is_zero()).then(|| part.as_secs_f64() / total.as_secs_f64())
     }
 
-    /// The time since an earlier reading.
+    /// Returns the times since an earlier reading.
     pub fn since(&self, earlier: &ProcessorTimes) -> ProcessorTimes {
         ProcessorTimes {
             user: self.user.saturating_sub(earlier.user),
@@ -85,7 +85,7 @@ impl ProcessorTimes {
         }
     }
 
-    /// The numbers after `cpu` or `cpu0`. Linux has had the first seven since 2.6.0.
+    /// Parses the numbers after `cpu` or `cpu0`. Linux has had the first seven since 2.6.0.
     fn parse(numbers: &str) -> Option<ProcessorTimes> {
         let mut numbers = numbers.split_whitespace();
         let mut next = || numbers.next()?.parse().ok().map(super::ticks);
@@ -102,46 +102,45 @@ impl ProcessorTimes {
     }
 }
 
-/// The machine at one moment, counted since boot; from [`System::since`], the difference between two moments.
-/// `None` is a figure that this kernel does not report.
+/// The figures of the machine since boot; from [`System::since`], between two readings. A figure that this kernel does not
+/// report is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct System {
-    /// All processors together (`/proc/stat`).
+    /// Processor time, summed over all processors (`/proc/stat`).
     pub processors: Option<ProcessorTimes>,
-    /// The part of it that this program spent on keeping processors awake ([`crate::awake`]). It was
-    /// available to all other threads.
+    /// The part of `processors` that this program's busy-waiting threads used ([`crate::awake`]). It was available to all
+    /// other threads.
     #[serde(default)]
     pub kept_awake: Duration,
-    /// Processor time of this program, all of its threads: [`kept_awake`](Self::kept_awake) is a part of it.
-    /// Zero in readings of older versions.
+    /// Processor time of all threads of this program, including [`kept_awake`](Self::kept_awake). 0 in readings of older
+    /// versions.
     #[serde(default)]
     pub own: Duration,
-    /// Each online processor, by number.
+    /// Processor time of each online processor, by number.
     pub each_processor: BTreeMap<u32, ProcessorTimes>,
     /// Interrupts (`/proc/stat`, first number of `intr`).
     pub interrupts: Option<u64>,
-    /// Softirqs by kind, all processors together (`/proc/softirqs`): `NET_RX`, `NET_TX`, `BLOCK`, …
+    /// Softirqs by kind, summed over all processors (`/proc/softirqs`): `NET_RX`, `NET_TX`, `BLOCK`, …
     pub softirqs: BTreeMap<String, u64>,
     /// Context switches (`/proc/stat`).
     pub context_switches: Option<u64>,
     /// Processes and threads created (`/proc/stat`).
     pub forks: Option<u64>,
-    /// Runnable threads, now (`/proc/stat`).
+    /// The current number of runnable threads (`/proc/stat`).
     pub runnable: Option<u64>,
-    /// Threads that wait for a disk, now (`/proc/stat`).
+    /// The current number of threads that wait for a disk (`/proc/stat`).
     pub blocked: Option<u64>,
     /// Paging (`/proc/vmstat`).
     pub paging: Paging,
-    /// Page cache, now (`/proc/meminfo`).
+    /// The current size of the page cache (`/proc/meminfo`).
     pub page_cache: Option<Bytes>,
-    /// Memory available to programs without swapping, now (`/proc/meminfo`).
+    /// The memory currently available to programs without swapping (`/proc/meminfo`).
     pub available: Option<Bytes>,
     /// Disks by name, without partitions and without disks that had no traffic (`/proc/diskstats`).
     pub disks: BTreeMap<String, Disk>,
-    /// For how long threads were stalled for lack of a resource (`/proc/pressure`).
+    /// The time for which threads were stalled for lack of a resource (`/proc/pressure`).
     pub pressure: Pressure,
-    /// Mean number of threads that run, are runnable or wait for a disk, over the last minute
-    /// (`/proc/loadavg`).
+    /// The mean number of threads that run, are runnable or wait for a disk, over the last minute (`/proc/loadavg`).
     pub load: Option<f64>,
     /// Counters of received packets between the device and the protocol (`/proc/net/softnet_stat`).
     pub backlog: Option<Backlog>,
@@ -166,7 +165,7 @@ pub struct Paging {
     pub file_refaults: Option<u64>,
 }
 
-/// One disk.
+/// The traffic of one disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk {
     /// Read operations.
@@ -179,25 +178,25 @@ pub struct Disk {
     pub written: Bytes,
     /// The time during which at least one operation was in flight.
     pub busy: Duration,
-    /// The time in flight of all operations together.
+    /// The sum of the times in flight of all operations.
     pub waited: Duration,
-    /// The time in flight of all reads together. Readings of older versions do not have it.
+    /// The sum of the times in flight of all reads. Readings of older versions do not have it.
     #[serde(default)]
     pub reading: Option<Duration>,
 }
 
-/// Received packets between the device and the protocol, all processors together.
+/// Received packets between the device and the protocol, summed over all processors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backlog {
     /// Packets processed.
     pub processed: u64,
     /// Packets dropped because the queue was full (`net.core.netdev_max_backlog`).
     pub dropped: u64,
-    /// How often time or budget ran out while packets were still waiting.
+    /// The number of times that the time or packet budget ran out while packets were waiting.
     pub squeezed: u64,
 }
 
-/// Reads the machine. The files stay open between readings.
+/// Reads the figures of the machine. The files stay open between readings.
 #[derive(Debug)]
 pub struct SystemProbe {
     stat: KernelFile,
@@ -207,12 +206,12 @@ pub struct SystemProbe {
     diskstats: Option<KernelFile>,
     loadavg: Option<KernelFile>,
     softnet: Option<KernelFile>,
-    /// The files of cpu, memory and io.
+    /// The files of CPU, memory and I/O pressure.
     pressure: [Option<KernelFile>; 3],
 }
 
 impl SystemProbe {
-    /// Opens the files that this kernel offers. Fails when there is no `/proc/stat`.
+    /// Opens the files that this kernel has. Fails if there is no `/proc/stat`.
     pub fn open() -> Result<SystemProbe> {
         Ok(SystemProbe {
             stat: KernelFile::open("/proc/stat")?,
@@ -227,7 +226,7 @@ impl SystemProbe {
         })
     }
 
-    /// Reads the machine.
+    /// Reads the figures of the machine.
     pub fn read(&mut self) -> System {
         let mut system = System {
             kept_awake: awake::spent(),
@@ -252,13 +251,13 @@ impl SystemProbe {
 }
 
 impl System {
-    /// Reads the machine once.
+    /// Reads the figures of the machine once.
     pub fn read() -> Result<System> {
         Ok(SystemProbe::open()?.read())
     }
 
-    /// The difference to an earlier reading. Figures that are states and not counters (`runnable`, `blocked`,
-    /// `page_cache`, `available`, `load`) are as in `self`.
+    /// Returns the difference to an earlier reading. Figures that are not counters (`runnable`, `blocked`, `page_cache`,
+    /// `available`, `load`) are those of `self`.
     pub fn since(&self, earlier: &System) -> System {
         let each = |(number, now): (&u32, &ProcessorTimes)| {
             let then = earlier.each_processor.get(number)?;
@@ -268,7 +267,7 @@ impl System {
             let then = earlier.softirqs.get(kind).copied();
             Some((kind.clone(), counted(Some(*now), then)?))
         };
-        // A disk without traffic until then was left out.
+        // The earlier reading omits a disk without traffic until then.
         let disk = |(name, now): (&String, &Disk)| {
             let then = earlier.disks.get(name).copied().unwrap_or_default();
             Some((name.clone(), now.since(&then)?))
@@ -300,19 +299,19 @@ impl System {
         }
     }
 
-    /// The share of all processors' time that was available to other threads, 0 to 1: idle, or spent on
-    /// keeping processors awake. `None` when no time has passed, or no times are known.
+    /// Returns the share of all processors' time that was available to other threads, 0 to 1: idle, or used by busy-waiting
+    /// threads ([`crate::awake`]). `None` if no time has passed, or no times are available.
     pub fn spare(&self) -> Option<f64> {
         let times = self.processors?;
         let spare = times.idle + times.iowait + self.kept_awake;
-        // One is counted in ticks of the clock, the other is not, so the sum may exceed 1.
+        // Idle time is counted in ticks, the time of busy-waiting threads is not, so the sum may exceed 1.
         times.share(spare).map(|share| share.min(1.0))
     }
 
-    /// The share of all processors' time that other programs used, 0 to 1. `hosts` is the processor time of the control
-    /// groups that this program measures. `softirq_apart`: see
-    /// [`Charging::softirq_apart`](super::Charging::softirq_apart). `None` when no time has passed, or no times are
-    /// known.
+    /// Returns the share of all processors' time that other programs used, 0 to 1. `hosts` is the processor time of the
+    /// control groups that this program measures. `softirq_apart`: see
+    /// [`Charging::softirq_apart`](super::Charging::softirq_apart). `None` if no time has passed, or no times are
+    /// available.
     pub fn others(&self, hosts: Duration, softirq_apart: bool) -> Option<f64> {
         let times = self.processors?;
         let charged = match softirq_apart {
@@ -327,7 +326,7 @@ impl System {
             let Some((key, rest)) = line.split_once(' ') else {
                 continue;
             };
-            // The other numbers of `intr` are one per line of the interrupt controller.
+            // The other numbers of `intr` are counts per interrupt line.
             let number = || rest.split(' ').next()?.parse().ok();
             match key {
                 "cpu" => self.processors = ProcessorTimes::parse(rest),
@@ -349,7 +348,7 @@ impl System {
 
 impl Paging {
     fn parse(vmstat: &str) -> Paging {
-        // These two are in KiB, whatever the page size.
+        // These two are in KiB, for any page size.
         let kibibytes = |key| value(vmstat, key).map(|kibibytes| Bytes(kibibytes * 1024));
         Paging {
             paged_in: kibibytes("pgpgin"),
@@ -381,8 +380,8 @@ impl Paging {
 }
 
 impl Disk {
-    /// The mean time of a read, from its request to the device until its end; `None` without reads. A read that a limit
-    /// of a control group delays waits before that, and the delay does not count.
+    /// Returns the mean duration of a read, from the request to the device until its completion; `None` without reads. A
+    /// delay by the limit of a control group comes before the request and is not included.
     pub fn read_time(&self) -> Option<Duration> {
         let reads = u32::try_from(self.reads).ok().filter(|reads| *reads > 0)?;
         Some(self.reading? / reads)
@@ -406,7 +405,7 @@ impl Disk {
 }
 
 impl Backlog {
-    /// One line per processor, numbers in hexadecimal: processed, dropped, squeezed, …
+    /// Parses one line per processor, with numbers in hexadecimal: processed, dropped, squeezed, …
     fn parse(softnet: &str) -> Option<Backlog> {
         let mut sum = Backlog::default();
         for line in softnet.lines() {
@@ -418,7 +417,8 @@ impl Backlog {
         (!softnet.is_empty()).then_some(sum)
     }
 
-    /// Each processor's counters have 32 bits. `None` when one has wrapped around.
+    /// Returns the difference to an earlier reading. The counters of each processor have 32 bits; `None` if one has wrapped
+    /// around.
     fn since(&self, earlier: &Backlog) -> Option<Backlog> {
         Some(Backlog {
             processed: self.processed.checked_sub(earlier.processed)?,
@@ -428,7 +428,7 @@ impl Backlog {
     }
 }
 
-/// Lines like `      NET_RX:    1496666    1191435`, below a line with the processors' names.
+/// Parses lines like `      NET_RX:    1496666    1191435`, below a line with the processors' names.
 fn parse_softirqs(text: &str) -> BTreeMap<String, u64> {
     text.lines()
         .filter_map(|line| {
@@ -439,8 +439,8 @@ fn parse_softirqs(text: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Lines like `254 0 vda reads merged sectors ms writes merged sectors ms underway ms ms …`. Later kernels
-/// append more numbers; before 2.6.25 partitions had only four.
+/// Parses lines like `254 0 vda reads merged sectors ms writes merged sectors ms in-flight ms ms …`. Later kernels append
+/// more numbers; before 2.6.25 partitions had only four numbers.
 fn parse_disks(text: &str) -> BTreeMap<String, Disk> {
     let mut disks: BTreeMap<String, Disk> = BTreeMap::new();
     for line in text.lines() {
@@ -450,7 +450,7 @@ fn parse_disks(text: &str) -> BTreeMap<String, Disk> {
         let Some(n) = numbers.filter(|n| n.len() == 11) else {
             continue;
         };
-        // A sector is 512 bytes here, whatever the disk's own sector size.
+        // A sector is 512 bytes here, for any sector size of the disk.
         let disk = Disk {
             reads: n[0],
             read: Bytes(n[2] * 512),
@@ -460,7 +460,7 @@ fn parse_disks(text: &str) -> BTreeMap<String, Disk> {
             waited: Duration::from_millis(n[10]),
             reading: Some(Duration::from_millis(n[3])),
         };
-        // A partition comes right after its disk, and is counted there.
+        // A partition follows its disk, whose counts include it.
         let part_of = |whole: &String| {
             let rest = name.strip_prefix(whole.as_str());
             let rest = rest.map(|rest| rest.strip_prefix('p').unwrap_or(rest));

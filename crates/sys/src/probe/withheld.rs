@@ -1,5 +1,5 @@
-//! Memory whose access blocks, to stall a thread in the kernel for as long as a test needs (`man 2
-//! userfaultfd`). It imitates a page that is read from a slow disk.
+//! Memory whose access blocks, so that a test can stall a thread in the kernel (`man 2 userfaultfd`). It imitates a page
+//! that is read from a slow disk.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -14,7 +14,7 @@ const ZEROPAGE: libc::c_ulong = 0xc020_aa04;
 const VERSION: u64 = 0xaa;
 /// `UFFDIO_REGISTER_MODE_MISSING`
 const MISSING: u64 = 1;
-/// Bytes of `struct uffd_msg`.
+/// The size of `struct uffd_msg` in bytes.
 const MESSAGE: usize = 32;
 
 /// One page that is missing until [`give`](Self::give).
@@ -28,7 +28,7 @@ pub(super) struct Withheld {
 unsafe impl Sync for Withheld {}
 
 impl Withheld {
-    /// Fails when the kernel does not offer userfaultfd, or not to this user.
+    /// Creates the page. Fails if the kernel does not have userfaultfd, or does not permit it to this user.
     pub(super) fn page() -> io::Result<Withheld> {
         let length = super::page_size() as usize;
         // SAFETY: no pointers; the descriptor is new and has no other owner.
@@ -64,7 +64,7 @@ impl Withheld {
         Ok(withheld)
     }
 
-    /// The page. Reading it blocks until [`give`](Self::give).
+    /// Returns the page. Reading it blocks until [`give`](Self::give).
     pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping is as long as that and lives as long as this value.
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.length) }
@@ -84,11 +84,11 @@ impl Withheld {
     /// Provides the page, full of zeros, to all current and later readers. Repeated calls have no effect.
     pub(super) fn give(&self) {
         let place = self.start as u64;
-        // The page is already there, or is provided now.
+        // An error means that the page was provided before.
         let _ = self.ioctl(ZEROPAGE, &mut [place, self.length as u64, 0, 0]);
     }
 
-    /// All structures of this interface are made of 64-bit words.
+    /// Makes a request. All structures of this interface consist of 64-bit words.
     fn ioctl<const WORDS: usize>(
         &self,
         what: libc::c_ulong,
@@ -105,7 +105,7 @@ impl Withheld {
 impl Drop for Withheld {
     fn drop(&mut self) {
         self.give();
-        // SAFETY: this value's own mapping, of which no borrow exists any more.
+        // SAFETY: this value created the mapping, and no borrow of it exists any more.
         unsafe { libc::munmap(self.start, self.length) };
     }
 }

@@ -3,7 +3,7 @@
 use std::mem;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// An address as the kernel reads and writes it.
+/// A socket address in the kernel's form.
 #[derive(Clone, Copy)]
 pub(super) struct RawAddress {
     pub(super) storage: libc::sockaddr_storage,
@@ -11,7 +11,7 @@ pub(super) struct RawAddress {
 }
 
 impl RawAddress {
-    /// Room for an address that the kernel writes.
+    /// Creates room for an address that the kernel writes.
     pub(super) fn empty() -> RawAddress {
         RawAddress {
             // SAFETY: sockaddr_storage is plain data, for which zero is a value.
@@ -20,7 +20,7 @@ impl RawAddress {
         }
     }
 
-    /// The kernel's form of an address.
+    /// Converts an address to the kernel's form.
     pub(super) fn new(address: SocketAddr) -> RawAddress {
         let mut raw = RawAddress::empty();
         match address {
@@ -63,7 +63,7 @@ impl RawAddress {
         raw
     }
 
-    /// The address that was written; `None` when it is not an IP address.
+    /// Converts the address that the kernel wrote; `None` if it is not an IP address.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         match libc::c_int::from(self.storage.ss_family) {
             libc::AF_INET => {

@@ -1,24 +1,24 @@
-//! Counts of the calls that send and receive.
+//! Counters of the calls that send and receive datagrams.
 
 use super::Received;
 
-/// The number of system calls and buffers that carried datagrams.
+/// The numbers of system calls, buffers and datagrams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Batches {
     /// Calls that sent datagrams.
     pub send_calls: u64,
-    /// Datagrams that they sent.
+    /// Datagrams sent.
     pub sent: u64,
     /// Calls that received datagrams.
     pub receive_calls: u64,
-    /// Buffers that they filled, each with one datagram or with several that arrived together.
+    /// Buffers filled, each with one datagram or with several datagrams that arrived together.
     pub receive_buffers: u64,
-    /// Datagrams in these.
+    /// Datagrams received.
     pub received: u64,
 }
 
 impl Batches {
-    /// The sum of both.
+    /// Returns the sum of both values.
     #[must_use]
     pub fn and(self, other: Batches) -> Batches {
         Batches {
@@ -30,7 +30,7 @@ impl Batches {
         }
     }
 
-    /// The difference to an `earlier` value.
+    /// Returns the difference to an `earlier` value.
     #[must_use]
     pub fn since(self, earlier: Batches) -> Batches {
         Batches {
@@ -42,7 +42,7 @@ impl Batches {
         }
     }
 
-    /// Counts a buffer that was filled.
+    /// Counts a filled buffer and its datagrams.
     pub fn note_received(&mut self, received: &Received<'_>) {
         self.receive_buffers += 1;
         self.received += received.bytes.len().div_ceil(received.segment.max(1)) as u64;

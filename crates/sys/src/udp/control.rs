@@ -6,11 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Ecn;
 
-/// Room for all control messages of one call, aligned as the kernel requires. Four of them are at most 32 +
-/// 40 + 24 + 24 bytes.
+/// The room for all control messages of one call, in bytes. The four messages in use take at most 32 + 40 + 24 + 24
+/// bytes.
 pub(super) const ROOM: usize = 128;
 
-/// The memory of control messages.
+/// The memory of control messages, aligned as the kernel requires.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub(super) struct Space(pub(super) [u8; ROOM]);
@@ -30,7 +30,7 @@ impl<'s> Writer<'s> {
         Writer { space, length: 0 }
     }
 
-    /// Bytes written; zero when there is no message.
+    /// The number of bytes written; 0 without messages.
     pub(super) fn length(&self) -> usize {
         self.length
     }
@@ -38,7 +38,7 @@ impl<'s> Writer<'s> {
     /// Adds a message.
     ///
     /// # Panics
-    /// When there is no room. The four messages in use always fit.
+    /// If there is no room. The four messages in use always fit.
     pub(super) fn push<T: Copy>(&mut self, level: libc::c_int, kind: libc::c_int, value: T) {
         let size = mem::size_of::<T>() as libc::c_uint;
         // SAFETY: both functions only calculate.
@@ -66,11 +66,11 @@ impl<'s> Writer<'s> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Arrived {
     pub(super) ecn: Ecn,
-    /// The address it was sent to.
+    /// The destination address of the datagram.
     pub(super) to: Option<IpAddr>,
-    /// Bytes of each datagram, when several were coalesced.
+    /// The length of each datagram in bytes, if several were coalesced.
     pub(super) segment: Option<usize>,
-    /// Datagrams that the socket has lost so far because its buffer was full.
+    /// The number of datagrams that the socket has lost so far because its buffer was full.
     pub(super) overflowed: Option<u32>,
 }
 
@@ -132,7 +132,7 @@ struct Messages<'m> {
 }
 
 impl Messages<'_> {
-    /// The next message: its header, the position of its data and their length in bytes.
+    /// Returns the next message: its header, a pointer to its data and the length of the data in bytes.
     fn next(&mut self) -> Option<(libc::cmsghdr, *const u8, usize)> {
         // SAFETY: the header describes memory that the kernel has filled. These functions only use memory
         // within `msg_controllen`.
@@ -149,7 +149,7 @@ impl Messages<'_> {
             return None;
         }
         self.next = Some(message);
-        // SAFETY: it is not null, and therefore a complete header within the space; its data follow it.
+        // SAFETY: the pointer is not null, so it points to a complete header within the space, followed by its data.
         unsafe {
             let header = message.read();
             let length = (header.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);

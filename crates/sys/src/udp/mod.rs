@@ -1,19 +1,19 @@
 //! UDP sockets for QUIC: many datagrams per call, each with its ECN codepoint and its destination address.
 //!
-//! The kernel's cost per datagram is about that of its contents. The calls that handle several datagrams at
-//! once therefore determine the cost of QUIC. Here they are factors of experiments, and can be switched off:
+//! The kernel's fixed CPU time per datagram is about as large as the CPU time for its contents. Therefore calls that handle
+//! several datagrams at once determine the CPU time of QUIC. They are factors of experiments, and can be switched off:
 //!
-//! - *segmentation offload* (`UDP_SEGMENT`, GSO): one call sends a contiguous series of datagrams of equal
-//!   length, of which the last may be shorter. Without it each datagram needs its own call.
-//! - *receive offload* (`UDP_GRO`): a call receives a contiguous series of datagrams of one sender that
-//!   arrived together. Without it each datagram is in its own buffer.
+//! - *segmentation offload* (`UDP_SEGMENT`, GSO): one call sends a contiguous series of datagrams of equal length; the
+//!   last may be shorter. Without this offload, each datagram needs its own call.
+//! - *receive offload* (`UDP_GRO`): a call receives a contiguous series of datagrams of one sender that arrived together.
+//!   Without this offload, each datagram is in its own buffer.
 //!
-//! Receiving always uses `recvmmsg`. It also reports how many datagrams the kernel has dropped because the
-//! socket's buffer was full: a loss that was not caused by the path.
+//! Receiving always uses `recvmmsg`. It also reports how many datagrams the kernel has dropped because the socket's buffer
+//! was full: a loss that the path did not cause.
 //!
-//! A socket stays in the namespace of the thread that creates it, and never blocks. A network may lose
-//! datagrams, so a failure that concerns one datagram is reported ([`Sent::Lost`]) and is not an error. The
-//! protocol above decides what to do about it.
+//! A socket stays in the namespace of the thread that creates it, and never blocks. A failure that concerns one datagram
+//! is reported as a loss ([`Sent::Lost`]) and not as an error, because a network may lose datagrams too. The protocol
+//! above UDP decides how to react.
 
 mod address;
 mod batches;
@@ -35,8 +35,8 @@ pub use batches::Batches;
 pub use receive::{ReceiveBuffer, Received};
 pub use send::{Datagrams, Loss, Sent};
 
-/// The largest number of datagrams that the kernel accepts in one call with segmentation offload
-/// (`UDP_MAX_SEGMENTS` of kernels before 6.9; later ones accept twice as many).
+/// The largest number of datagrams that the kernel accepts in one call with segmentation offload (`UDP_MAX_SEGMENTS`
+/// before Linux 6.9; later kernels accept twice as many).
 const MOST_SEGMENTS: usize = 64;
 
 /// The ECN codepoint in the IP header (RFC 3168).
@@ -54,7 +54,7 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// The two bits.
+    /// Returns the two bits.
     pub const fn bits(self) -> u8 {
         match self {
             Ecn::NotCapable => 0b00,
@@ -64,7 +64,7 @@ impl Ecn {
         }
     }
 
-    /// The codepoint in the two lowest bits of a byte (type of service, traffic class).
+    /// Returns the codepoint in the two lowest bits of a byte (type of service, traffic class).
     pub const fn from_bits(byte: u8) -> Ecn {
         match byte & 0b11 {
             0b00 => Ecn::NotCapable,
@@ -78,29 +78,29 @@ impl Ecn {
 /// Options set on a UDP socket before it is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpOptions {
-    /// Whether to send with segmentation offload (GSO), if the kernel has it.
+    /// Whether to send with segmentation offload (GSO), if the kernel supports it.
     pub segmentation: bool,
-    /// Whether to receive with receive offload (GRO), if the kernel has it.
+    /// Whether to receive with receive offload (GRO), if the kernel supports it.
     pub coalescing: bool,
     /// Whether to send and receive ECN codepoints.
     pub ecn: bool,
-    /// Whether to receive the destination address of each datagram (`IP_PKTINFO`). A socket on an unspecified
-    /// address needs it to answer from that address.
+    /// Whether to receive the destination address of each datagram (`IP_PKTINFO`). A socket that is bound to an
+    /// unspecified address needs it, to answer from the same address.
     pub packet_info: bool,
-    /// Whether datagrams are sent with DF. Datagrams larger than the link's MTU are then rejected instead of
-    /// fragmented (`IP_PMTUDISC_PROBE`), as path MTU discovery requires.
+    /// Whether datagrams are sent with DF (`IP_PMTUDISC_PROBE`), as path MTU discovery requires. Datagrams larger than the
+    /// link's MTU are then rejected instead of fragmented.
     pub dont_fragment: bool,
-    /// Whether several sockets may share the port (`SO_REUSEPORT`). The kernel then distributes datagrams by
-    /// a hash of addresses and ports. The distribution is stable until such a socket is added or removed.
+    /// Whether several sockets may share the port (`SO_REUSEPORT`). The kernel then distributes datagrams by a hash of
+    /// addresses and ports. The distribution is stable until a socket with this option is added or removed.
     pub reuse_port: bool,
-    /// `SO_RCVBUF`, in bytes, before the kernel doubles it. May exceed `net.core.rmem_max` if this process
-    /// has `CAP_NET_ADMIN`. `None` leaves the kernel's default, which holds about a hundred small datagrams.
+    /// `SO_RCVBUF`, in bytes, before the kernel doubles it. It may exceed `net.core.rmem_max` if this process has
+    /// `CAP_NET_ADMIN`. `None` leaves the kernel's default, which holds about 100 small datagrams.
     pub receive_buffer_bytes: Option<u32>,
-    /// `SO_SNDBUF`, likewise (`net.core.wmem_max`).
+    /// `SO_SNDBUF`, in bytes, with the same rules (`net.core.wmem_max`).
     pub send_buffer_bytes: Option<u32>,
 }
 
-/// All offloads, ECN and DF on; destination addresses not received; buffers of default size.
+/// The default: all offloads, ECN and DF on; destination addresses not received; buffers of the kernel's default size.
 impl Default for UdpOptions {
     fn default() -> UdpOptions {
         UdpOptions {
@@ -122,7 +122,7 @@ pub struct UdpSocket {
     socket: OwnedFd,
     local: SocketAddr,
     connected: bool,
-    /// Cleared permanently when a device turns out not to support it.
+    /// Whether segmentation offload is used; cleared permanently when a device does not support it.
     segmentation: AtomicBool,
     coalescing: bool,
     ecn: bool,
@@ -130,8 +130,8 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// A socket that receives on an address, in the calling thread's namespace. Port 0 selects a free one. A
-    /// socket on an IPv6 address receives only IPv6.
+    /// Creates a socket that receives on an address, in the calling thread's namespace. Port 0 selects a free port. A
+    /// socket on an IPv6 address receives only IPv6 datagrams.
     pub fn bind(address: SocketAddr, options: &UdpOptions) -> Result<UdpSocket> {
         let socket = open(address).doing("open a socket")?;
         let (segmentation, coalescing, dont_fragment) = prepare(&socket, address, options)?;
@@ -154,17 +154,16 @@ impl UdpSocket {
         })
     }
 
-    /// From now on, sockets with [`reuse_port`](UdpOptions::reuse_port) of this user may bind to the same
-    /// address. A socket that was bound without that option and is shared afterwards has a port that no other
-    /// program shares.
+    /// Lets other sockets of this user with [`reuse_port`](UdpOptions::reuse_port) bind to this socket's address. Bind the
+    /// first socket without that option: then no other program shares its port.
     pub fn share_port(&self) -> Result<()> {
         set(&self.socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1).doing("set SO_REUSEPORT")
     }
 
-    /// A socket for one peer. It receives only from that peer, reports when no program listens there, and
-    /// sends more cheaply. With a `source`, that address and, unless zero, that port are used.
+    /// Creates a socket for one peer. It receives only from that peer, reports if no program listens at the peer's port,
+    /// and takes less CPU time to send. `source` sets the local address and, unless it is 0, the local port.
     ///
-    /// A failure (no route, no port left) is returned as the kernel reports it, for
+    /// A failure (no route, no free port) is returned as the kernel reports it, for
     /// [`classify`](crate::socket::classify).
     pub fn connect(
         peer: SocketAddr,
@@ -194,12 +193,12 @@ impl UdpSocket {
         })
     }
 
-    /// The address and port it receives on.
+    /// Returns the address and port on which the socket receives.
     pub fn local_address(&self) -> SocketAddr {
         self.local
     }
 
-    /// Datagrams per send call: 1 without segmentation offload.
+    /// Returns the largest number of datagrams per send call: 1 without segmentation offload.
     pub fn segments(&self) -> usize {
         if self.segmentation.load(Ordering::Relaxed) {
             MOST_SEGMENTS
@@ -208,7 +207,7 @@ impl UdpSocket {
         }
     }
 
-    /// Whether datagrams that arrive together are received together.
+    /// Whether one buffer receives several datagrams that arrive together.
     pub fn coalesces(&self) -> bool {
         self.coalescing
     }
@@ -218,17 +217,17 @@ impl UdpSocket {
         self.dont_fragment
     }
 
-    /// The receive and the send buffer as the kernel accounts them, in bytes: twice the values set by option.
+    /// Returns the receive and the send buffer as the kernel accounts them, in bytes: twice the values set by the options.
     pub fn buffers(&self) -> io::Result<(u32, u32)> {
         crate::socket::buffers(self)
     }
 
-    /// A duplicate of the descriptor, to keep the socket open.
+    /// Returns a duplicate of the descriptor, to keep the socket open.
     pub fn duplicate(&self) -> io::Result<OwnedFd> {
         self.socket.try_clone()
     }
 
-    /// The pending error of the socket, for example that no program listens at the peer.
+    /// Returns and clears the pending error of the socket, for example that no program listens at the peer's port.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         let errno = get(self, libc::SOL_SOCKET, libc::SO_ERROR)?;
         Ok((errno != 0).then(|| io::Error::from_raw_os_error(errno)))
@@ -323,7 +322,7 @@ fn prepare(
                 .doing(format!("set the buffers of a UDP socket to {value}"))?;
         }
     }
-    // A kernel without the option returns an error; zero changes nothing.
+    // Detects the option: a kernel without it returns an error, and the value 0 changes nothing.
     let segmentation =
         options.segmentation && set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
     let coalescing = options.coalescing && set(socket, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();

@@ -1,4 +1,4 @@
-//! Receiving.
+//! Receives datagrams.
 
 use std::fmt;
 use std::io;
@@ -10,19 +10,19 @@ use super::address::RawAddress;
 use super::control::{self, Arrived, Space};
 use super::{Ecn, UdpSocket};
 
-/// Messages per call with coalescing: each may hold 64 datagrams.
+/// The number of messages per call with coalescing. Each message may hold 64 datagrams.
 const COALESCED: usize = 8;
-/// Messages per call without coalescing: each is one datagram.
+/// The number of messages per call without coalescing. Each message is one datagram.
 const SINGLE: usize = 32;
-/// Bytes of a message that may hold coalesced datagrams.
+/// The size in bytes of a message that may hold coalesced datagrams.
 const LARGE: usize = 65_536;
-/// Bytes of a message that holds one datagram: more than any link but loopback delivers.
+/// The size in bytes of a message that holds one datagram: enough for every link except loopback.
 const SMALL: usize = 9_216;
 
 /// Memory for received datagrams, which any number of sockets can use in turn.
 pub struct ReceiveBuffer {
     bytes: Box<[u8]>,
-    /// Bytes of each message.
+    /// The size of each message in bytes.
     size: usize,
     addresses: Box<[RawAddress]>,
     controls: Box<[Space]>,
@@ -45,31 +45,31 @@ impl fmt::Debug for ReceiveBuffer {
     }
 }
 
-/// Datagrams of one sender that arrived together, or a single one.
+/// Datagrams of one sender that arrived together, or a single datagram.
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'a> {
     /// The sender's address.
     pub from: SocketAddr,
-    /// The destination address, if the socket has that option.
+    /// The destination address, if the socket has the option for it.
     pub to: Option<IpAddr>,
-    /// The ECN codepoint of their IP headers: the kernel does not coalesce datagrams that differ in it.
+    /// The ECN codepoint of the datagrams. The kernel does not coalesce datagrams with different codepoints.
     pub ecn: Ecn,
-    /// Bytes of each; the last may be shorter.
+    /// The length of each datagram in bytes; the last may be shorter.
     pub segment: usize,
-    /// Their bytes, contiguous. An empty datagram is not returned.
+    /// The bytes of the datagrams, contiguous. Empty datagrams are not returned.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Received<'a> {
-    /// The datagrams one by one.
+    /// Iterates over the datagrams.
     pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> {
         self.bytes.chunks(self.segment.max(1))
     }
 }
 
 impl ReceiveBuffer {
-    /// Memory for sockets that coalesce ([`UdpSocket::coalesces`]), 512 KiB, or do not, 288 KiB. A buffer of
-    /// the wrong kind also works, but more slowly. Datagrams that do not fit are discarded.
+    /// Allocates memory for sockets with coalescing ([`UdpSocket::coalesces`], 512 KiB) or without (288 KiB). A buffer of
+    /// the other kind also works, but more slowly. Datagrams that do not fit are discarded.
     pub fn new(coalescing: bool) -> ReceiveBuffer {
         let (messages, size) = if coalescing {
             (COALESCED, LARGE)
@@ -94,7 +94,7 @@ impl ReceiveBuffer {
         }
     }
 
-    /// The datagrams of the last call, in order.
+    /// Iterates over the datagrams of the last call, in order.
     pub fn iter(&self) -> impl Iterator<Item = Received<'_>> {
         (0..self.received).filter_map(|n| {
             let header = &self.headers[n];
@@ -112,14 +112,14 @@ impl ReceiveBuffer {
         })
     }
 
-    /// Datagrams that the socket of the last call has lost so far because its buffer was full; `None` when
-    /// that call did not report it.
+    /// Returns the number of datagrams that the socket of the last call has lost so far because its buffer was full;
+    /// `None` if that call did not report it.
     pub fn overflowed(&self) -> Option<u32> {
         let arrived = &self.arrived[..self.received];
         arrived.iter().rev().find_map(|arrived| arrived.overflowed)
     }
 
-    /// Writes the headers of a call again, because the kernel has changed them.
+    /// Resets the headers before each call, because the kernel changes them.
     fn prepare(&mut self) {
         for n in 0..self.headers.len() {
             self.vectors[n] = libc::iovec {
@@ -139,11 +139,11 @@ impl ReceiveBuffer {
 }
 
 impl UdpSocket {
-    /// Receives the available datagrams, as many as the buffer holds, without waiting. Returns whether there
-    /// may be more: the buffer is full. `Ok(None)`: no datagram is available.
+    /// Receives the available datagrams, as many as the buffer holds, without waiting. Returns whether the buffer is full,
+    /// so that more datagrams may be available; `Ok(None)` if no datagram is available.
     ///
-    /// An error of datagrams sent earlier (no program listens there) is returned as the kernel reports it,
-    /// for [`classify`](crate::socket::classify). The socket stays usable.
+    /// An error caused by datagrams sent earlier (no program listens at the peer's port) is returned as the kernel reports
+    /// it, for [`classify`](crate::socket::classify). The socket stays usable.
     pub fn receive(&self, buffer: &mut ReceiveBuffer) -> io::Result<Option<bool>> {
         buffer.received = 0;
         buffer.prepare();

@@ -1,4 +1,4 @@
-//! Sending.
+//! Sends datagrams.
 
 use std::io;
 use std::mem;
@@ -16,55 +16,53 @@ const MAX_PAYLOAD: usize = 65_507;
 /// Datagrams to one peer.
 #[derive(Debug, Clone, Copy)]
 pub struct Datagrams<'a> {
-    /// The peer. A connected socket ignores it and sends to its own peer.
+    /// The destination. A connected socket ignores it and sends to its peer.
     pub to: SocketAddr,
     /// The source address; `None` lets the kernel choose.
     pub from: Option<IpAddr>,
-    /// The ECN codepoint of their IP headers.
+    /// The ECN codepoint of the datagrams.
     pub ecn: Ecn,
-    /// Bytes of each, when there are several; the last may be shorter.
+    /// The length of each datagram in bytes, if there are several; the last may be shorter.
     pub segment: Option<usize>,
-    /// Their bytes, contiguous.
+    /// The bytes of the datagrams, contiguous.
     pub bytes: &'a [u8],
 }
 
 /// The result of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// The kernel has accepted all of them.
+    /// The kernel has accepted all datagrams.
     Whole,
-    /// The socket's buffer is full. The kernel has accepted the first `taken` bytes, a number of whole
-    /// datagrams. The others may be sent when the socket is writable.
+    /// The socket's buffer is full. The kernel has accepted the first `taken` bytes, which are whole datagrams. Send the
+    /// other datagrams when the socket is writable.
     Blocked {
-        /// Bytes of the datagrams that were accepted.
+        /// The number of bytes of the accepted datagrams.
         taken: usize,
     },
-    /// The kernel has rejected one or more. Sending them again would fail again.
+    /// The kernel has rejected at least one datagram. Sending it again would fail again.
     Lost(Loss),
 }
 
 /// Why the kernel rejects a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Loss {
-    /// It is larger than the MTU of the link or path, which a path MTU probe is sent to find out.
+    /// The datagram is larger than the MTU of the link or path. This is an expected result of a path MTU probe.
     TooLarge,
-    /// No program listens at the peer's port. The kernel reports this for earlier datagrams at the next call,
-    /// and the data of that call are not sent.
+    /// No program listens at the peer's port. The kernel reports this at a later call, whose data are not sent.
     Refused,
     /// There is no route to the peer.
     Unreachable,
-    /// The local system has no memory for it.
+    /// The local system has no memory for the datagram.
     NoMemory,
-    /// The local system does not permit it, or does not support it.
+    /// The local system does not permit or does not support sending the datagram.
     NotPermitted,
 }
 
 impl UdpSocket {
-    /// Sends as many datagrams as fit, without waiting: in one call with segmentation offload, and in one
-    /// call each without. [`segments`](UdpSocket::segments) returns how many one call sends; more datagrams
-    /// than that take more calls.
+    /// Sends as many datagrams as fit, without waiting. With segmentation offload, one system call sends up to
+    /// [`segments`](UdpSocket::segments) datagrams; without, each datagram takes one call.
     ///
-    /// Fails only when the socket itself is unusable.
+    /// Fails only if the socket itself is unusable.
     pub fn send(&self, datagrams: &Datagrams<'_>) -> io::Result<Sent> {
         let raw = RawAddress::new(datagrams.to);
         let segment = datagrams.segment.unwrap_or(datagrams.bytes.len()).max(1);
@@ -80,10 +78,10 @@ impl UdpSocket {
                     Some(libc::EAGAIN) => return Ok(Sent::Blocked { taken: start }),
                     Some(libc::EINTR) => {}
                     // Before Linux 6.11, devices without checksum offload reject segmentation, and datagrams
-                    // for IPsec are never segmented. Send these one by one.
+                    // for IPsec are never segmented. Such datagrams are sent one by one.
                     Some(libc::EIO | libc::EINVAL) if piece.len() > segment => {
-                        // Unusable addresses (port 0, a broadcast address) fail in the same way: segmentation is
-                        // the cause only if one datagram alone is accepted.
+                        // Invalid addresses (port 0, a broadcast address) fail in the same way: segmentation is the
+                        // cause only if a single datagram is accepted.
                         match self.send_piece(&raw, datagrams, &piece[..segment], segment) {
                             Ok(()) => {
                                 self.segmentation.store(false, Ordering::Relaxed);
@@ -101,8 +99,8 @@ impl UdpSocket {
                     }
                     errno => {
                         if errno == Some(libc::EMSGSIZE) {
-                            // Otherwise the kernel would report the error again instead of sending the next
-                            // datagram.
+                            // Clears the error. Otherwise the kernel would report it again instead of sending the
+                            // next datagram.
                             self.take_error()?;
                         }
                         lost = Some(classify(&error).ok_or(error)?);
@@ -156,7 +154,7 @@ impl UdpSocket {
         }
         if piece.len() > segment {
             debug_assert!(piece.len().div_ceil(segment) <= MOST_SEGMENTS);
-            // The caller has limited the length to that of an IP datagram.
+            // The caller has limited the length to the maximum of an IP datagram.
             control.push(libc::SOL_UDP, libc::UDP_SEGMENT, segment as u16);
         }
         let length = control.length();
@@ -186,7 +184,7 @@ impl UdpSocket {
     }
 }
 
-/// Maps an error to the loss of a datagram; `None` when it does not concern the datagram.
+/// Maps an error to the loss of a datagram; `None` if the error does not concern the datagram.
 fn classify(error: &io::Error) -> Option<Loss> {
     Some(match error.raw_os_error()? {
         libc::EMSGSIZE => Loss::TooLarge,

@@ -9,14 +9,14 @@ use crate::acknowledging::Acknowledging;
 use crate::segment::{Flags, Segment};
 use crate::sender::Sender;
 
-/// The time-out of a SYN; it doubles after [`LINEAR`] of them (`tcp_syn_linear_timeouts`).
+/// The time-out of a SYN; it doubles after [`LINEAR`] time-outs (`tcp_syn_linear_timeouts`).
 const SYN_TIMEOUT: Duration = Duration::from_secs(1);
 const LINEAR: u32 = 4;
-/// The shortest time between two acknowledgements of segments that carry nothing (`tcp_invalid_ratelimit`).
+/// The shortest time between two answers to retransmitted SYNs or SYN-ACKs (`tcp_invalid_ratelimit`).
 const LEAST_BETWEEN: Duration = Duration::from_millis(500);
 
 impl Endpoint {
-    /// The handshake of a server is complete.
+    /// Completes the handshake of a server.
     pub(super) fn establish(
         &mut self,
         segment: &Segment,
@@ -45,7 +45,7 @@ impl Endpoint {
                 self.opened = now;
             }
             Phase::Opening { sent, .. } if !self.is_client => {
-                // The client has sent its SYN again.
+                // The client has retransmitted its SYN.
                 let is_recent = self
                     .answered_bare
                     .is_some_and(|last| now.since(last) < LEAST_BETWEEN);
@@ -82,7 +82,7 @@ impl Endpoint {
                 self.acknowledge(now);
             }
             Phase::Established => {
-                // A SYN-ACK that was sent again: the acknowledgement was late.
+                // A retransmitted SYN-ACK: the server has not received the acknowledgement in time.
                 let is_recent = self
                     .answered_bare
                     .is_some_and(|last| now.since(last) < LEAST_BETWEEN);
@@ -95,7 +95,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes over what the peer's SYN offers.
+    /// Disables the options that the peer's SYN does not offer.
     pub(super) fn agree(&mut self, segment: &Segment) {
         self.receiver.next = 1;
         self.settings.timestamps &= segment.timestamps.is_some();

@@ -1,4 +1,4 @@
-//! Acknowledgements: what they deliver, what they show to be lost or needlessly repeated.
+//! Processing of acknowledgements: delivered segments, lost segments, and spurious retransmissions.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use fathometer_model::Instant;
 
 use super::{Acknowledgement, Reduction, Sender, State, Timer};
 
-/// Segments delivered above one that is missing, before it counts as lost without waiting (RFC 6675).
+/// With this many segments delivered out of order, a gap counts as lost without a reordering window (RFC 6675).
 const THRESHOLD: usize = 3;
 
-/// What an acknowledgement did.
+/// The effects of one acknowledgement.
 #[derive(Debug, Default)]
 struct News {
-    /// Segments delivered.
+    /// The number of segments newly delivered.
     delivered: u64,
     advanced: bool,
     sacked: bool,
-    /// A segment that was sent only once was delivered.
+    /// Whether a segment that was sent only once was delivered.
     original: bool,
-    /// A retransmitted segment was acknowledged.
+    /// Whether a retransmitted segment was acknowledged.
     repeated: bool,
-    /// A duplicate SACK: the peer has received something twice.
+    /// Whether it contains a duplicate SACK: the peer has received a range twice.
     duplicate: bool,
     first_sent: Option<Instant>,
     last_sent: Option<Instant>,
@@ -129,7 +129,7 @@ impl Sender {
         }
     }
 
-    /// Remembers the segment that was sent last of those delivered (RFC 8985 section 6.2).
+    /// Records the delivered segment that was sent last (RFC 8985 section 6.2).
     fn note_delivered(&mut self, at: Instant, end: u64, retransmitted: bool, now: Instant) {
         let round_trip = now.since(at);
         if retransmitted
@@ -169,7 +169,7 @@ impl Sender {
         }
     }
 
-    /// Whether the probe of the tail repaired a loss (RFC 8985 section 7.4).
+    /// Decides whether the tail loss probe repaired a loss (RFC 8985 section 7.4).
     fn judge_probe(&mut self, ack: Acknowledgement<'_>, news: &News) {
         let Some((end, was_retransmission)) = self.probe else {
             return;
@@ -180,7 +180,7 @@ impl Sender {
         if !was_retransmission || news.duplicate {
             self.probe = None;
         } else if ack.number > end {
-            // Something new is acknowledged, and no duplicate was reported: the probe was needed.
+            // New data are acknowledged and no duplicate was reported: the probe was needed.
             self.probe = None;
             self.counters.losses += 1;
             self.window.threshold = self.window.reduced();
@@ -231,7 +231,8 @@ impl Sender {
         }
     }
 
-    /// Marks what was sent a round trip and a reordering window before something that was delivered.
+    /// Marks segments as lost that were sent before a delivered segment, and at least a round trip and a reordering window
+    /// ago.
     pub(super) fn detect_losses(&mut self, now: Instant) {
         let Some((latest, highest, round_trip)) = self.delivered else {
             return;
@@ -274,7 +275,7 @@ impl Sender {
         self.probe = None;
     }
 
-    /// Lets as much leave as was delivered, in proportion (RFC 6937).
+    /// Sets the window by proportional rate reduction (RFC 6937): sends in proportion to what was delivered.
     fn reduce(&mut self, news: &News) {
         let in_flight = self.in_flight();
         let reduction = &mut self.reduction;
@@ -322,8 +323,8 @@ impl Sender {
         self.retransmitted_at = None;
     }
 
-    /// Whether the retransmissions were needless: the acknowledgement echoes a time stamp from before them (RFC 3522),
-    /// or all were reported as duplicates.
+    /// Whether all retransmissions were spurious: the acknowledgement echoes a time stamp from before the first
+    /// retransmission (RFC 3522), or duplicate SACKs reported all of them.
     fn may_undo(&self, ack: Acknowledgement<'_>) -> bool {
         let is_delayed = match (ack.echoed, self.retransmitted_at) {
             (Some((_, echoed)), Some(first)) => echoed < first,

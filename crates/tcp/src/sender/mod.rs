@@ -1,4 +1,4 @@
-//! The sending side of an end: what was written, what is in flight, and when more may leave.
+//! The sending side of an endpoint: written data, segments in flight, and when the next segments are sent.
 
 mod alert;
 mod timers;
@@ -14,11 +14,13 @@ use crate::round_trip::RoundTrip;
 use crate::settings::Settings;
 use crate::ticks::Ticks;
 
-/// Bytes of a send buffer per segment of the window, with the kernel's overhead, for two windows (`tcp_sndbuf_expand`).
+/// Bytes of send buffer per segment of the congestion window: two windows, each segment with the kernel's overhead
+/// (`tcp_sndbuf_expand`).
 const BUFFER_PER_SEGMENT: u64 = 2 * 4352;
 
-/// The most bytes of a burst (`gso_max_size`), and its segments before the round trip is known.
+/// The largest burst, in bytes (`gso_max_size`).
 const MOST_BURST_BYTES: u64 = 65_536;
+/// The largest burst before the first round-trip sample, in segments.
 const MOST_BURST: u64 = 44;
 
 /// A segment in flight.
@@ -26,7 +28,7 @@ const MOST_BURST: u64 = 44;
 struct Sent {
     start: u64,
     end: u64,
-    /// When it was sent last.
+    /// The time of the last transmission.
     at: Instant,
     retransmitted: bool,
     sacked: bool,
@@ -34,7 +36,7 @@ struct Sent {
 }
 
 impl Sent {
-    /// How much of the window it takes.
+    /// The segments that it counts in the congestion window.
     fn in_flight(&self) -> u64 {
         match self.sacked {
             true => 0,
@@ -46,7 +48,7 @@ impl Sent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// Something was acknowledged out of order.
+    /// Some data were acknowledged out of order.
     Disorder,
     Recovery,
     Loss,
@@ -59,47 +61,47 @@ enum Timer {
     Reordering,
 }
 
-/// A range to be put into a segment.
+/// A range of sequence numbers to send as one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Departure {
     pub(crate) start: u64,
-    /// The number behind its last byte; a FIN counts.
+    /// The sequence number after the last byte; a FIN counts as one.
     pub(crate) end: u64,
     pub(crate) push: bool,
     pub(crate) retransmission: bool,
 }
 
-/// The news of an acknowledgement.
+/// The fields of a received acknowledgement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Acknowledgement<'a> {
     pub(crate) number: u64,
     pub(crate) sack: &'a [(u64, u64)],
-    /// The round trip by the time stamp that it echoes, and that time stamp in milliseconds.
+    /// The round trip computed from the echoed time stamp, and the echoed time stamp in milliseconds.
     pub(crate) echoed: Option<(Duration, u64)>,
     pub(crate) window: u32,
-    /// It carries nothing else.
+    /// Whether the segment carries neither data nor FIN.
     pub(crate) is_bare: bool,
 }
 
-/// The sending side.
+/// The sending side of an endpoint.
 #[derive(Debug)]
 pub(crate) struct Sender {
     settings: Settings,
     ticks: Ticks,
-    /// The most bytes of a segment.
+    /// The largest payload of a segment, in bytes.
     size: u64,
     /// All bytes that were written; the first has number 1.
     pub(crate) bytes: Vec<u8>,
-    /// The numbers behind the ends of writes.
+    /// The sequence numbers after the ends of writes.
     pushes: VecDeque<u64>,
-    /// The FIN's number, once the program has closed its side.
+    /// The FIN's sequence number, once the program has closed its side.
     pub(crate) fin: Option<u64>,
     unacknowledged: u64,
     next: u64,
     /// The right edge of the peer's window.
     edge: u64,
     most_window: u64,
-    /// The end of the last segment that was not full.
+    /// The end of the last sent segment that was not full (Nagle's algorithm).
     last_small: u64,
     sent: VecDeque<Sent>,
     pub(crate) window: Window,
@@ -107,7 +109,7 @@ pub(crate) struct Sender {
     state: State,
     timer: Option<(Timer, Instant)>,
     last_sent: Instant,
-    // The use of the window.
+    // Congestion window validation.
     limited: bool,
     most_out: u64,
     usage_end: u64,
@@ -120,10 +122,10 @@ pub(crate) struct Sender {
     retransmitted_at: Option<u64>,
     spurious_check: bool,
     reduction: Reduction,
-    /// The end of what was sent when the tail was probed, and whether the probe was a retransmission.
+    /// After a tail loss probe: the next sequence number when it was sent, and whether it was a retransmission.
     probe: Option<(u64, bool)>,
     timeouts_in_row: u32,
-    /// RACK: the latest sending time of what was delivered, its end, and its round trip.
+    /// RACK: the sending time, end and round trip of the delivered segment that was sent last.
     delivered: Option<(Instant, u64, Duration)>,
     departures: VecDeque<Departure>,
     pub(crate) counters: Counters,
@@ -176,13 +178,13 @@ impl Sender {
         }
     }
 
-    /// The peer's window before the first acknowledgement of data.
+    /// Applies the window that the peer announced in the handshake.
     pub(crate) fn open_window(&mut self, window: u32) {
         self.edge = self.edge.max(1 + u64::from(window));
         self.most_window = self.most_window.max(u64::from(window));
     }
 
-    /// The number behind everything that was written.
+    /// The sequence number after everything that was written.
     fn written(&self) -> u64 {
         1 + self.bytes.len() as u64 + u64::from(self.fin.is_some())
     }
@@ -197,7 +199,8 @@ impl Sender {
         self.fin.is_some() && self.is_idle()
     }
 
-    /// Bytes that the send buffer takes now. The kernel fills pieces of half a window, and the last one completely.
+    /// The number of bytes that the send buffer takes now. The kernel allocates pieces of half a window, and fills the last
+    /// piece completely.
     pub(crate) fn space(&self) -> usize {
         let queued = self.written() - self.unacknowledged;
         let most = BUFFER_PER_SEGMENT * self.window.size.max(10);
@@ -208,13 +211,13 @@ impl Sender {
         }
     }
 
-    /// Whether a program that waits for space is woken: a third of the buffer is free.
+    /// Whether a program that waits for space is woken: at least a third of the buffer is free.
     pub(crate) fn is_writable(&self) -> bool {
         let queued = self.written() - self.unacknowledged;
         3 * queued <= 2 * BUFFER_PER_SEGMENT * self.window.size.max(10)
     }
 
-    /// Takes bytes that the program wrote. With `more` the program writes more at once, and the last segment may wait.
+    /// Takes bytes that the program wrote. With `more`, a last segment that is not full waits for the next write.
     pub(crate) fn write(&mut self, bytes: &[u8], more: bool, now: Instant) {
         if self.sent.is_empty() {
             let idle = now.since(self.last_sent);
@@ -231,7 +234,7 @@ impl Sender {
         self.send(now, more);
     }
 
-    /// The program closed its side.
+    /// Closes this side, as requested by the program.
     pub(crate) fn close(&mut self, now: Instant) {
         if self.fin.is_none() {
             self.fin = Some(1 + self.bytes.len() as u64);
@@ -239,12 +242,12 @@ impl Sender {
         }
     }
 
-    /// The next segment to build.
+    /// Returns the range of the next segment to build.
     pub(crate) fn poll_departure(&mut self) -> Option<Departure> {
         self.departures.pop_front()
     }
 
-    /// The number of the next byte to be sent.
+    /// The sequence number of the next byte to send.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
@@ -257,7 +260,7 @@ impl Sender {
         self.sent.iter().filter(|sent| test(sent)).count()
     }
 
-    /// Sends what the windows allow; with `more` only full segments.
+    /// Sends the segments that the windows permit; with `more`, only full segments.
     pub(crate) fn send(&mut self, now: Instant, more: bool) {
         let mut any = false;
         let mut limited = false;
@@ -284,10 +287,10 @@ impl Sender {
         }
     }
 
-    /// Segments that leave as one burst, of which the last has the push flag: those of a millisecond at the rate of the
-    /// window, at least two; at most half a window.
+    /// The number of segments to send as one burst; the last has the push flag. A burst lasts about a millisecond at
+    /// the pacing rate. It has at least two segments, but at most half a window.
     fn burst(&self) -> usize {
-        // FIN is part of the last segment with data, if there is one.
+        // If there are data, the FIN is part of the last segment with data.
         let data = 1 + self.bytes.len() as u64 - self.next;
         let window = self.window.size;
         let room = (window - self.in_flight()).min((window / 2).max(1));
@@ -300,7 +303,7 @@ impl Sender {
                     1.2
                 };
                 let rate = factor * (window * self.size) as f64 / time.as_secs_f64().max(1e-6);
-                // Near hosts get larger bursts.
+                // Hosts with a short round trip get larger bursts.
                 let least = self.round_trip.least.unwrap_or(time).as_micros() as u64;
                 let near = MOST_BURST_BYTES >> (least >> 9).min(63);
                 ((rate / 1024.0) as u64 + near).min(MOST_BURST_BYTES) / self.size
@@ -310,7 +313,7 @@ impl Sender {
         data.div_ceil(self.size).clamp(1, most) as usize
     }
 
-    /// Sends the next segment, if the peer's window and Nagle's algorithm allow it. `ends` is set for the last of a burst.
+    /// Sends the next segment if the peer's window and Nagle's algorithm permit it. `ends` marks the last of a burst.
     fn send_one(&mut self, now: Instant, more: bool, ends: bool) -> bool {
         let left = self.written() - self.next;
         let data = 1 + self.bytes.len() as u64 - self.next;
@@ -362,7 +365,7 @@ impl Sender {
         true
     }
 
-    /// Notes how far the window is used: only a window that is used grows.
+    /// Records how much of the congestion window is used: the window grows only if it is used.
     fn note_use(&mut self, limited: bool) {
         let out = self.sent.len() as u64;
         let is_new = self.unacknowledged >= self.usage_end;

@@ -1,4 +1,4 @@
-//! Time-outs, tail loss probes, and the timer that both share.
+//! Time-outs, tail loss probes, the reordering timer, and the single timer that they share.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use fathometer_model::Instant;
 
 use super::{Departure, Sender, State, Timer};
 
-/// Added to two round trips before the tail is probed.
+/// Added to two round trips for the time until a tail loss probe.
 const PROBE_MARGIN: Duration = Duration::from_millis(2);
 
 impl Sender {
@@ -28,7 +28,7 @@ impl Sender {
                 self.timer = None;
                 self.time_out(now);
             }
-            // Where no probe is sent, the time-out is set from when the first segment was sent: it may be due.
+            // If no probe is sent, the time-out runs from the sending of the first segment, and may be due already.
             Timer::Probe => self.probe_tail(now),
             Timer::Reordering => {
                 self.detect_losses(now);
@@ -45,7 +45,7 @@ impl Sender {
         }
     }
 
-    /// Sets the time-out: from now, or, where it replaces a probe, from when the first segment was sent.
+    /// Sets the time-out. It runs from now, or, if it replaces another timer, from the sending of the first segment.
     pub(super) fn rearm(&mut self, now: Instant) {
         let Some(first) = self.sent.front() else {
             self.timer = None;
@@ -62,8 +62,8 @@ impl Sender {
         self.timer = Some((timer, self.ticks.expiry(now, wait)));
     }
 
-    /// Plans a probe of the tail instead of the time-out (RFC 8985 section 7.2). `advanced` after an acknowledgement.
-    /// Returns whether it did.
+    /// Schedules a tail loss probe instead of the time-out (RFC 8985 section 7.2). `advanced`: called because new data
+    /// were acknowledged. Returns whether a probe was scheduled.
     pub(super) fn schedule_probe(&mut self, now: Instant, advanced: bool) -> bool {
         let may = self.settings.loss_probe && self.settings.sack;
         let Some(first) = self.sent.front().filter(|_| may) else {
@@ -91,7 +91,7 @@ impl Sender {
         true
     }
 
-    /// Sends a segment beyond the window, or the last one again.
+    /// Sends a new segment, even if the congestion window is full, or retransmits the last segment.
     fn probe_tail(&mut self, now: Instant) {
         if self.probe.is_none() {
             let sent_new = self.next < self.written() && self.send_one(now, false, false);
@@ -121,7 +121,7 @@ impl Sender {
         self.rearm(now);
     }
 
-    /// Everything in flight counts as lost, except what was sent within the last round trip.
+    /// Handles a time-out: marks all segments in flight as lost, except those sent within the last round trip.
     fn time_out(&mut self, now: Instant) {
         if self.sent.is_empty() {
             return;
@@ -152,7 +152,7 @@ impl Sender {
         self.set(Timer::Retransmission, self.round_trip.timeout(), now);
     }
 
-    /// Sends the segment at this place in flight again.
+    /// Retransmits the segment at this index of `sent`.
     pub(super) fn retransmit(&mut self, place: usize, now: Instant) {
         let Some(sent) = self.sent.get_mut(place) else {
             return;

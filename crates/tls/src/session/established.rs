@@ -1,5 +1,4 @@
-//! A session after its handshake: seals and opens records, and checks later messages about the connection
-//! itself.
+//! A session after its handshake: seals and opens records, and handles post-handshake messages and alerts.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,11 +13,11 @@ use super::record::{ALERT, APPLICATION_DATA, HANDSHAKE, Opener, RecordError, Sea
 use crate::settings::Clock;
 use crate::{Alert, TlsFailure};
 
-/// Most messages about the connection itself that a peer may send without data in between.
+/// The most post-handshake messages and empty records that a peer may send without data in between.
 const MESSAGES_WITHOUT_DATA: u32 = 32;
-/// Most warnings that a TLS 1.2 peer may send.
+/// The most warning alerts that a peer may send.
 const WARNINGS: u32 = 4;
-/// Largest message after the handshake, in bytes: a ticket is the largest kind.
+/// The largest post-handshake message, in bytes; tickets are the largest kind.
 const LARGEST_MESSAGE: usize = 64 * 1024 - 1;
 
 const HELLO_REQUEST: u8 = 0;
@@ -34,12 +33,12 @@ pub(super) enum Kernel {
 
 pub(super) struct Established {
     kernel: Kernel,
-    /// rustls reads it when a ticket arrives.
+    /// The clock that rustls reads when a ticket arrives.
     clock: Arc<Clock>,
     tls13: bool,
     pub(super) sealer: Sealer,
     opener: Opener,
-    /// Number of records that may be sealed with one key.
+    /// The number of records that may be sealed with one key.
     pub(super) key_limit: u64,
     /// The received part of an incomplete handshake message.
     pub(super) message: Vec<u8>,
@@ -51,7 +50,7 @@ pub(super) struct Established {
 /// The content of an opened record.
 #[derive(Debug)]
 pub(super) enum Opened {
-    /// Application data, as a range of the record; may be empty.
+    /// Application data, as a range of the record, possibly empty.
     Data(Range<usize>),
     /// A handshake message, and the required reply.
     Message(Reply),
@@ -65,9 +64,9 @@ pub(super) enum Opened {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reply {
     Nothing,
-    /// This side updates its key too.
+    /// This side must update its key too.
     KeyUpdate,
-    /// This side refuses to renegotiate.
+    /// This side must refuse the renegotiation.
     NoRenegotiation,
 }
 
@@ -85,7 +84,7 @@ const USER_CANCELED: Alert = Alert(90);
 pub(super) const NO_RENEGOTIATION: Alert = Alert(100);
 
 impl Established {
-    /// `None` for an unsupported cipher.
+    /// Returns `None` for an unsupported cipher.
     pub(super) fn new(
         kernel: Kernel,
         clock: Arc<Clock>,
@@ -108,7 +107,7 @@ impl Established {
         })
     }
 
-    /// Opens a complete record in place, and handles it unless it is data.
+    /// Opens a complete record in place, and handles its content unless it is data.
     pub(super) fn open(&mut self, record: &mut [u8], now: Instant) -> Result<Opened, Fatal> {
         let (kind, content) = self.opener.open(record).map_err(|error| match error {
             RecordError::Undecryptable => (TlsFailure::BadRecord, BAD_RECORD_MAC),
@@ -146,7 +145,7 @@ impl Established {
         }
     }
 
-    /// Whether the next record must be the last with this key.
+    /// Whether the next record is the last that this key may seal.
     pub(super) fn key_is_used_up(&self) -> bool {
         self.sealer.number() + 1 >= self.key_limit
     }
@@ -156,7 +155,7 @@ impl Established {
         self.tls13
     }
 
-    /// Appends the key update message, and switches to the new key.
+    /// Appends a KeyUpdate message, and switches to the new key.
     pub(super) fn update_sending_key(&mut self, out: &mut Vec<u8>) -> Result<(), TlsFailure> {
         self.say(out, HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, 0]);
         let updated = match &mut self.kernel {
@@ -298,7 +297,7 @@ impl Established {
             false => level == 1,
         };
         if !warning {
-            // The peer has failed, so it gets no alert.
+            // The peer has already failed: no alert is sent.
             return Err((TlsFailure::Alert(alert), CLOSE_NOTIFY));
         }
         self.warnings += 1;

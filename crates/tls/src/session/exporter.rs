@@ -1,7 +1,7 @@
-//! Keying material for other protocols from the secrets of a TLS 1.3 session (RFC 8446 section 7.5).
+//! Exports keying material for other protocols from the secrets of a TLS 1.3 session (RFC 8446 section 7.5).
 //!
-//! rustls exports it from its buffered connections only. The connections that this crate uses give their exporter
-//! secret to the key log, from where [`crate::settings`] takes it.
+//! rustls exports keying material only from its buffered connections, which this crate does not use. But all connections
+//! report their exporter secret to the key log, where [`crate::settings`] records it.
 
 use ring::hkdf::{HKDF_SHA256, HKDF_SHA384, KeyType, Prk};
 use ring::{digest, hkdf};
@@ -15,7 +15,7 @@ const CHANNEL_BINDING: &[u8] = b"EXPORTER-Channel-Binding";
 /// The length of a channel binding in bytes (RFC 9266 section 2).
 pub(super) const BINDING: usize = 32;
 
-/// The channel binding `tls-exporter` (RFC 9266). `None` for a suite of TLS 1.2.
+/// Computes the channel binding `tls-exporter` (RFC 9266); `None` for a suite of TLS 1.2.
 pub(super) fn channel_binding(
     suite: CipherSuite,
     secret: &ExporterSecret,

@@ -14,11 +14,14 @@ use crate::{
 
 const NOW: Instant = Instant::ZERO;
 
-/// An entry point for fuzzing. The first byte selects the receiver. One choice is a server or a client that
-/// gets raw bytes, cut where the second byte says. The other is an established session that gets records sealed
-/// by its peer, where the rest of the input is a sequence of type, length and content. Panics when complete,
-/// cut and byte-by-byte input give different results, when plaintext appears that was not sent, or when a
-/// session keeps more than it may.
+/// An entry point for fuzzing. The first byte of the input selects the receiver:
+///
+/// - a server or a client that gets the rest of the input as raw bytes, split where the second byte says;
+/// - an established session that gets records sealed by its peer. The rest of the input is a sequence of type, length
+///   and content.
+///
+/// Panics if complete, split and byte-by-byte input give different results, if plaintext appears that was not sent, or
+/// if a session keeps more memory than its limit.
 pub fn fuzz(data: &[u8]) {
     let Some((&[side, cut], input)) = data.split_first_chunk::<2>() else {
         return;
@@ -126,12 +129,12 @@ fn check_bounds(session: &Session) {
 }
 
 struct Settings {
-    /// For TLS 1.3, then for TLS 1.2.
+    /// The client's settings for TLS 1.3, then for TLS 1.2.
     client: [Arc<ClientSettings>; 2],
     server: Arc<ServerSettings>,
 }
 
-/// Created once: creating a certificate takes longer than all the rest.
+/// Created once, because creating a certificate takes longer than all else.
 fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! A session during its handshake. rustls gets one record after the other, so that each can be counted by its
-//! kind, and so that it reads no byte beyond the handshake with its keys.
+//! A session during its handshake. rustls gets one record at a time, so that each record can be counted by its kind,
+//! and so that rustls does not decrypt records after the handshake.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use super::record::{APPLICATION_DATA, HANDSHAKE, HEADER};
 use crate::settings::{Clock, Noted, take_noted};
 use crate::{CipherSuite, EarlyData, Group, Handshake, Resumption, TlsFailure, Version};
 
-/// Bytes that a TLS 1.3 record adds to its content: header, type and tag.
+/// The bytes that a TLS 1.3 record adds to its content: header, type and tag.
 const OVERHEAD: usize = HEADER + 1 + 16;
-/// Length in bytes of a record with EndOfEarlyData; no other record has it.
+/// The length in bytes of a record with EndOfEarlyData; no other record has this length.
 const END_OF_EARLY_DATA: usize = OVERHEAD + 4;
-/// Largest length in bytes of a record that contains only a client's Finished.
+/// The largest length in bytes of a record that contains only a client's Finished.
 const LARGEST_FINISHED: usize = OVERHEAD + 4 + 48;
 
 enum Connection {
@@ -33,7 +33,7 @@ enum Connection {
 pub(super) struct Handshaking {
     connection: Connection,
     pub(super) clock: Arc<Clock>,
-    /// The ClientHello, once it was seen.
+    /// The ClientHello, once it was sent or received.
     hello: Option<Hello>,
     client_hellos: u32,
     noted: Noted,
@@ -46,7 +46,7 @@ pub(super) struct Handshaking {
     pub(super) may_write: bool,
 }
 
-/// What a complete handshake gives.
+/// The results of a complete handshake.
 pub(super) struct Finished {
     pub established: Established,
     pub handshake: Handshake,
@@ -54,22 +54,22 @@ pub(super) struct Finished {
     pub binding: Option<[u8; BINDING]>,
 }
 
-/// The effect of a record.
+/// The effects of a record.
 #[derive(Debug, Default)]
 pub(super) struct Step {
-    /// Whether its data is early data.
+    /// Whether the record's data is early data.
     pub early: bool,
-    /// Whether it is a record of application data, readable or not.
+    /// Whether the record is application data, even if it cannot be decrypted.
     pub application: bool,
-    /// Whether it was `close_notify`.
+    /// Whether the record is `close_notify`.
     pub closed: bool,
-    /// Bytes at the front of the buffer that were consumed.
+    /// The number of consumed bytes at the front of the buffer.
     pub consumed: usize,
     /// Whether the record must not be passed to rustls again.
     pub forget: bool,
 }
 
-/// What to do after a state was handled.
+/// The step after a handled state.
 enum Next {
     Again,
     Closed,
@@ -119,7 +119,7 @@ impl Handshaking {
             match connection.process_tls_records(&mut []).state? {
                 ConnectionState::EncodeTlsData(data) => encode(data, out),
                 ConnectionState::TransmitTlsData(mut transmit) => {
-                    // Early data can be written only until this state is marked as done, so it stays open until
+                    // Early data can be written only until this state is marked as done, so it is not marked until
                     // the server answers.
                     self.may_send_early = transmit.may_encrypt_early_data().is_some();
                     if !self.may_send_early {
@@ -139,8 +139,7 @@ impl Handshaking {
         self.may_send_early
     }
 
-    /// Writes early data, one record for every `record_size` bytes. Returns the number of bytes taken and of
-    /// records.
+    /// Writes early data, one record for every `record_size` bytes. Returns the numbers of bytes taken and of records.
     pub(super) fn early_write(
         &mut self,
         plain: &[u8],
@@ -174,8 +173,7 @@ impl Handshaking {
         (taken, records)
     }
 
-    /// Writes data before the handshake is complete, where that is allowed. Returns the number of bytes and of
-    /// records.
+    /// Writes data before the handshake is complete, if that is permitted. Returns the numbers of bytes and of records.
     pub(super) fn write(
         &mut self,
         plain: &[u8],
@@ -198,12 +196,12 @@ impl Handshaking {
         }
     }
 
-    /// Passes the records in `incoming` to rustls. The last one is new and begins at `new`. Appends the bytes
-    /// to send to `out`, and received data to `plain`.
+    /// Passes the records in `incoming` to rustls. The last record is new and begins at `new`. Appends the bytes to send
+    /// to `out`, and received data to `plain`.
     ///
     /// # Errors
     ///
-    /// When the handshake fails; the alert for the peer is then appended to `out`.
+    /// If the handshake fails; then the alert for the peer is appended to `out`.
     pub(super) fn record(
         &mut self,
         incoming: &mut [u8],
@@ -217,7 +215,7 @@ impl Handshaking {
         self.look_at_hello(incoming, new);
         let mut step = Step::default();
         let had = plain.len();
-        // Those of connections on this thread that are no sessions (QUIC) say nothing about this one.
+        // Discards values recorded by QUIC connections on this thread, which have no `Session` to take them.
         take_noted();
         let outcome = self.drive(incoming, out, plain, &mut step);
         let noted = take_noted();
@@ -236,7 +234,7 @@ impl Handshaking {
         Ok(step)
     }
 
-    /// The protocol negotiated by ALPN, once it is known.
+    /// The protocol negotiated by ALPN, once it is available.
     pub(super) fn alpn(&self) -> Option<&[u8]> {
         self.common().alpn_protocol()
     }
@@ -246,8 +244,8 @@ impl Handshaking {
         self.common().is_handshaking()
     }
 
-    /// Takes the keys from rustls after the handshake, and returns what was negotiated. `sent` and `received`
-    /// are the bytes of the handshake so far.
+    /// Takes the keys from rustls after the handshake, and returns them with the negotiated parameters. `sent` and
+    /// `received` are the handshake's bytes.
     pub(super) fn finish(self, sent: Bytes, received: Bytes) -> Result<Finished, TlsFailure> {
         let handshake = self.figures(sent, received)?;
         let secret = self.noted.exporter.as_ref();
@@ -327,7 +325,7 @@ impl Handshaking {
         }
     }
 
-    /// As a server, records the client's ClientHello.
+    /// Records the ClientHello that a server receives.
     fn look_at_hello(&mut self, incoming: &[u8], new: usize) {
         if !matches!(self.connection, Connection::Server(_)) || incoming[new] != HANDSHAKE {
             return;
@@ -340,8 +338,8 @@ impl Handshaking {
         }
     }
 
-    /// Handles an encrypted record without data that did not end the handshake. It is part of a client's last
-    /// flight, or early data that the server rejected and cannot decrypt.
+    /// Handles an encrypted record that gave no data and did not complete the handshake. The record is part of the
+    /// client's last flight, or early data that the server rejected and cannot decrypt.
     fn unreadable(&mut self, length: usize, step: &mut Step) {
         let offered = self.hello.as_ref().is_some_and(|hello| hello.early_data);
         let server = matches!(self.connection, Connection::Server(_));
@@ -354,13 +352,12 @@ impl Handshaking {
             return;
         }
         step.application = true;
-        // rustls would try to decrypt it again with every further record, and count it against the limit of
-        // early data each time. A record that cannot be part of Finished is therefore dropped here.
+        // rustls would try to decrypt the record again with each later record, and count it against the limit of early
+        // data each time. Therefore a record that cannot be part of Finished is dropped here.
         step.forget = step.consumed == 0 && length > LARGEST_FINISHED;
     }
 
-    /// Writes rustls's alert for the peer after a failure. This passes no input: rustls does not get the
-    /// remaining records again.
+    /// Writes rustls's alert for the peer after a failure. The remaining input is not passed to rustls again.
     fn say_last_words(&mut self, out: &mut Vec<u8>) {
         while self.common().wants_write() {
             let written = match &mut self.connection {
@@ -402,7 +399,7 @@ impl Handshaking {
             Version::Tls12 if tickets => Resumption::Ticket,
             Version::Tls12 => Resumption::SessionId,
         };
-        // In TLS 1.2 an encrypted handshake record may begin like a ClientHello.
+        // In TLS 1.2, an encrypted handshake record may look like a ClientHello, so the count is not used.
         let hello_retry = self.client_hellos > 1 && version == Version::Tls13;
         let early_data = match (hello.early_data, self.early_accepted && !hello_retry) {
             (false, _) => EarlyData::NotTried,
@@ -434,8 +431,8 @@ impl Handshaking {
         })
     }
 
-    /// As a client, records what it sent in a step: another ClientHello, or EndOfEarlyData. The latter is the
-    /// only visible sign that the server accepted early data.
+    /// Detects a second ClientHello or EndOfEarlyData in the records that a client sends. Only EndOfEarlyData shows that
+    /// the server accepted early data.
     pub(super) fn look_at_sent(&mut self, record: &[u8]) {
         if !matches!(self.connection, Connection::Client(_)) {
             return;
@@ -449,7 +446,7 @@ impl Handshaking {
     }
 }
 
-/// Handles a state that is common to both sides.
+/// Handles the states that are common to both sides.
 fn deal_with<Data>(
     state: Result<ConnectionState<'_, '_, Data>, Error>,
     out: &mut Vec<u8>,
@@ -534,7 +531,7 @@ fn write_to<Data>(
     (taken, records)
 }
 
-/// The name of a scheme in RFC 8446 section 4.2.3.
+/// Returns the name of a signature scheme in RFC 8446 section 4.2.3.
 fn scheme_name(scheme: SignatureScheme) -> &'static str {
     match u16::from(scheme) {
         0x0401 => "rsa_pkcs1_sha256",
@@ -547,10 +544,10 @@ fn scheme_name(scheme: SignatureScheme) -> &'static str {
         0x0805 => "rsa_pss_rsae_sha384",
         0x0806 => "rsa_pss_rsae_sha512",
         0x0807 => "ed25519",
-        _ => "another scheme",
+        _ => "unknown signature scheme",
     }
 }
 
 fn unknown() -> TlsFailure {
-    TlsFailure::Local("rustls agreed on something unknown here".to_owned())
+    TlsFailure::Local("rustls negotiated an unsupported version or cipher suite".to_owned())
 }

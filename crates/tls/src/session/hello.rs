@@ -1,13 +1,13 @@
-//! Reads a ClientHello (RFC 8446 section 4.1.2): the client's requests, which rustls does not report later.
+//! Parses a ClientHello (RFC 8446 section 4.1.2) for values that rustls does not report.
 
-/// The requests of a client.
+/// The values of a ClientHello.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Hello {
-    /// The name of the server (RFC 6066).
+    /// The requested server name (SNI, RFC 6066).
     pub server_name: Option<String>,
     /// Whether early data follows.
     pub early_data: bool,
-    /// Whether it contains a TLS 1.2 ticket (RFC 5077).
+    /// Whether the ClientHello contains a TLS 1.2 ticket (RFC 5077).
     pub ticket: bool,
 }
 
@@ -19,7 +19,7 @@ const HANDSHAKE: u8 = 22;
 pub(super) const CLIENT_HELLO: u8 = 1;
 
 impl Hello {
-    /// Parses the message at the start of these records; `None` when it is not a complete ClientHello.
+    /// Parses the message at the start of these records; `None` if it is not a complete ClientHello.
     pub(super) fn read(records: &[u8]) -> Option<Hello> {
         let mut message = Vec::new();
         let mut rest = records;
@@ -68,7 +68,7 @@ fn name(mut content: Fields<'_>) -> Option<String> {
         .flatten()
 }
 
-/// Fields of a message, one after the other.
+/// Reads the fields of a message, one after the other.
 struct Fields<'m>(&'m [u8]);
 
 impl<'m> Fields<'m> {
@@ -78,7 +78,7 @@ impl<'m> Fields<'m> {
         Some(taken)
     }
 
-    /// A number of `bytes` bytes.
+    /// Reads a number of `bytes` bytes.
     fn number(&mut self, bytes: usize) -> Option<u64> {
         let digits = self.take(bytes)?;
         Some(
@@ -88,7 +88,7 @@ impl<'m> Fields<'m> {
         )
     }
 
-    /// A vector whose length field has `bytes` bytes.
+    /// Reads a vector whose length field has `bytes` bytes.
     fn vector(&mut self, bytes: usize) -> Option<Fields<'m>> {
         let length = usize::try_from(self.number(bytes)?).ok()?;
         self.take(length).map(Fields)

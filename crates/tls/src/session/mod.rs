@@ -29,29 +29,32 @@ use handshaking::Handshaking;
 use sizes::RecordSizes;
 use writing::count_application;
 
-/// Bytes that may wait to be sent before [`Session::write`] accepts no more.
+/// The number of bytes waiting to be sent at which [`Session::write`] stops accepting data.
 const BUFFER: usize = 64 * 1024;
 
 /// The TLS of one connection, for a client or a server, without I/O.
 ///
-/// Its methods fall into four groups:
+/// The methods are in four groups:
 ///
-/// - queries, which change nothing: [`is_established`](Session::is_established),
+/// - queries, which do not change the session: [`is_established`](Session::is_established),
 ///   [`handshake`](Session::handshake), [`wants_transmit`](Session::wants_transmit) …
 /// - requests of the host: [`write`](Session::write), [`early_write`](Session::early_write),
 ///   [`close`](Session::close);
 /// - events of the transport: [`transmitted`](Session::transmitted), [`handle_eof`](Session::handle_eof);
 /// - [`open`](Session::open), which reads bytes and returns plaintext, or [`receive`](Session::receive) and
-///   [`read`](Session::read), which do the same with two more copies. After these, also after an error, check
+///   [`read`](Session::read), which do the same with two more copies. After these methods, also after an error, check
 ///   [`transmit`](Session::transmit): there may be an alert to send.
 ///
-/// rustls performs the handshake. Afterwards this type seals and opens records (with `ring`'s AEADs and the
-/// keys that rustls exports), because that saves copies: plaintext is written where it is sealed and opened
-/// where it was read, and all writes of a turn become one record. An exchange with HTTP/2's pattern
-/// (`cargo bench -p fathometer-tls`: 16 requests a write, answers of 1 KB, AES-256-GCM, AMD EPYC) costs a
-/// client 165 ns and a server 161 ns; with rustls's buffered interface 234 and 215 ns, with its unbuffered one
-/// 174 and 229 ns. With a separate record for each answer it costs 252 and 302 ns: joining them in
-/// [`transmit`](Session::transmit) has the largest effect.
+/// rustls performs the handshake. Afterwards this type seals and opens records with `ring`'s AEADs and the keys that
+/// rustls exports. This saves copies: plaintext is sealed where it was written and opened where it was read, and all
+/// writes of a turn become one record. The CPU time per exchange with HTTP/2's pattern, client and server
+/// (`cargo bench -p fathometer-tls`: 16 requests per write, answers of 1 KB, AES-256-GCM, AMD EPYC):
+///
+/// - this type: 165 and 161 ns;
+/// - rustls's buffered interface: 234 and 215 ns;
+/// - rustls's unbuffered interface: 174 and 229 ns;
+/// - this type with a separate record for each answer: 252 and 302 ns. Joining the answers in
+///   [`transmit`](Session::transmit) has the largest effect.
 ///
 /// Invariants:
 ///
@@ -59,23 +62,23 @@ const BUFFER: usize = 64 * 1024;
 /// - Data written between two calls of `transmit` is sent in the fewest possible records.
 /// - No plaintext is returned after `close_notify` or a failure.
 /// - The memory that a peer can make a session keep is bounded (one record, or one handshake message of at most
-///   64 KiB), and so is the work that it can cause without sending data.
+///   64 KiB). The work that a peer can cause without sending data is bounded too.
 pub struct Session {
     phase: Phase,
     /// The received part of an incomplete record or handshake message.
     incoming: Vec<u8>,
-    /// Bytes of `incoming` that were already passed to rustls.
+    /// The number of bytes of `incoming` that were already passed to rustls.
     shown: usize,
-    /// Whether the contents of `incoming` were returned and can be removed.
+    /// Whether the contents of `incoming` were returned by `open` and can be removed.
     incoming_given: bool,
     /// Data received during the handshake, or waiting for `read`.
     plain: Vec<u8>,
     plain_read: usize,
     early: bool,
-    /// Records to send; the last one may be open.
+    /// Records to send. The last record may be open, that is, not sealed yet.
     outgoing: Vec<u8>,
     outgoing_sent: usize,
-    /// The start of the open record.
+    /// The start of the open record in `outgoing`.
     filling: Option<usize>,
     /// Data written before keys are available.
     waiting: Vec<u8>,
@@ -93,7 +96,7 @@ pub struct Session {
 enum Phase {
     Handshaking(Box<Handshaking>),
     Established(Box<Established>),
-    /// Failed: it neither sends nor receives.
+    /// The session has failed: it neither sends nor receives.
     Over,
 }
 
@@ -106,12 +109,11 @@ enum Piece<'i> {
 }
 
 impl Session {
-    /// Creates a client's session with the server of this name or address. Its first flight is ready to be
-    /// sent.
+    /// Creates a client's session with the server of this name or address. The first flight is ready to be sent.
     ///
     /// # Errors
     ///
-    /// When `name` is neither a host name nor an address.
+    /// If `name` is neither a host name nor an address.
     pub fn client(
         settings: &Arc<ClientSettings>,
         name: &str,
@@ -133,7 +135,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// None with valid settings.
+    /// Never with valid settings.
     pub fn server(settings: &Arc<ServerSettings>, now: Instant) -> Result<Session, TlsFailure> {
         settings.clock.set(now);
         let connection = UnbufferedServerConnection::new(settings.config.clone())?;
@@ -177,24 +179,24 @@ impl Session {
         matches!(self.phase, Phase::Established(_))
     }
 
-    /// What was negotiated, and its cost; `None` until established.
+    /// The negotiated parameters and the cost of the handshake; `None` until established.
     pub fn handshake(&self) -> Option<&Handshake> {
         self.handshake.as_deref()
     }
 
-    /// The channel binding `tls-exporter` (RFC 9266): 32 bytes that both sides of this session have, and no other
-    /// session. A protocol that authenticates the peer by a shared secret includes them in its proofs. Then a machine
-    /// in the middle, which has one session with each side, cannot pass the proofs on. Only after this does a session
-    /// [without verification](crate::Verification::Off) resist more than passive readers.
+    /// The channel binding `tls-exporter` (RFC 9266): 32 bytes that are the same on both sides of a session and differ
+    /// between sessions. A protocol that authenticates the peer by a shared secret includes them in its proofs. Then a
+    /// man in the middle, who has one session with each side, cannot forward the proofs. Without such a protocol, a
+    /// session [without verification](crate::Verification::Off) resists only passive eavesdroppers.
     ///
-    /// `None` until established, unless [requested](crate::ClientOptions::channel_binding), and in TLS 1.2, where the
-    /// value is not unique without an extension (RFC 9266 section 4).
+    /// `None` until established, if it was not [requested](crate::ClientOptions::channel_binding), and in TLS 1.2, where
+    /// the value is not unique without an extension (RFC 9266 section 4).
     pub fn channel_binding(&self) -> Option<&[u8; BINDING]> {
         self.binding.as_deref()
     }
 
-    /// The protocol negotiated by ALPN; `None` when there is none, or not yet. It may be known before the
-    /// session is established, because a server that answers early data needs it.
+    /// The protocol negotiated by ALPN; `None` if there is none, or not yet. It may be available before the session is
+    /// established, because a server that answers early data needs it.
     pub fn alpn(&self) -> Option<&[u8]> {
         match &self.phase {
             Phase::Handshaking(handshaking) => handshaking.alpn(),
@@ -202,8 +204,8 @@ impl Session {
         }
     }
 
-    /// Whether written data is sent with the next [`transmit`](Session::transmit): after the handshake, and
-    /// before that where a server may answer early data.
+    /// Whether written data is sent with the next [`transmit`](Session::transmit): after the handshake, and also before
+    /// its end if a server may answer early data.
     pub fn may_write(&self) -> bool {
         match &self.phase {
             Phase::Handshaking(handshaking) => handshaking.may_write && self.shown == 0,
@@ -212,12 +214,12 @@ impl Session {
         }
     }
 
-    /// Records produced for sending so far.
+    /// The records produced for sending so far.
     pub fn sent(&self) -> &Traffic {
         &self.sent
     }
 
-    /// Complete records received so far.
+    /// The complete records received so far.
     pub fn received(&self) -> &Traffic {
         &self.received
     }
@@ -232,15 +234,15 @@ impl Session {
         self.failure.as_ref()
     }
 
-    /// Whether the plaintext returned last is a client's early data, received before the handshake was
-    /// complete. It may be a replay: the server decides which requests are safe to execute twice (RFC 8470).
+    /// Whether the latest returned plaintext is a client's early data, received before the handshake was complete. Early
+    /// data may be a replay: the server decides which requests are safe to execute twice (RFC 8470).
     pub fn is_early(&self) -> bool {
         self.early
     }
 
-    /// Reads bytes of the transport and returns the next piece of their plaintext, decrypted in place. Call it
-    /// with the rest of the same input until it returns `None`: then all bytes were consumed, and an incomplete
-    /// record is kept here.
+    /// Reads bytes of the transport and returns the next piece of their plaintext, decrypted in place. Call it with the
+    /// rest of the same input until it returns `None`: then all bytes are consumed, and the session keeps an incomplete
+    /// record.
     ///
     /// ```
     /// # use fathometer_model::Instant;
@@ -257,8 +259,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// When the session fails, and on every later call; the alert for the peer is in
-    /// [`transmit`](Session::transmit).
+    /// If the session fails, and on every later call. [`transmit`](Session::transmit) returns the alert for the peer.
     pub fn open<'s, 'i: 's>(
         &'s mut self,
         input: &mut &'i mut [u8],
@@ -294,12 +295,12 @@ impl Session {
         }
     }
 
-    /// Reads all given bytes of the transport, and keeps the plaintext for [`read`](Session::read). Simple, but
-    /// needs two more copies.
+    /// Reads all given bytes of the transport, and keeps the plaintext for [`read`](Session::read). This is simpler than
+    /// [`open`](Session::open), but needs two more copies.
     ///
     /// # Errors
     ///
-    /// As [`open`](Session::open).
+    /// The same as for [`open`](Session::open).
     pub fn receive(&mut self, ciphertext: &[u8], now: Instant) -> Result<usize, TlsFailure> {
         // Keeps unread data, which `open` would discard first.
         let mut kept = std::mem::take(&mut self.plain);
@@ -317,8 +318,8 @@ impl Session {
         outcome
     }
 
-    /// Copies plaintext that [`receive`](Session::receive) kept. Returns the number of bytes, 0 when there is
-    /// none.
+    /// Copies plaintext that [`receive`](Session::receive) kept. Returns the number of bytes, 0 if there is no
+    /// plaintext.
     pub fn read(&mut self, plain: &mut [u8]) -> usize {
         let kept = &self.plain[self.plain_read..];
         let length = kept.len().min(plain.len());
@@ -331,7 +332,7 @@ impl Session {
         length
     }
 
-    /// Handles the end of the transport.
+    /// Handles the end of the transport's input.
     ///
     /// # Errors
     ///
@@ -347,8 +348,8 @@ impl Session {
         Err(TlsFailure::Truncated)
     }
 
-    /// Reports the time of the next write, for a server whose [first records](crate::FirstRecords) start again
-    /// after a pause.
+    /// Sets the time of the next write, for a server whose [first records](crate::FirstRecords) start again after a
+    /// pause.
     pub fn note_time(&mut self, now: Instant) {
         // The record that is being filled keeps its size.
         if self.filling.is_none() {
@@ -356,8 +357,8 @@ impl Session {
         }
     }
 
-    /// Writes plaintext; returns the number of bytes taken. It is lower than the length of `plain` when 64 KiB
-    /// wait to be sent, or when the session is closed. Before the session is established, the data waits.
+    /// Writes plaintext; returns the number of bytes taken. The number is lower than the length of `plain` if 64 KiB wait
+    /// to be sent, or if the session is closed. Before the session is established, the data waits.
     pub fn write(&mut self, plain: &[u8]) -> usize {
         let length = plain.len().min(self.writable());
         self.append(&plain[..length]);
@@ -386,8 +387,7 @@ impl Session {
         BUFFER.saturating_sub(waiting)
     }
 
-    /// Bytes for the transport. Seals the open record, so a host that writes all its data before this call
-    /// sends no more records than needed.
+    /// Returns the bytes for the transport. Seals the open record: to send few records, write all data before this call.
     pub fn transmit(&mut self) -> &[u8] {
         self.seal();
         &self.outgoing[self.outgoing_sent..]
@@ -408,26 +408,26 @@ impl Session {
         self.outgoing.len() > self.outgoing_sent || self.may_send_waiting()
     }
 
-    /// Announces that this side sends no more data. Data written before is sent first.
+    /// Announces that this side sends no more data (`close_notify`). Data written before is sent first.
     pub fn close(&mut self) {
         if self.closing {
             return;
         }
         self.seal();
         self.closing = true;
-        // Without keys this sends nothing: an unencrypted alert could also come from an attacker.
+        // Without keys no alert is sent: an unencrypted alert could also come from an attacker.
         self.say_alert(CLOSE_NOTIFY);
     }
 
-    /// Whether early data can be written. That requires a client whose settings allow it, a resumed session
-    /// whose server allows it, and no data from the server yet.
+    /// Whether early data can be written: the client's settings and the resumed session permit it, and no data from the
+    /// server has arrived yet.
     pub fn may_send_early(&self) -> bool {
         matches!(&self.phase, Phase::Handshaking(handshaking) if handshaking.may_send_early())
     }
 
-    /// Writes early data; returns the number of bytes taken, which is lower than given when the server's limit
-    /// is reached. An attacker who recorded it can replay it, so it must be safe to execute twice. The server
-    /// may reject it ([`Handshake::early_data`]): then it has to be written again.
+    /// Writes early data; returns the number of bytes taken, which is lower than given if the server's limit is reached.
+    /// An attacker can record and replay early data, so it must be safe to execute twice. If the server rejects it
+    /// ([`Handshake::early_data`]), it must be written again.
     pub fn early_write(&mut self, plain: &[u8]) -> usize {
         let Phase::Handshaking(handshaking) = &mut self.phase else {
             return 0;
@@ -462,7 +462,7 @@ impl Session {
         }
     }
 
-    /// Seals a record of any type and content, as only a faulty peer would.
+    /// Seals a record of any type and content, to imitate a faulty peer in tests.
     fn inject(&mut self, kind: u8, content: &[u8]) {
         self.seal();
         if let Phase::Established(established) = &mut self.phase {
@@ -470,7 +470,7 @@ impl Session {
         }
     }
 
-    /// Ends the session: only records that were already sealed are still sent.
+    /// Ends the session: only records that are already sealed are still sent.
     fn end(&mut self, failure: TlsFailure) {
         if let Some(start) = self.filling.take() {
             // The open record still contains plaintext.

@@ -1,4 +1,4 @@
-//! How a session handles received bytes.
+//! Handles received bytes.
 
 use std::ops::Range;
 
@@ -37,8 +37,8 @@ impl Session {
         }
     }
 
-    /// Opens the record at the start of the input, in place; `None` when it was not data. An incomplete record
-    /// at the end of the input is kept.
+    /// Opens the record at the start of the input, in place; `None` if it contains no data. An incomplete record at the
+    /// end of the input is kept.
     fn whole_record<'i>(
         &mut self,
         input: &mut &'i mut [u8],
@@ -90,8 +90,8 @@ impl Session {
         Piece::None
     }
 
-    /// Moves bytes from the input to `incoming` until the record that begins there at `from` is complete;
-    /// returns whether it is.
+    /// Moves bytes from the input to `incoming` until the record at offset `from` of `incoming` is complete. Returns
+    /// whether it is complete.
     fn complete(&mut self, from: usize, input: &mut &mut [u8]) -> Result<bool, TlsFailure> {
         self.fill(from + HEADER, input);
         let Some(header) = self.incoming[from..].first_chunk::<HEADER>() else {
@@ -173,7 +173,7 @@ impl Session {
     }
 
     fn no_record(&mut self) -> TlsFailure {
-        let why = "the first bytes are not the head of a record".to_owned();
+        let why = "the first bytes are not a record header".to_owned();
         self.fail((TlsFailure::NotTls(why), Alert(50)))
     }
 
@@ -188,7 +188,7 @@ impl Session {
         let Some(header) = self.incoming[new..].first_chunk::<HEADER>() else {
             return Ok(Some(Piece::None));
         };
-        // An invalid record is passed on as it is: rustls chooses the alert for the peer.
+        // An invalid record is passed to rustls unchanged: rustls chooses the alert for the peer.
         if let Some(length) = record::length(header) {
             self.fill(new + length, input);
             if self.incoming.len() < new + length {
@@ -237,7 +237,7 @@ impl Session {
         self.received.records += 1;
     }
 
-    /// Takes over from rustls after the handshake.
+    /// Takes over the keys from rustls if the handshake is complete.
     fn after_handshake_record(&mut self, sent_before: Bytes) -> Result<(), TlsFailure> {
         let Phase::Handshaking(handshaking) = &mut self.phase else {
             return Ok(());

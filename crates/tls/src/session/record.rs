@@ -7,15 +7,15 @@ use ring::aead::{
 };
 use rustls::ConnectionTrafficSecrets;
 
-/// Bytes of a record's header.
+/// The length of a record's header in bytes.
 pub(super) const HEADER: usize = 5;
-/// Bytes that a tag adds to a record.
+/// The length of the authentication tag in bytes.
 const TAG: usize = 16;
-/// Bytes of the nonce in each AES-GCM record of TLS 1.2 (RFC 5288 section 3).
+/// The length in bytes of the nonce in each AES-GCM record of TLS 1.2 (RFC 5288 section 3).
 const EXPLICIT_NONCE: usize = 8;
-/// Most bytes of content in one record.
+/// The largest content of a record in bytes.
 const LARGEST_CONTENT: usize = 16 * 1024;
-/// Most bytes after a header (RFC 5246 section 6.2.3, the larger limit of the two versions).
+/// The largest number of bytes after a header (RFC 5246 section 6.2.3, the larger limit of the two versions).
 const LARGEST_PAYLOAD: usize = LARGEST_CONTENT + 2048;
 
 pub(super) const CHANGE_CIPHER_SPEC: u8 = 20;
@@ -23,7 +23,7 @@ pub(super) const ALERT: u8 = 21;
 pub(super) const HANDSHAKE: u8 = 22;
 pub(super) const APPLICATION_DATA: u8 = 23;
 
-/// The length of the record that begins here, including its header; `None` when no record begins here.
+/// Returns the length of the record with this header, header included; `None` if it is not a record header.
 pub(super) fn length(header: &[u8; HEADER]) -> Option<usize> {
     let payload = usize::from(u16::from_be_bytes([header[3], header[4]]));
     let known = (CHANGE_CIPHER_SPEC..=APPLICATION_DATA).contains(&header[0]);
@@ -39,7 +39,7 @@ enum Form {
 }
 
 impl Form {
-    /// Bytes between header and content.
+    /// The number of bytes between header and content.
     fn prefix(self) -> usize {
         match self {
             Form::Tls12Gcm => EXPLICIT_NONCE,
@@ -58,7 +58,7 @@ struct Keys {
 }
 
 impl Keys {
-    /// `None` for an unsupported cipher.
+    /// Returns `None` for an unsupported cipher.
     fn new(tls13: bool, number: u64, secrets: &ConnectionTrafficSecrets) -> Option<Keys> {
         let (algorithm, key, iv) = match secrets {
             ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
@@ -80,8 +80,8 @@ impl Keys {
         })
     }
 
-    /// The IV combined with the record's sequence number (RFC 8446 section 5.3; RFC 7905 section 2). For
-    /// AES-GCM, TLS 1.2 lets the sender choose the nonces, so it uses the same rule.
+    /// Returns the nonce: the IV XORed with the record's sequence number (RFC 8446 section 5.3; RFC 7905 section 2).
+    /// For AES-GCM in TLS 1.2 the sender may choose the nonces; this type uses the same rule.
     fn nonce(&self) -> [u8; NONCE_LEN] {
         let mut nonce = self.iv;
         for (byte, digit) in nonce[4..].iter_mut().zip(self.number.to_be_bytes()) {
@@ -90,7 +90,7 @@ impl Keys {
         nonce
     }
 
-    /// The data that TLS 1.2 authenticates in addition to the content (RFC 5246 section 6.2.3.3).
+    /// Returns the additional data that TLS 1.2 authenticates (RFC 5246 section 6.2.3.3).
     fn tls12_context(&self, content_type: u8, length: usize) -> [u8; 13] {
         let mut context = [0; 13];
         context[..8].copy_from_slice(&self.number.to_be_bytes());
@@ -122,12 +122,12 @@ impl Sealer {
         out.resize(out.len() + self.content_offset(), 0);
     }
 
-    /// Bytes before a record's content.
+    /// The number of bytes before a record's content.
     pub(super) fn content_offset(&self) -> usize {
         HEADER + self.0.form.prefix()
     }
 
-    /// Seals the record from `start` to the end of `out`. Its content is at most 16 KiB.
+    /// Seals the record from `start` to the end of `out`. The content must be at most 16 KiB.
     pub(super) fn seal(&mut self, out: &mut Vec<u8>, start: usize, content_type: u8) {
         let keys = &mut self.0;
         let nonce = keys.nonce();
@@ -152,7 +152,7 @@ impl Sealer {
             let sealed = &mut out[content..];
             keys.key.seal_in_place_separate_tag(nonce, aad, sealed)
         };
-        let tag = tag.expect("a record is far shorter than what a nonce is good for");
+        let tag = tag.expect("a record is shorter than the AEAD's limit");
         out.extend_from_slice(tag.as_ref());
         keys.number += 1;
     }
@@ -164,11 +164,11 @@ pub(super) struct Opener(Keys);
 /// Why a record cannot be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RecordError {
-    /// Its tag is wrong.
+    /// The authentication tag is wrong.
     Undecryptable,
-    /// It contains more than a record may.
+    /// The content exceeds the maximum of a record.
     TooLarge,
-    /// Its type is not allowed at this point, or it has no type.
+    /// The record's type is not allowed at this point, or missing.
     Unexpected,
 }
 
@@ -200,7 +200,7 @@ impl Opener {
             if inner.len() > LARGEST_CONTENT + 1 {
                 return Err(RecordError::TooLarge);
             }
-            // The last non-zero byte is the type; the zeros after it are padding.
+            // The last non-zero byte is the type; the zero bytes after it are padding.
             let end = inner.iter().rposition(|&byte| byte != 0);
             let end = end.ok_or(RecordError::Unexpected)?;
             (inner[end], HEADER..HEADER + end)

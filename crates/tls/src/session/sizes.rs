@@ -9,14 +9,14 @@ use crate::FirstRecords;
 pub(super) struct RecordSizes {
     largest: usize,
     first: Option<FirstRecords>,
-    /// Bytes that are still sent in small records.
+    /// The number of bytes still to send in small records.
     left: u64,
-    /// The time of the last write, if it was reported.
+    /// The time of the last write, if `note_time` was called.
     written: Option<Instant>,
 }
 
 impl RecordSizes {
-    /// The same size for all records.
+    /// Uses the same size for all records.
     pub fn alike(largest: usize) -> RecordSizes {
         RecordSizes::new(largest, None)
     }
@@ -36,8 +36,8 @@ impl RecordSizes {
         self.largest
     }
 
-    /// The most bytes in the next record, or in the open one. It changes with [`sealed`](Self::sealed) and,
-    /// while no record is open, with [`note_time`](Self::note_time).
+    /// The largest number of bytes in the open or next record. [`sealed`](Self::sealed) changes it and, while no record
+    /// is open, [`note_time`](Self::note_time).
     pub fn next(&self) -> usize {
         match self.first {
             Some(first) if self.left > 0 => first.size,
@@ -45,12 +45,12 @@ impl RecordSizes {
         }
     }
 
-    /// Records with this number of bytes were sealed.
+    /// Records that this number of bytes was sealed.
     pub fn sealed(&mut self, bytes: usize) {
         self.left = self.left.saturating_sub(bytes as u64);
     }
 
-    /// Reports a write at `now`.
+    /// Records a write at `now`.
     pub fn note_time(&mut self, now: Instant) {
         let Some(first) = self.first else {
             return;

@@ -1,4 +1,4 @@
-//! Settings of clients.
+//! The settings of clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,22 +24,22 @@ pub struct ClientOptions {
     pub cipher_suites: Vec<CipherSuite>,
     /// The groups offered, in order of preference (a key share is sent only for the first); empty for all.
     pub groups: Vec<Group>,
-    /// The protocols offered by ALPN, in order of preference; empty to offer none.
+    /// The protocols offered by ALPN, in order of preference; empty: no ALPN.
     pub alpn: Vec<Vec<u8>>,
     /// How servers are verified.
     pub verification: Verification,
     /// The client's certificate, for servers that request one.
     pub identity: Option<Identity>,
-    /// Whether the server's name is sent (SNI). An address is never sent.
+    /// Whether the server's name is sent (SNI). An IP address is never sent.
     pub server_name_indication: bool,
-    /// The number of sessions kept for resumption, for all connections with these settings together; `None`
-    /// keeps none. At most 8 for one server.
+    /// The number of sessions stored for resumption, for all connections with these settings together, at most 8 for
+    /// one server. `None`: no resumption.
     pub resumption: Option<usize>,
-    /// Whether data may be sent before the handshake is complete, where a resumed session allows it.
+    /// Whether data may be sent before the handshake is complete, if the resumed session permits it.
     pub early_data: bool,
-    /// The most bytes of application data in one record, 32 to 16384.
+    /// The largest number of bytes of application data in one record, 32 to 16384.
     pub record_size: usize,
-    /// Whether sessions keep their [channel binding](crate::Session::channel_binding).
+    /// Whether sessions compute their [channel binding](crate::Session::channel_binding).
     pub channel_binding: bool,
     /// The receiver of the key log.
     pub key_log: Option<Arc<dyn KeyLogSink>>,
@@ -48,8 +48,8 @@ pub struct ClientOptions {
 }
 
 impl ClientOptions {
-    /// Everything offered, sessions resumed (256 kept), no early data, records of the largest size, no ALPN
-    /// protocol.
+    /// Returns the defaults: offers all versions, suites and groups; resumes sessions (256 stored); no early data;
+    /// records of the largest size; no ALPN.
     pub fn new(verification: Verification, unix_time: Duration) -> ClientOptions {
         ClientOptions {
             versions: Version::ALL.to_vec(),
@@ -72,16 +72,16 @@ impl ClientOptions {
 /// How a client verifies servers.
 #[derive(Debug, Clone)]
 pub enum Verification {
-    /// By certificate: for the server's name, issued by one of these authorities, and valid at the time.
+    /// The certificate must be for the server's name, issued by one of these authorities, and valid at the time.
     Roots(Roots),
-    /// Any certificate. The server must still prove that it has the key of its certificate, which says nothing about
-    /// who it is: a machine in the middle can have a certificate and a key of its own. So data is safe from passive
-    /// readers only, unless another protocol authenticates the server together with the [channel
+    /// Any certificate is accepted. The server must still prove that it has the private key of its certificate, but this
+    /// does not authenticate it: a man in the middle can have its own certificate and key. So data are protected only
+    /// from passive eavesdroppers, unless another protocol authenticates the server and the [channel
     /// binding](crate::Session::channel_binding).
     Off,
 }
 
-/// Checked settings, shared by a run's connections.
+/// Checked settings, shared by the connections of a run.
 #[derive(Debug)]
 pub struct ClientSettings {
     pub(crate) config: Arc<ClientConfig>,
@@ -96,7 +96,7 @@ impl ClientSettings {
     ///
     /// # Errors
     ///
-    /// When they contradict each other, or the identity's key does not match its certificate.
+    /// If the options contradict each other, or the identity's key does not match its certificate.
     pub fn new(options: ClientOptions) -> Result<Arc<ClientSettings>, SettingsError> {
         check_record_size(options.record_size)?;
         let provider = provider(&options.cipher_suites, &options.groups);
@@ -132,7 +132,7 @@ impl ClientSettings {
         };
         config.enable_early_data = options.early_data;
         config.key_log = key_log(options.key_log, options.channel_binding);
-        // The session seals and opens records, not rustls.
+        // The session, not rustls, seals and opens records.
         config.enable_secret_extraction = true;
         Ok(Arc::new(ClientSettings {
             config: Arc::new(config),
@@ -143,18 +143,18 @@ impl ClientSettings {
         }))
     }
 
-    /// Sets the time for users without a [`Session`](crate::Session): QUIC.
+    /// Sets the time. Only QUIC calls this; a [`Session`](crate::Session) sets the time itself.
     pub fn set_time(&self, now: Instant) {
         self.clock.set(now);
     }
 
-    /// The same settings for QUIC, with these protocols. QUIC sessions are stored separately, with the same
-    /// limit, because other sessions contain no transport parameters. [`set_time`](ClientSettings::set_time)
-    /// sets the time.
+    /// Returns the same settings for QUIC, with these protocols. QUIC sessions are stored separately, with the same
+    /// limit, because sessions over TCP contain no transport parameters. [`set_time`](ClientSettings::set_time) sets
+    /// the time.
     ///
     /// # Errors
     ///
-    /// When the versions do not include TLS 1.3, which QUIC requires.
+    /// If the versions do not include TLS 1.3, which QUIC requires.
     pub fn quic_config(&self, alpn: &[&[u8]]) -> Result<Arc<ClientConfig>, SettingsError> {
         if !self.tls13 {
             return Err(contradiction("QUIC requires TLS 1.3"));

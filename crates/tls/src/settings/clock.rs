@@ -1,4 +1,4 @@
-//! Wall-clock time as the host reports it.
+//! The wall-clock time, as reported by the host.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,8 +7,7 @@ use fathometer_model::Instant;
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 
-/// The latest instant reported by any connection, as wall-clock time. Certificates and tickets are checked
-/// against it.
+/// The latest instant reported by any connection, as wall-clock time, for checks of certificates and tickets.
 #[derive(Debug)]
 pub(crate) struct Clock {
     /// The time since 1970 at [`Instant::ZERO`].
@@ -25,9 +24,9 @@ impl Clock {
         }
     }
 
-    /// Reports the time `now`. Connections on several threads may report in any order; the latest counts.
+    /// Reports the time `now`. Connections on several threads may report in any order; the latest time counts.
     pub(crate) fn set(&self, now: Instant) {
-        // A read first, because all threads share the cache line.
+        // Reads first and writes only if needed, because all threads share the cache line.
         if self.latest.load(Ordering::Relaxed) < now.as_nanos() {
             self.latest.fetch_max(now.as_nanos(), Ordering::Relaxed);
         }

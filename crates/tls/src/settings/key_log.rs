@@ -1,4 +1,4 @@
-//! The secrets of connections: in a key log, so that a capture can be decrypted, and for channel bindings.
+//! Passes the secrets of connections to a key log, so that captures can be decrypted, and to channel bindings.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
@@ -7,17 +7,17 @@ use rustls::KeyLog;
 
 use super::watch::note_exporter;
 
-/// The label of the secret of TLS 1.3 from which keying material is exported.
+/// The label of TLS 1.3's exporter secret.
 const EXPORTER: &str = "EXPORTER_SECRET";
 
-/// Receives lines of a key log. They reveal all transmitted data: for laboratories only.
+/// Receives the lines of a key log. They reveal all transmitted data, so use this only in laboratories.
 pub trait KeyLogSink: Debug + Send + Sync {
-    /// One line of the NSS key log format, without its end: label, client random and secret, the
-    /// latter two in hexadecimal. Wireshark reads a file of such lines.
+    /// Receives one line of the NSS key log format, without the line end: label, client random and secret, the latter
+    /// two in hexadecimal. Wireshark reads a file of such lines.
     fn line(&self, line: &str);
 }
 
-/// Writes rustls's secrets as lines.
+/// Writes the secrets that rustls reports as lines.
 #[derive(Debug)]
 struct Lines(Arc<dyn KeyLogSink>);
 
@@ -36,7 +36,7 @@ impl KeyLog for Lines {
     }
 }
 
-/// Notes the exporter secret for the session, and passes all secrets on.
+/// Records the exporter secret for the session, and passes all secrets on.
 #[derive(Debug)]
 struct Exporter(Arc<dyn KeyLog>);
 
@@ -55,7 +55,7 @@ impl KeyLog for Exporter {
     }
 }
 
-/// The key log of a connection. `channel_binding`: its exporter secret is noted.
+/// Creates the key log for rustls. `channel_binding`: the exporter secret is recorded too.
 pub(super) fn key_log(sink: Option<Arc<dyn KeyLogSink>>, channel_binding: bool) -> Arc<dyn KeyLog> {
     let log: Arc<dyn KeyLog> = match sink {
         Some(sink) => Arc::new(Lines(sink)),

@@ -1,4 +1,4 @@
-//! What a run's connections may negotiate, and with which peers: created once, shared by all of them.
+//! The TLS settings of a run: created once, shared by all its connections.
 
 mod client;
 mod clock;
@@ -23,9 +23,9 @@ pub use key_log::KeyLogSink;
 pub use server::{ClientCertificates, FirstRecords, ServerOptions, ServerSettings, Tickets};
 pub(crate) use watch::{ExporterSecret, Noted, take_noted};
 
-/// Most bytes of application data in a record (RFC 8446 section 5.1).
+/// The largest number of bytes of application data in a record (RFC 8446 section 5.1).
 pub(crate) const LARGEST_RECORD: usize = 16 * 1024;
-/// A smaller record would be mostly overhead; rustls accepts none either.
+/// The smallest record size. Smaller records would be mostly overhead, and rustls rejects them too.
 const SMALLEST_RECORD: usize = 32;
 
 /// A version of TLS.
@@ -41,7 +41,7 @@ impl Version {
     /// All versions, newest first.
     pub const ALL: [Version; 2] = [Version::Tls13, Version::Tls12];
 
-    /// `1.3`.
+    /// The version's number, such as `1.3`.
     pub const fn name(self) -> &'static str {
         match self {
             Version::Tls12 => "1.2",
@@ -87,7 +87,7 @@ impl CipherSuite {
         CipherSuite::RsaChaCha20Poly1305,
     ];
 
-    /// Its name in the TLS registry.
+    /// The suite's name in the TLS registry.
     pub const fn name(self) -> &'static str {
         match self {
             CipherSuite::Aes256Gcm => "TLS_AES_256_GCM_SHA384",
@@ -102,7 +102,7 @@ impl CipherSuite {
         }
     }
 
-    /// The version that it belongs to.
+    /// The TLS version that the suite belongs to.
     pub const fn version(self) -> Version {
         match self {
             CipherSuite::Aes256Gcm | CipherSuite::Aes128Gcm | CipherSuite::ChaCha20Poly1305 => {
@@ -151,7 +151,7 @@ impl Group {
     /// All groups, in the default order of the offer.
     pub const ALL: [Group; 3] = [Group::X25519, Group::P256, Group::P384];
 
-    /// Its name in the TLS registry.
+    /// The group's name in the TLS registry.
     pub const fn name(self) -> &'static str {
         match self {
             Group::X25519 => "x25519",
@@ -200,11 +200,11 @@ macro_rules! named {
     };
 }
 
-named!(Version, "version of TLS");
+named!(Version, "TLS version");
 named!(CipherSuite, "cipher suite");
 named!(Group, "group");
 
-/// The cryptography of `ring`, limited to the suites and groups of the settings. Empty lists mean all.
+/// Returns `ring`'s cryptography, limited to the suites and groups of the settings. Empty lists mean all.
 fn provider(suites: &[CipherSuite], groups: &[Group]) -> Arc<CryptoProvider> {
     let mut provider = ring::default_provider();
     if !suites.is_empty() {
@@ -257,7 +257,7 @@ mod tests {
         let error = "1.1".parse::<Version>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "unknown version of TLS \"1.1\": supported are 1.3, 1.2"
+            "unknown TLS version \"1.1\": supported are 1.3, 1.2"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Settings of servers.
+//! The settings of servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,31 +21,31 @@ use crate::{Identity, Roots};
 pub struct ServerOptions {
     /// The versions accepted.
     pub versions: Vec<Version>,
-    /// The cipher suites accepted; empty for all. The client's preference counts.
+    /// The cipher suites accepted; empty for all. The client's order of preference decides.
     pub cipher_suites: Vec<CipherSuite>,
     /// The groups accepted; empty for all.
     pub groups: Vec<Group>,
-    /// The protocols accepted by ALPN, in order of preference. A client that offers only others is refused; one
-    /// that offers none is not. Empty: the clients' offers are ignored.
+    /// The protocols accepted by ALPN, in order of preference. A client that offers only other protocols is refused; a
+    /// client without ALPN is accepted. Empty: ALPN is ignored.
     pub alpn: Vec<Vec<u8>>,
-    /// The certificate and its key, used unless one of `further` matches the requested name.
+    /// The default certificate and its key.
     pub identity: Identity,
-    /// Further certificates. The first one that matches the requested name (SNI) is used if `identity` does not
-    /// match.
+    /// Further certificates. If `identity` does not match the requested name (SNI), the first of them that matches is
+    /// used.
     pub further: Vec<Identity>,
     /// Whether and how sessions can be resumed.
     pub tickets: Tickets,
-    /// The most bytes of early data on a connection; `None` rejects it. Requires [`Tickets::Stateful`], which
-    /// prevents replay: each ticket can be used once. The answer to early data may be sent before the handshake
-    /// is complete.
+    /// The largest number of bytes of early data on a connection; `None`: early data is rejected. Requires
+    /// [`Tickets::Stateful`], which prevents replay because each ticket can be used only once. The answer to early data
+    /// may be sent before the handshake is complete.
     pub early_data: Option<u32>,
     /// Whether certificates of clients are requested.
     pub client_certificates: ClientCertificates,
-    /// The most bytes of application data in one record, 32 to 16384.
+    /// The largest number of bytes of application data in one record, 32 to 16384.
     pub record_size: usize,
-    /// Smaller records while a connection is slow; `None`: all records have the full size.
+    /// Smaller records at the start of a connection and after pauses; `None`: all records have the full size.
     pub first_records: Option<FirstRecords>,
-    /// Whether sessions keep their [channel binding](crate::Session::channel_binding).
+    /// Whether sessions compute their [channel binding](crate::Session::channel_binding).
     pub channel_binding: bool,
     /// The receiver of the key log.
     pub key_log: Option<Arc<dyn KeyLogSink>>,
@@ -54,8 +54,8 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// Everything accepted, two tickets a connection that contain their sessions, no early data, no client
-    /// certificates, records of the largest size except for the [first](FirstRecords), no ALPN protocol.
+    /// Returns the defaults: accepts all versions, suites and groups; two stateless tickets per connection; no early
+    /// data; no client certificates; records of the largest size except the [first](FirstRecords); no ALPN.
     pub fn new(identity: Identity, unix_time: Duration) -> ServerOptions {
         ServerOptions {
             versions: Version::ALL.to_vec(),
@@ -78,15 +78,15 @@ impl ServerOptions {
 
 /// Small records at the start of a connection, and again after a pause.
 ///
-/// A receiver can use a record once its last byte has arrived. While the congestion window is small, a large
-/// record takes more than one round trip. The data at its front (the head of a response, and what a page needs
-/// first) then waits for the data at its end. So the first bytes are sent in records that fit into one segment.
-/// Later data, when the window has grown, is sent in larger records, which have the least overhead.
+/// A receiver can decrypt a record only when its last byte has arrived. While the congestion window is small, a large
+/// record takes more than one round trip. The data at its start (the header section of a response, and what a page
+/// needs first) then waits for the data at its end. Therefore the first bytes are sent in records that fit into one
+/// segment. Later, when the window has grown, data are sent in larger records, which have less overhead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstRecords {
-    /// The most bytes of application data in one of them, 32 to 16384.
+    /// The largest number of bytes of application data in a small record, 32 to 16384.
     pub size: usize,
-    /// Bytes of application data sent in such records before larger ones.
+    /// The number of bytes of application data that are sent in small records, before larger records.
     pub bytes: u64,
     /// The pause after which the small records start again, if the session is [given the
     /// time](crate::Session::note_time); `None`: never. The kernel also reduces the window after such a pause.
@@ -94,9 +94,9 @@ pub struct FirstRecords {
 }
 
 impl Default for FirstRecords {
-    /// Records that fit into a segment on Ethernet (1500 bytes) with IPv6, TCP time stamps and the overhead of
-    /// any TLS version. They are used for 64 KiB, which two windows of a new connection hold, and again after a
-    /// pause of 1 s.
+    /// Returns records that fit into a segment on Ethernet (1500 bytes) with IPv6, TCP time stamps and the overhead of
+    /// any TLS version. They are used for the first 64 KiB, which two windows of a new connection hold, and again
+    /// after a pause of 1 s.
     fn default() -> FirstRecords {
         FirstRecords {
             size: 1369,
@@ -109,18 +109,18 @@ impl Default for FirstRecords {
 /// Whether and how a server's sessions can be resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tickets {
-    /// They cannot be resumed.
+    /// Sessions cannot be resumed.
     Off,
-    /// A ticket contains the session; the server keeps nothing.
+    /// A ticket contains the session; the server stores nothing.
     Stateless {
-        /// Tickets issued to a TLS 1.3 connection. TLS 1.2 issues one.
+        /// The number of tickets issued to a TLS 1.3 connection. TLS 1.2 issues one.
         count: usize,
     },
-    /// The server keeps the sessions; each can be resumed once.
+    /// The server stores the sessions; each can be resumed once.
     Stateful {
-        /// Tickets issued to a TLS 1.3 connection. TLS 1.2 uses session IDs.
+        /// The number of tickets issued to a TLS 1.3 connection. TLS 1.2 uses session IDs.
         count: usize,
-        /// The most sessions kept; above it the oldest is removed.
+        /// The largest number of stored sessions; beyond it, the oldest session is removed.
         capacity: usize,
     },
 }
@@ -136,7 +136,7 @@ pub enum ClientCertificates {
     Required(Roots),
 }
 
-/// Checked settings, shared by a run's connections.
+/// Checked settings, shared by the connections of a run.
 #[derive(Debug)]
 pub struct ServerSettings {
     pub(crate) config: Arc<ServerConfig>,
@@ -154,7 +154,7 @@ impl ServerSettings {
     ///
     /// # Errors
     ///
-    /// When they contradict each other, or the identity's key does not match its certificate.
+    /// If the options contradict each other, or the identity's key does not match its certificate.
     pub fn new(options: ServerOptions) -> Result<Arc<ServerSettings>, SettingsError> {
         check_record_size(options.record_size)?;
         if let Some(first) = options.first_records {
@@ -202,10 +202,10 @@ impl ServerSettings {
             }
         }
         config.max_early_data_size = options.early_data.unwrap_or(0);
-        // Otherwise the answer to early data would wait for the client's Finished, without any gain.
+        // Without this, the answer to early data would wait for the client's Finished, and early data would gain nothing.
         config.send_half_rtt_data = options.early_data.is_some();
         config.key_log = key_log(options.key_log, options.channel_binding);
-        // The session seals and opens records, not rustls.
+        // The session, not rustls, seals and opens records.
         config.enable_secret_extraction = true;
         Ok(Arc::new(ServerSettings {
             config: Arc::new(config),
@@ -218,17 +218,17 @@ impl ServerSettings {
         }))
     }
 
-    /// Sets the time for users without a [`Session`](crate::Session): QUIC.
+    /// Sets the time. Only QUIC calls this; a [`Session`](crate::Session) sets the time itself.
     pub fn set_time(&self, now: Instant) {
         self.clock.set(now);
     }
 
-    /// The same settings for QUIC, with these protocols. Early data, if enabled, has no limit of its own (RFC
-    /// 9001 section 4.6.1). [`set_time`](ServerSettings::set_time) sets the time.
+    /// Returns the same settings for QUIC, with these protocols. If early data is enabled, only QUIC's flow control
+    /// limits it (RFC 9001 section 4.6.1). [`set_time`](ServerSettings::set_time) sets the time.
     ///
     /// # Errors
     ///
-    /// When the versions do not include TLS 1.3, which QUIC requires.
+    /// If the versions do not include TLS 1.3, which QUIC requires.
     pub fn quic_config(&self, alpn: &[&[u8]]) -> Result<Arc<ServerConfig>, SettingsError> {
         if !self.tls13 {
             return Err(contradiction("QUIC requires TLS 1.3"));

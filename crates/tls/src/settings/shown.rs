@@ -12,13 +12,13 @@ use super::watch::{WatchedKey, note_shown};
 use super::{SettingsError, contradiction};
 use crate::Identity;
 
-/// Presents the first certificate that matches the requested name; the first of all when none matches, or
-/// without a requested name.
+/// Presents the first certificate that matches the requested name. If no certificate matches, or no name is requested,
+/// presents the first certificate.
 #[derive(Debug)]
 pub(super) struct Shown(Vec<Arc<CertifiedKey>>);
 
 impl Shown {
-    /// From these identities, at least one.
+    /// Creates it from these identities, at least one.
     pub(super) fn new(
         identities: impl Iterator<Item = Identity>,
         provider: &CryptoProvider,

@@ -1,4 +1,4 @@
-//! Tickets that contain the whole session (RFC 5077, RFC 8446 section 4.6.1), so that the server keeps nothing.
+//! Tickets that contain the whole session (RFC 5077, RFC 8446 section 4.6.1), so that the server stores nothing.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use rustls::server::ProducesTickets;
 
 use super::SettingsError;
 
-/// Lifetime of a ticket in seconds. It is longer than a run; the key exists only as long as the settings.
+/// The lifetime of a ticket in seconds, longer than a run. The key exists only as long as the settings.
 const LIFETIME: u32 = 24 * 60 * 60;
-/// A session with a chain of client certificates may be large; this limits what a peer can make the server
-/// decrypt.
+/// The largest accepted ticket, in bytes. It has room for a session with a chain of client certificates, and limits
+/// what a peer can make the server decrypt.
 const LARGEST: usize = 32 * 1024;
 
 /// Seals sessions with one key. Nonces are random: a counter would reveal the number of tickets.

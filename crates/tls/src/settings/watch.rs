@@ -1,8 +1,8 @@
 //! Records what rustls reports to signers, verifiers and key logs, but not to the connection: the signature scheme,
 //! the certificates as received, and the exporter secret.
 //!
-//! rustls signs and verifies inside the call that passes a record to it, on the same thread. So the signer,
-//! the verifier and the key log store a note in a thread-local variable, and the session takes it after the call.
+//! rustls signs and verifies inside the call that passes a record to it, on the same thread. So the signer, the
+//! verifier and the key log store these values in a thread-local variable, and the session takes them after the call.
 
 use std::cell::Cell;
 use std::fmt;
@@ -34,19 +34,19 @@ impl ExporterSecret {
     }
 }
 
-/// Without the secret.
+/// Does not print the secret.
 impl fmt::Debug for ExporterSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ExporterSecret")
     }
 }
 
-/// What was observed of a handshake during one call.
+/// The values that were recorded during one call.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Noted {
     /// The scheme of the server's signature.
     pub scheme: Option<SignatureScheme>,
-    /// Bytes of the certificates that the peer sent, or that this server selected.
+    /// The bytes of the certificates that the peer sent, or that this server presents.
     pub certificates: Option<Bytes>,
     /// The exporter secret, if a channel binding was requested.
     pub exporter: Option<ExporterSecret>,
@@ -58,7 +58,7 @@ std::thread_local! {
     };
 }
 
-/// Takes the notes since the last call.
+/// Takes the values that were recorded since the last call.
 pub(crate) fn take_noted() -> Noted {
     NOTED.take()
 }
@@ -79,7 +79,7 @@ pub(super) fn note_shown(chain: &[CertificateDer<'_>]) {
     note(|noted| noted.certificates = Some(size(chain)));
 }
 
-/// Bytes of a chain as it is sent, without the length fields around its certificates.
+/// Returns the bytes of a chain as it is sent, without the length fields of the certificates.
 pub(super) fn size<'c>(chain: impl IntoIterator<Item = &'c CertificateDer<'c>>) -> Bytes {
     chain
         .into_iter()
@@ -87,10 +87,10 @@ pub(super) fn size<'c>(chain: impl IntoIterator<Item = &'c CertificateDer<'c>>) 
         .sum()
 }
 
-/// Verifies servers: their chain if a verifier is set, and their signature always.
+/// Verifies servers: the certificate chain if a verifier is set, and always the signature.
 #[derive(Debug)]
 pub(super) struct Watched {
-    /// `None`: accepts every certificate.
+    /// The verifier of the chain; `None`: every certificate is accepted.
     pub chain: Option<Arc<dyn ServerCertVerifier>>,
     pub algorithms: WebPkiSupportedAlgorithms,
 }

@@ -4,19 +4,19 @@
 //! 192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /logo.gif HTTP/1.0" 200 2326 "referer" "agent"
 //! ```
 //!
-//! Each request is a session of one page of one file, at its logged instant relative to the log's first
-//! request. Time stamps are whole seconds: the *n* requests of one second are spread evenly over it in the
-//! order of the log, the first at its start. Lines need not be in order of time, because servers write them
-//! when a request ends.
+//! Each request is a session of one page with one file, at its logged instant relative to the first request of
+//! the log. Time stamps are whole seconds: the *n* requests of one second are spread evenly over it in the
+//! order of the log, the first at its start. Lines need not be in order of time, because servers write a line
+//! when the request ends.
 //!
 //! A line that cannot be replayed is skipped and counted by its reason: connections without a request (`"-"
-//! 408`), TLS on a port without it, `OPTIONS *`, CONNECT, targets with spaces or with bytes beyond ASCII, a
+//! 408`), TLS on a cleartext port, `OPTIONS *`, CONNECT, targets with spaces or with bytes beyond ASCII, a
 //! missing status, and a truncated last line. Servers escape quotes, backslashes and other bytes in a request
 //! line (`\\"`, `\\x22`); these escapes are decoded.
 //!
-//! A log does not contain the contents of requests, so a POST is sent without content. Sizes are those of
-//! responses with status 200, the largest when they differ. Requests that never had such a response keep
-//! their position in the plan, but the site has no file for them.
+//! A log does not contain the contents of requests, so a POST is sent without content. The size of a file is
+//! taken from responses with status 200, the largest if they differ. Requests that never had such a response
+//! keep their position in the plan, but the site has no file for them.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -30,8 +30,8 @@ use crate::synthetic::type_of;
 use crate::target::{is_origin_form, is_token};
 use crate::workload::Workload;
 
-/// The workload of a log. Lines that cannot be replayed are skipped and counted; a log without any other line
-/// is an error.
+/// Parses a log into a workload. Lines that cannot be replayed are skipped and counted; if all lines are
+/// skipped, an error is returned.
 pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
     let mut requests = Vec::new();
     let mut builder = Builder::default();
@@ -46,7 +46,7 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
             Err(error) => {
                 let is_cut = line + 1 == lines && !text.ends_with('\n');
                 let reason = match error.reason {
-                    // Whatever the error is.
+                    // A truncated last line is counted as such, whatever its error.
                     _ if is_cut => "a truncated last line",
                     reason => reason,
                 };
@@ -80,13 +80,13 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
             reasons.join(", ")
         ));
     }
-    // Stable sort: requests of one second stay in the order of the log.
+    // The sort is stable, so requests of one second stay in the order of the log.
     requests.sort_by_key(|request| request.second);
 
     for request in &requests {
         let has_file = match (request.method, request.status) {
             ("GET", 200) => Some(request.bytes),
-            // The file exists, but this is not its size.
+            // The file exists, but the logged size is not the size of the file.
             ("GET", 206 | 304) | ("HEAD", 200 | 304) => Some(None),
             _ => None,
         };
@@ -120,7 +120,7 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
     Ok(builder.finish(name, choice, Some(instants.into())))
 }
 
-/// The instant of each request, from the start of the first request's second.
+/// The instant of each request, relative to the start of the first request's second.
 fn instants(requests: &[Entry<'_>]) -> Vec<Duration> {
     let mut instants = Vec::with_capacity(requests.len());
     let first = requests.first().map_or(0, |request| request.second);
@@ -133,7 +133,7 @@ fn instants(requests: &[Entry<'_>]) -> Vec<Duration> {
     instants
 }
 
-/// The fields of a line.
+/// The fields of a line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry<'a> {
     /// Seconds since the Unix epoch.
@@ -149,7 +149,7 @@ struct Entry<'a> {
 struct Error {
     offset: usize,
     message: String,
-    /// The reason by which lines are counted, after "with".
+    /// The reason by which lines are counted; in messages it follows "with".
     reason: &'static str,
 }
 
@@ -201,7 +201,7 @@ impl<'a> Cursor<'a> {
         Ok(word)
     }
 
-    /// The bytes between two delimiters; the blank after them is skipped.
+    /// The bytes between two delimiters; the blank after the second is skipped.
     fn between(&mut self, open: char, close: char, what: &str) -> Result<(usize, &'a str), Error> {
         if !self.rest().starts_with(open) {
             return Err(self.expected(what));
@@ -281,8 +281,8 @@ fn entry(content: &str) -> Result<Entry<'_>, Error> {
             }
         },
     };
-    // The Combined Log Format's referer and agent, which must be complete if present. Server-specific fields
-    // may follow.
+    // The referer and agent of the Combined Log Format must be complete if present. Server-specific fields may
+    // follow.
     if cursor.rest().starts_with('"') {
         cursor.between('"', '"', "a referer in quotes")?;
         cursor.between('"', '"', "an agent in quotes")?;
@@ -296,18 +296,18 @@ fn entry(content: &str) -> Result<Entry<'_>, Error> {
     })
 }
 
-/// The method of a request line and its target in origin form, or the reason why it is not one. A request line of
-/// HTTP/0.9 has no version.
+/// The method and the target (in origin form) of a request line, or the reason why `text` is not a request
+/// line. A request line of HTTP/0.9 has no version.
 fn request_line(text: &str) -> Result<(&str, Cow<'_, str>), &'static str> {
     if matches!(text, "-" | "") {
         return Err("no request (\"-\")");
     }
-    // A TLS record of a handshake: content type 22, version 3.x.
+    // A TLS handshake record: content type 22, version 3.x.
     if ["\\x16\\x03", "\u{16}\u{3}"]
         .iter()
         .any(|hello| text.starts_with(hello))
     {
-        return Err("TLS on a port without it");
+        return Err("TLS on a cleartext port");
     }
     let mut words = text.split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next());
@@ -349,7 +349,7 @@ fn request_line(text: &str) -> Result<(&str, Cow<'_, str>), &'static str> {
     })
 }
 
-/// A request target without a log's escapes: a backslash before a quote or a backslash, and bytes as `\xhh`.
+/// Decodes a log's escapes in a request target: a backslash before a quote or a backslash, and bytes as `\xhh`.
 /// Bytes beyond ASCII are replaced by a character that is invalid in a target.
 fn unescaped(text: &str) -> Cow<'_, str> {
     if !text.contains('\\') {
@@ -374,7 +374,7 @@ fn unescaped(text: &str) -> Cow<'_, str> {
                 plain.push(letter);
                 &escape[1..]
             }
-            // Another control character, like \n and \t.
+            // Another control character, escaped like `\n` or `\t`.
             (None, Some('b' | 'n' | 'r' | 't' | 'v')) => {
                 plain.push('\u{1}');
                 &escape[1..]
@@ -389,7 +389,7 @@ fn unescaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// The seconds since the Unix epoch of a time stamp like `10/Oct/2000:13:55:36 -0700`.
+/// The time stamp `stamp`, like `10/Oct/2000:13:55:36 -0700`, in seconds since the Unix epoch.
 fn seconds(stamp: &str) -> Option<i64> {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",

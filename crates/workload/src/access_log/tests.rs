@@ -142,7 +142,7 @@ fn odd_lines_are_skipped_and_counted_by_reason() {
         [
             ("CONNECT", 1),
             ("OPTIONS *", 1),
-            ("TLS on a port without it", 1),
+            ("TLS on a cleartext port", 1),
             ("a target with spaces", 1),
             (
                 "a target with spaces, control bytes or bytes beyond ASCII",

@@ -1,17 +1,18 @@
 //! When sessions begin in an open loop.
 //!
 //! [`Arrivals`] is a rate over time ([`Profile`]) and a process that turns it into instants. Arrival *i*
-//! depends only on these and on *i*. A load engine with any number of threads therefore carries out the same
-//! plan, and can compute when each arrival *should* happen. This module never waits.
+//! depends only on these two and on *i*. A load engine therefore executes the same plan with any number of
+//! threads, and can compute when each arrival *should* happen. This module never waits.
 //!
 //! With N(t) the integral of the rate, the constant process places arrival *i* where N(t) = i. The Poisson
 //! process places it where N(t) is the sum of i + 1 exponential draws of mean 1. This time change turns a
-//! Poisson process of rate 1 into any other (Çinlar, "Introduction to Stochastic Processes", 1975, section
-//! 4.7).
+//! Poisson process of rate 1 into a Poisson process of any rate (Çinlar, "Introduction to Stochastic
+//! Processes", 1975, section 4.7).
 //!
-//! Arrivals may come in batches of a size, all of a batch at the same instant ([`Arrivals::in_batches`]). The mean rate is
-//! that of the profile: the instant of a batch is that of its first arrival, and the Poisson process draws the gaps between
-//! batches (a compound Poisson process with batches of one size).
+//! Arrivals may come in batches of a fixed size; all arrivals of a batch come at the same instant
+//! ([`Arrivals::in_batches`]). The mean rate remains the rate of the profile: a batch has the instant of its
+//! first arrival, and the Poisson process draws the gaps between batches (a compound Poisson process with
+//! batches of fixed size).
 
 mod rate_text;
 
@@ -26,7 +27,7 @@ use crate::distribution::Law;
 
 pub use rate_text::RateTextError;
 
-/// A rate over time, in arrivals per second: pieces in which it changes linearly, then a constant rate.
+/// A rate over time, in arrivals per second: pieces in which the rate changes linearly, then a constant rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
     pieces: Vec<Piece>,
@@ -37,11 +38,11 @@ pub struct Profile {
 /// An interval in which a rate changes linearly from one value to another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Piece {
-    /// Its length.
+    /// The length of the piece.
     pub length: Duration,
-    /// The rate at its start, per second.
+    /// The rate at the start of the piece, per second.
     pub from: f64,
-    /// The rate at its end, per second.
+    /// The rate at the end of the piece, per second.
     pub to: f64,
 }
 
@@ -56,7 +57,7 @@ impl Profile {
         Profile::new(Vec::new(), rate)
     }
 
-    /// The pieces in sequence, then `last` without end.
+    /// The pieces in sequence, then the rate `last` without end.
     pub fn new(pieces: Vec<Piece>, last: f64) -> Result<Profile, RateError> {
         let rates = pieces.iter().flat_map(|piece| [piece.from, piece.to]);
         match rates
@@ -68,12 +69,12 @@ impl Profile {
         }
     }
 
-    /// From `from` to `to` within `length`, then `to` without end.
+    /// A ramp from `from` to `to` within `length`, then `to` without end.
     pub fn ramp(from: f64, to: f64, length: Duration) -> Result<Profile, RateError> {
         Profile::new(vec![Piece { length, from, to }], to)
     }
 
-    /// Each rate for its time, the last one without end. Without a step the rate is zero.
+    /// Each rate for its time, the last rate without end. If there are no steps, the rate is zero.
     pub fn steps(steps: &[(f64, Duration)]) -> Result<Profile, RateError> {
         let last = steps.last().map_or(0.0, |&(rate, _)| rate);
         let piece = |&(rate, length)| Piece {
@@ -112,15 +113,15 @@ impl Profile {
         sum + self.last * left
     }
 
-    /// The first time, in seconds, until which `count` arrivals are expected. `None` when that number is
-    /// never reached.
+    /// The first time, in seconds, until which `count` arrivals are expected. `None` if that number is never
+    /// reached.
     pub fn time_of(&self, count: f64) -> Option<f64> {
         let mut left = count;
         let mut start = 0.0;
         for piece in &self.pieces {
             let expected = piece.expected();
-            // An arrival at the very end of a piece would belong to the next piece. If the rate there is
-            // zero, the arrival would be delayed, so it stays in this piece.
+            // An arrival at the end of a piece belongs to this piece and not to the next, because a rate of
+            // zero in the next piece would delay it.
             if left <= expected && expected > 0.0 {
                 return Some(start + piece.time_of(left));
             }
@@ -140,12 +141,13 @@ impl Piece {
         (self.from + self.to) / 2.0 * self.length.as_secs_f64()
     }
 
-    /// The time within the piece until which `count` are expected; `count` is at most all of them.
+    /// The time within the piece until which `count` arrivals are expected; `count` is at most the expected
+    /// number of the piece.
     fn time_of(&self, count: f64) -> f64 {
         if count <= 0.0 {
             return 0.0;
         }
-        // The root of from t + slope t^2 / 2 = count, in the form that keeps its precision when the slope is
+        // The root of from t + slope t^2 / 2 = count, in the form that keeps its precision if the slope is
         // small.
         let root = (self.from * self.from + 2.0 * self.slope() * count).max(0.0);
         let time = 2.0 * count / (self.from + root.sqrt());
@@ -153,7 +155,7 @@ impl Piece {
     }
 }
 
-/// For example `1000/s` and `0/s to 500/s in 10 s, then 500/s`.
+/// Prints, for example, `1000/s` and `0/s to 500/s in 10 s, then 500/s`.
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for piece in &self.pieces {
@@ -171,7 +173,7 @@ impl fmt::Display for Profile {
     }
 }
 
-/// How a rate is turned into instants.
+/// The process that turns a rate into instants.
 #[derive(Debug, Clone, PartialEq)]
 enum Process {
     Constant(Profile),
@@ -183,7 +185,7 @@ enum Process {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arrivals {
     process: Process,
-    /// The arrivals that come at the same instant.
+    /// The number of arrivals at the same instant.
     batch: NonZeroU32,
 }
 
@@ -205,7 +207,7 @@ impl Arrivals {
         Arrivals::of(Process::Poisson(profile, seed.stream("arrivals")))
     }
 
-    /// The same mean rate in batches of this many arrivals each. A recording has its own times and stays as it is.
+    /// The same mean rate in batches of this many arrivals each. A recording keeps its own times.
     pub fn in_batches(self, batch: NonZeroU32) -> Arrivals {
         match self.process {
             Process::Recorded(..) => self,
@@ -221,12 +223,12 @@ impl Arrivals {
         }
     }
 
-    /// How many arrivals come at the same instant; `None` when each comes by itself.
+    /// The number of arrivals at the same instant; `None` if arrivals come one by one.
     pub fn batch(&self) -> Option<NonZeroU32> {
         (self.batch > NonZeroU32::MIN).then_some(self.batch)
     }
 
-    /// The length of a recording at its replay speed; `None` for other arrivals, and when it is longer than
+    /// The length of a recording at its replay speed; `None` for other arrivals, or if it is longer than
     /// [`LONGEST`].
     pub fn recorded_length(&self) -> Option<Duration> {
         let Process::Recorded(times, speed) = &self.process else {
@@ -262,7 +264,7 @@ impl Arrivals {
     }
 }
 
-/// For example `constant 1000/s` and `Poisson 1000/s in batches of 64`.
+/// Prints, for example, `constant 1000/s` and `Poisson 1000/s in batches of 64`.
 impl fmt::Display for Arrivals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.process {
@@ -286,7 +288,7 @@ impl fmt::Display for Arrivals {
     }
 }
 
-/// Arrivals in sequence: the number of each, and its time from the start.
+/// Arrivals in sequence: the number of each arrival, and its time from the start.
 #[derive(Debug, Clone)]
 pub struct Schedule<'a> {
     arrivals: &'a Arrivals,
@@ -320,8 +322,8 @@ impl Iterator for Schedule<'_> {
         (seconds < 3.2e9).then(|| (number, Duration::from_nanos((seconds * 1e9).round() as u64)))
     }
 
-    /// Skips arrivals. Only the Poisson process computes the skipped ones, because each depends on those
-    /// before it.
+    /// Skips arrivals. Only the Poisson process computes the skipped arrivals, because each arrival depends on
+    /// the arrivals before it.
     fn nth(&mut self, n: usize) -> Option<(u64, Duration)> {
         match self.arrivals.process {
             Process::Poisson(..) => {

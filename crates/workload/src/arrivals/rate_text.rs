@@ -1,4 +1,4 @@
-//! Rates as text: requests per second, and how the rate changes.
+//! Parses rates: requests per second, and the changes of the rate.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use fathometer_model::{Rate, quantity};
 
 use super::{Piece, Profile};
 
-/// Why a text is no rate.
+/// Why a text is not a rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RateTextError(String);
 
 impl Profile {
-    /// Parses a rate as text, for a test of this length.
+    /// Parses a rate, for a test of length `whole`.
     ///
     /// | text | means |
     /// |---|---|
     /// | `1000`, `1000/s`, `60/m` | a constant rate, for as long as the test lasts |
     /// | `100..1000` | a linear ramp from the first to the second rate over the whole test |
-    /// | `100x30s,200x30s,400` | steps: each rate for its time, the last one to the end |
+    /// | `100x30s,200x30s,400` | steps: each rate for its time, the last rate to the end |
     /// | `0..500x10s,500` | ramps and steps in sequence |
     ///
     /// # Errors
@@ -43,14 +43,14 @@ impl Profile {
     }
 }
 
-/// A stretch of time in which the rate changes linearly from one value to another.
+/// An interval in which the rate changes linearly from one value to another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Stretch {
-    /// Requests per second at its start.
+    /// Requests per second at the start of the interval.
     from: f64,
-    /// Requests per second at its end.
+    /// Requests per second at the end of the interval.
     to: f64,
-    /// Its length; `None`: to the end of the test.
+    /// The length of the interval; `None`: to the end of the test.
     length: Option<Duration>,
 }
 

@@ -149,7 +149,7 @@ fn an_empty_file_is_not_one_of_unknown_size() {
     assert_eq!(
         workload.notes,
         [
-            "the sizes of 1 files are unknown: any size is accepted, and a site made from this workload gives each 1024 B"
+            "the sizes of 1 files are unknown: any size is accepted, and in a site made from this workload each of these files has 1024 B"
         ]
     );
 }

@@ -1,8 +1,8 @@
-//! A seed's stream read in order.
+//! Random numbers read from a seed in sequence.
 
 use fathometer_model::Seed;
 
-/// Sequential random choices from one seed. They are for content, in which the order of the choices is the
+/// Sequential random choices from one seed. They are meant for content, where the order of the choices is the
 /// order of the text; decisions about packets or times are keyed by number instead.
 #[derive(Debug, Clone)]
 pub struct Draws {
@@ -11,12 +11,12 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// The stream of `seed`, from its first number.
+    /// A sequence of choices from `seed`, from the first number on.
     pub fn new(seed: Seed) -> Draws {
         Draws { seed, next: 0 }
     }
 
-    /// A number from 0 to `bound - 1`. Panics when `bound` is zero.
+    /// A number from 0 to `bound - 1`. Panics if `bound` is zero.
     pub fn below(&mut self, bound: usize) -> usize {
         assert!(bound > 0, "a choice among none");
         let draw = self.seed.draw(self.next);
@@ -25,12 +25,12 @@ impl Draws {
         ((u128::from(draw) * bound as u128) >> 64) as usize
     }
 
-    /// One of `choices`, all equally probable. Panics when there are none.
+    /// One of `choices`, all equally probable. Panics if there are none.
     pub fn pick<'a, T: ?Sized>(&mut self, choices: &[&'a T]) -> &'a T {
         choices[self.below(choices.len())]
     }
 
-    /// True once in `n` times on average.
+    /// Returns true once in `n` calls on average.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }

@@ -1,4 +1,4 @@
-//! Sentences and labels that read like a portal's text of 1997.
+//! Sentences and labels in the style of a portal of 1997.
 
 use fathometer_model::Seed;
 
@@ -7,21 +7,21 @@ use super::words::*;
 
 /// English text generated from one seed.
 ///
-/// DEFLATE reduces 20 kB of it to about a third, like real prose.
+/// DEFLATE reduces 20 kB of this text to about a third, as it does with real prose.
 #[derive(Debug, Clone)]
 pub struct English {
     draws: Draws,
 }
 
 impl English {
-    /// The text of `seed`, from its beginning.
+    /// The text of `seed`, from the beginning.
     pub fn new(seed: Seed) -> English {
         English {
             draws: Draws::new(seed),
         }
     }
 
-    /// Two or three words, as in the text of a link: `secure servers`.
+    /// A label of two or three words, as in the text of a link: `secure servers`.
     pub fn label(&mut self) -> String {
         let noun = self.noun();
         match self.draws.below(4) {
@@ -32,7 +32,7 @@ impl English {
         }
     }
 
-    /// A fictitious product with its version: `Velocast 3.1`.
+    /// A fictitious product with a version number: `Velocast 3.1`.
     pub fn product(&mut self) -> String {
         format!(
             "{}{}{} {}.{}",
@@ -63,7 +63,7 @@ impl English {
         }
     }
 
-    /// A sentence with its full stop.
+    /// A sentence, including its full stop.
     pub fn sentence(&mut self) -> String {
         match self.draws.below(6) {
             0 => format!("{}.", self.headline()),

@@ -1,12 +1,12 @@
 //! Content synthesis: bytes and text from a seed, with a stated compressibility.
 //!
 //! The compressibility of a body determines its number of packets. A synthetic site must therefore match the
-//! sizes of the real one, both plain and coded. [`noise`] cannot be compressed, [`mixture`] compresses to a
-//! fraction that the caller sets, and [`English`] resembles prose and compresses like it.
+//! sizes of the real site, both uncompressed and compressed. [`noise`] cannot be compressed, [`mixture`]
+//! compresses to a fraction that the caller sets, and [`English`] resembles prose and compresses like it.
 
 mod draws;
 mod english;
-// One word per line would be a thousand lines.
+// With one word per line, the file would have a thousand lines.
 #[rustfmt::skip]
 mod words;
 
@@ -33,8 +33,8 @@ pub fn noise(seed: Seed, length: usize) -> Vec<u8> {
 /// `length` bytes that DEFLATE reduces to about `ratio` of their size.
 ///
 /// Every run of 256 bytes begins with noise and ends with one repeated byte, in proportions that depend on
-/// `ratio`. The result is within 0.03 of `ratio` for bodies of 4 KiB and more and ratios from 0.05 to 1;
-/// shorter bodies have relatively more overhead of the coding's own header.
+/// `ratio`. The result is within 0.03 of `ratio` for bodies of 4 KiB and more and ratios from 0.05 to 1; in
+/// shorter bodies the coding's own header takes a larger share.
 pub fn mixture(seed: Seed, length: usize, ratio: f64) -> Vec<u8> {
     // DEFLATE encodes a repeated run in about three bytes.
     let random = (RUN as f64 * ratio.clamp(0.0, 1.0) - 3.0).max(0.0) as usize;

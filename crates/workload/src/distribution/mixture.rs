@@ -9,19 +9,19 @@ use super::{Law, open_uniform};
 /// One component of a [`Mixture`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Part {
-    /// Its share of the mixture.
+    /// The share of this part in the mixture.
     pub weight: f64,
-    /// The law before the two limits below.
+    /// The law before the two limits below are applied.
     pub law: Law,
-    /// Values at and above this are drawn again: the law conditional on values below it. Infinite for no
-    /// limit.
+    /// Values at and above this limit are drawn again, so that the law is conditional on values below it.
+    /// Infinite: no limit.
     pub below: f64,
-    /// Larger values are set to this one. Infinite for no cap.
+    /// Values above the cap are set to the cap. Infinite: no cap.
     pub cap: f64,
 }
 
 impl Part {
-    /// A share of a law without limits.
+    /// A part without limits.
     pub const fn of(weight: f64, law: Law) -> Part {
         Part {
             weight,
@@ -51,18 +51,18 @@ impl Part {
     }
 }
 
-/// A law that combines several with given weights: a body and a tail, or two kinds of files.
+/// A law that combines several laws with given weights, such as a body and a tail, or two kinds of files.
 ///
 /// Members of a set can be assigned to its parts in exact proportion, by [`Mixture::part_of`]: the share of a
-/// part is then its rounded weight, and not random.
+/// part is then its weight, rounded to whole members, and not random.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mixture {
     parts: Vec<Part>,
 }
 
 impl Mixture {
-    /// A mixture of these. `None` when there are none, or when the weights are not positive numbers with a
-    /// sum of 1 within a billionth.
+    /// A mixture of these parts. `None` if there are no parts, or if the weights are not positive numbers that
+    /// sum to 1 within a billionth.
     pub fn new(parts: Vec<Part>) -> Option<Mixture> {
         let sum: f64 = parts.iter().map(|part| part.weight).sum();
         let positive = parts.iter().all(|part| part.weight > 0.0);
@@ -76,18 +76,19 @@ impl Mixture {
         }
     }
 
-    /// Its parts.
+    /// The parts of the mixture.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// The part to which member `index` of a set belongs: among the first *n* members of any set each part
-    /// has its weight times *n*, to within one.
+    /// The part to which member `index` of a set belongs: among the first *n* members of any set, each part has
+    /// its weight times *n* members, to within one.
     pub fn part_of(&self, index: u64) -> &Part {
         let last = self.parts.len() - 1;
         let (mut index, mut rest) = (index, 1.0);
         for part in &self.parts[..last] {
-            // Of the members not assigned to an earlier part, those at which the rounded share grows.
+            // Among the members not assigned to an earlier part, this part gets those at which its rounded
+            // share grows.
             let share = |n: u64| (n as f64 * (part.weight / rest) + 0.5).floor() as u64;
             if share(index + 1) > share(index) {
                 return part;
@@ -119,7 +120,7 @@ impl fmt::Display for Mixture {
                 f.write_str(" + ")?;
             }
             if self.parts.len() > 1 {
-                // Rounded, so that 0.07 is 7 % and not 7.000000000000001 %.
+                // Rounding makes 0.07 print as 7 % and not as 7.000000000000001 %.
                 write!(f, "{} % ", (part.weight * 1e6).round() / 1e4)?;
             }
             write!(f, "{}", part.law)?;

@@ -15,12 +15,12 @@ pub mod normal;
 
 pub use mixture::{Mixture, Part};
 
-/// A probability law of a real number; its user defines the unit.
+/// A probability law of a real number; the caller defines the unit.
 ///
-/// Its text names the law and its parameters as the literature does: `Pareto(k = 1, alpha = 1.4)`.
+/// The text form names the law and its parameters as the literature does: `Pareto(k = 1, alpha = 1.4)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Law {
-    /// Always this value.
+    /// Always the same value.
     Fixed(f64),
     /// Uniform from `low` to `high`.
     Uniform {
@@ -31,7 +31,7 @@ pub enum Law {
     },
     /// Negative exponential.
     Exponential {
-        /// Its mean.
+        /// The mean.
         mean: f64,
     },
     /// Negative exponential in which every larger value is set to the cap, as for TPC-W's think times.
@@ -45,7 +45,7 @@ pub enum Law {
     Pareto {
         /// The smallest value, k.
         scale: f64,
-        /// The tail index, alpha: no mean at 1 and below, no variance at 2 and below.
+        /// The tail index, alpha: there is no mean at 1 and below, and no variance at 2 and below.
         shape: f64,
     },
     /// Pareto conditional on the value being at most `high`.
@@ -74,9 +74,9 @@ pub enum Law {
     /// Inverse Gaussian (Wald): density sqrt(lambda / (2 pi x^3)) exp(-lambda (x - mean)^2 /
     /// (2 mean^2 x)).
     InverseGaussian {
-        /// Its mean, mu.
+        /// The mean, mu.
         mean: f64,
-        /// Its shape; the variance is mean^3 / lambda.
+        /// The shape; the variance is mean^3 / lambda.
         lambda: f64,
     },
     /// Weibull: P(X > x) = exp(-(x / scale)^shape).
@@ -249,8 +249,8 @@ impl Law {
         }
     }
 
-    /// The quantile of a law of positive numbers, by bisection on the bits of the number. The bits are in the
-    /// order of the numbers, so 64 steps find the exact one.
+    /// The quantile of a law of positive numbers, by bisection on the bits of the number. The bits have the
+    /// same order as the numbers, so 64 steps find the exact number.
     fn search(&self, p: f64) -> f64 {
         if p >= 1.0 {
             return f64::INFINITY;
@@ -297,21 +297,20 @@ impl fmt::Display for Law {
     }
 }
 
-/// The `counter`-th number of the stream, uniform on (0, 1): never 0, whose quantile may be
-/// infinite, and never 1.
+/// The `counter`-th number of the stream, uniform on (0, 1): never 0 or 1, whose quantiles may be infinite.
 pub(crate) fn open_uniform(seed: Seed, counter: u64) -> f64 {
     // The middle of the 2^-52 wide interval, so that the sum is exact.
     ((seed.draw(counter) >> 12) as f64 + 0.5) * (1.0 / (1u64 << 52) as f64)
 }
 
-/// A draw from the square of a standard normal number and a uniform one. The square corresponds to two roots,
-/// whose product is mean^2; the smaller is selected with probability mean / (mean + smaller).
+/// A draw from the square of a standard normal number and a uniform number. The square corresponds to two
+/// roots, whose product is mean^2; the smaller root is selected with probability mean / (mean + smaller).
 ///
 /// J. Michael, W. Schucany, R. Haas, "Generating random variates using transformations with
 /// multiple roots", The American Statistician 30 (1976).
 fn inverse_gaussian(mean: f64, lambda: f64, square: f64, choice: f64) -> f64 {
     let scaled = mean * square;
-    // The larger root is a sum of positive terms. The smaller one, a difference, would lose precision.
+    // The larger root is a sum of positive terms. The smaller root, a difference, would lose precision.
     let root = (scaled * (4.0 * lambda + scaled)).sqrt();
     let larger = mean + mean * (scaled + root) / (2.0 * lambda);
     let smaller = mean * mean / larger;

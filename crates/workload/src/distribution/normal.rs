@@ -28,7 +28,7 @@ pub fn quantile(p: f64) -> f64 {
     size.copysign(centred)
 }
 
-/// exp(`exponent`) P(Z > z) for z >= 0, without an intermediate overflow.
+/// Computes exp(`exponent`) P(Z > z) for z >= 0, without an intermediate overflow.
 pub(super) fn scaled_tail(exponent: f64, z: f64) -> f64 {
     if z < 5.0 {
         return libm::exp(exponent) * cdf(-z);
@@ -42,7 +42,7 @@ pub(super) fn scaled_tail(exponent: f64, z: f64) -> f64 {
     density / denominator
 }
 
-/// Horner's rule; the constant term is the first.
+/// Horner's rule; the constant term comes first.
 fn polynomial(coefficients: &[f64; 8], x: f64) -> f64 {
     coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c)
 }

@@ -1,9 +1,9 @@
 //! Goodness of fit: tests whether generated values follow the intended law.
 //!
 //! A [`FitReport`] has one line per stage: the intended law, the generated values, the test statistic, the
-//! criterion and the verdict. Some distances are unavoidable (a count cannot be divided). Such a stage is
-//! tested against the stated distance instead of a probability. A stage without an intended law is reported
-//! without a verdict.
+//! criterion and the verdict. Some distances from a law are unavoidable, because counts are whole numbers.
+//! Such a stage is tested against a stated distance instead of a probability. A stage without an intended
+//! law is reported without a verdict.
 
 use std::fmt;
 
@@ -17,14 +17,13 @@ pub use statistics::{
     zipf_slope,
 };
 
-/// A stage differs from its law when its statistic would occur by chance with a smaller probability than
-/// this.
+/// A stage differs from its law if the probability of its statistic under the law is below this level.
 pub const LEVEL: f64 = 0.001;
 
 /// The stages of a workload, each compared with its law.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FitReport {
-    /// In the order in which the workload is generated.
+    /// The stages, in the order in which the workload is generated.
     pub stages: Vec<StageFit>,
 }
 
@@ -41,9 +40,9 @@ pub struct StageFit {
     pub n: u64,
     /// The name of the test statistic.
     pub statistic: String,
-    /// Its value.
+    /// The value of the statistic.
     pub value: f64,
-    /// The criterion for its value.
+    /// The criterion for the value.
     pub criterion: Criterion,
     /// The result.
     pub verdict: Verdict,
@@ -63,7 +62,7 @@ pub enum Criterion {
         /// The level that it must reach.
         level: f64,
     },
-    /// The value must not exceed this; for a signed value, its magnitude.
+    /// The value must not exceed this limit; for a signed value, its magnitude must not.
     AtMost(f64),
     /// No criterion: reported only.
     Nothing,
@@ -73,9 +72,9 @@ pub enum Criterion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It follows the law, as far as the test shows.
+    /// The stage follows the law, as far as the test shows.
     Passes,
-    /// It does not follow the law.
+    /// The stage does not follow the law.
     Differs,
     /// There was no criterion.
     Reported,
@@ -109,7 +108,7 @@ impl StageFit {
         }
     }
 
-    /// The same with a note.
+    /// Adds a note.
     pub fn note(mut self, note: impl Into<String>) -> StageFit {
         self.notes.push(note.into());
         self

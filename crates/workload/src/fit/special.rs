@@ -47,7 +47,7 @@ fn upper_gamma(a: f64, x: f64) -> f64 {
 pub(super) fn kolmogorov_tail(distance: f64, n: f64) -> f64 {
     let root = n.sqrt();
     let x = (root + 0.12 + 0.11 / root) * distance;
-    // Below this the probability is 1 to 15 digits, and the series converges slowly.
+    // Below this distance the probability is 1 to 15 digits, and the series converges slowly.
     if x < 0.18 {
         return 1.0;
     }
@@ -61,8 +61,8 @@ pub(super) fn kolmogorov_tail(distance: f64, n: f64) -> f64 {
     (2.0 * sum).clamp(0.0, 1.0)
 }
 
-/// P(A2 > `a2`) in the limit of many values: G. Marsaglia and J. Marsaglia, "Evaluating the
-/// Anderson-Darling distribution", Journal of Statistical Software 9 (2004), to about 2e-6.
+/// P(A2 > `a2`) for many values, accurate to about 2e-6: G. Marsaglia and J. Marsaglia, "Evaluating the
+/// Anderson-Darling distribution", Journal of Statistical Software 9 (2004).
 pub(super) fn anderson_darling_tail(a2: f64) -> f64 {
     let horner =
         |coefficients: &[f64], x: f64| coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c);
@@ -76,7 +76,7 @@ pub(super) fn anderson_darling_tail(a2: f64) -> f64 {
         libm::exp(-1.2337141 / a2) / a2.sqrt() * horner(&NEAR, a2)
     } else {
         const FAR: [f64; 6] = [1.0776, -2.30695, 0.43424, -0.082433, 0.008056, -0.0003146];
-        // The published fit is for values up to 32, where the tail is below 1e-13.
+        // The published fit holds up to 32, where the tail is below 1e-13.
         libm::exp(-libm::exp(horner(&FAR, a2.min(32.0))))
     };
     (1.0 - below).clamp(0.0, 1.0)

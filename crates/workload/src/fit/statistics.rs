@@ -1,12 +1,13 @@
-//! Test statistics: how far generated numbers are from a law, and how likely this distance is by chance.
+//! Test statistics: the distance between generated numbers and a law, and the probability of this distance
+//! by chance.
 
 use super::special;
 
 /// The largest vertical distance between a law and the empirical distribution.
 ///
-/// Values are given in ascending order, each with its count and with the law's probabilities of being below
-/// it and of being at most it. These two are equal for a continuous law. Where they differ (whole numbers,
-/// caps), the p-value is too large, never too small.
+/// Values are given in ascending order, each with its count, P(X < x) and P(X <= x) of the law. These two
+/// probabilities are equal for a continuous law. Where they differ (whole numbers, caps), the p-value is
+/// too large, never too small.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct KolmogorovSmirnov {
     /// The number of values.
@@ -16,7 +17,8 @@ pub struct KolmogorovSmirnov {
 }
 
 impl KolmogorovSmirnov {
-    /// From (count, P(X < x), P(X <= x)) for ascending x. Without values the distance is 0.
+    /// The statistic of (count, P(X < x), P(X <= x)) for ascending x. If there are no values, the distance
+    /// is 0.
     pub fn new(values: impl Iterator<Item = (u64, f64, f64)> + Clone) -> KolmogorovSmirnov {
         let n: u64 = values.clone().map(|(times, ..)| times).sum();
         let share = |count: u64| count as f64 / n as f64;
@@ -31,7 +33,7 @@ impl KolmogorovSmirnov {
         KolmogorovSmirnov { n, distance }
     }
 
-    /// From single values in ascending order, for a continuous law.
+    /// The statistic of single values in ascending order, for a continuous law.
     pub fn of_sorted(values: &[f64], cdf: impl Fn(f64) -> f64) -> KolmogorovSmirnov {
         debug_assert!(values.is_sorted());
         KolmogorovSmirnov::new(values.iter().map(|&x| {
@@ -40,8 +42,7 @@ impl KolmogorovSmirnov {
         }))
     }
 
-    /// The probability of a distance at least this large when the values are independent draws from
-    /// the law.
+    /// The probability of a distance at least this large if the values are independent draws from the law.
     pub fn p_value(&self) -> f64 {
         match self.n {
             0 => 1.0,
@@ -51,7 +52,8 @@ impl KolmogorovSmirnov {
 }
 
 /// The Anderson-Darling statistic A2 of values in ascending order for a continuous law. It gives the tails
-/// more weight than the Kolmogorov-Smirnov distance does. Infinite when a value is impossible under the law.
+/// more weight than the Kolmogorov-Smirnov distance does. It is infinite if a value is impossible under the
+/// law.
 pub fn anderson_darling(sorted: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
     debug_assert!(sorted.is_sorted());
     let n = sorted.len() as f64;
@@ -85,8 +87,8 @@ pub struct ChiSquare {
 }
 
 impl ChiSquare {
-    /// From (observed, expected) cells in order. Neighbours are merged until at least five are expected, as
-    /// the limiting distribution requires.
+    /// The statistic of (observed, expected) cells, in order. Neighbouring cells are merged until at least
+    /// five are expected in each, as the limiting distribution requires.
     pub fn new(cells: impl IntoIterator<Item = (u64, f64)>) -> ChiSquare {
         let mut pooled: Vec<(f64, f64)> = Vec::new();
         for (observed, expected) in cells {
@@ -121,9 +123,9 @@ impl ChiSquare {
         special::chi_square_tail(self.value, self.degrees)
     }
 
-    /// The discrepancy lambda^2 of Pederson and Johnson, (chi^2 - K - degrees) / (n - 1): the distance from a
-    /// law, independent of the number of values. It is about 0 for the right law. The authors of SURGE
-    /// selected their laws by it. It is not a test: it has no p-value.
+    /// The discrepancy lambda^2 of Pederson and Johnson, (chi^2 - K - degrees) / (n - 1): the distance from
+    /// a law, independent of the number of values. It is about 0 for the right law. The authors of SURGE
+    /// selected their laws by this discrepancy. It has no p-value, so it is not a test.
     pub fn discrepancy(&self) -> f64 {
         (self.value - self.relative - f64::from(self.degrees)) / (self.n - 1.0)
     }
@@ -143,7 +145,7 @@ pub fn discrepancy(probabilities: impl ExactSizeIterator<Item = f64>) -> f64 {
 }
 
 /// The slope of log count against log rank by least squares: -1 for Zipf's law. `counts` are in descending
-/// order; zeros are left out. `None` with fewer than two counts.
+/// order; zeros are left out. `None` if there are fewer than two counts.
 pub fn zipf_slope(counts: impl Iterator<Item = u64>) -> Option<f64> {
     let (mut n, mut x, mut y, mut xx, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for (rank, count) in (1u64..).zip(counts).take_while(|&(_, count)| count > 0) {

@@ -1,4 +1,4 @@
-//! The contents of an archive's responses, where the browser saved them.
+//! The contents of an archive's responses, if the browser saved them.
 
 use std::collections::HashSet;
 
@@ -9,39 +9,40 @@ use serde_json::value::RawValue;
 use super::json::{Node, Text};
 use crate::fault::{Fault, found};
 
-/// A response that the archive names.
+/// A response in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
-    /// The URL of its request.
+    /// The URL of the request.
     pub url: String,
-    /// The media type in lower case and without parameters, as in `text/html`; empty if the archive has none.
+    /// The media type in lower case and without parameters, as in `text/html`; empty if the archive does not
+    /// give it.
     pub media_type: String,
-    /// Its content, or why there is none.
+    /// The content of the response, or why there is none.
     pub body: Body,
 }
 
 /// The content of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    /// The content, without content coding. A text is in UTF-8, whatever its encoding was on the wire.
+    /// The content, without content coding. Text is in UTF-8, whatever its encoding was on the wire.
     Whole(Vec<u8>),
-    /// The response has a content, but the archive does not contain all of it; the reason.
+    /// The response has content, but the archive does not contain all of it; with the reason.
     Missing(String),
-    /// The response is no file: of another method, status or scheme; the reason.
+    /// The response is not a file, because of its method, status or scheme; with the reason.
     NoFile(String),
 }
 
-/// Bytes that a browser leaves out of a text: the byte order mark.
+/// Length in bytes of the byte order mark, which browsers remove from a text.
 const BYTE_ORDER_MARK: usize = 3;
 
-/// Calls the function for each response, in the order of the archive. Of several with the same URL, those behind the
-/// first complete one are left out.
+/// Calls `each` for each response, in the order of the archive. Of several responses with the same URL, those
+/// after the first complete response are left out.
 ///
-/// One entry is decoded at a time, so the memory is that of the text.
+/// One entry is decoded at a time, so memory is needed only for the text.
 ///
 /// # Errors
 ///
-/// If the text is no HTTP archive; [`Fault`] names the place.
+/// If the text is not an HTTP archive; [`Fault`] states the position.
 pub fn bodies(text: &str, mut each: impl FnMut(Response)) -> Result<(), Fault> {
     let text = Text(text.strip_prefix('\u{feff}').unwrap_or(text));
     let log = text.members("log", text.members("", text.whole()?)?.member("log")?)?;
@@ -88,15 +89,15 @@ fn read(entry: &Node<'_>) -> Result<Response, Fault> {
     let essence = media_type.unwrap_or_default().split(';').next();
     let body = match (method, status) {
         _ if !url.starts_with("http://") && !url.starts_with("https://") => {
-            Body::NoFile("its URL is not of http or https".to_owned())
+            Body::NoFile("its URL is neither http nor https".to_owned())
         }
         ("GET", 200) => match &content {
             Some(content) => body(content)?,
-            None => Body::Missing("the archive has no content of it".to_owned()),
+            None => Body::Missing("the archive does not contain its content".to_owned()),
         },
-        ("GET", 206) => Body::Missing("it is a part of a file (status 206)".to_owned()),
-        ("GET", 304) => Body::Missing("the browser had it (status 304)".to_owned()),
-        ("GET", 0) => Body::Missing("it was aborted".to_owned()),
+        ("GET", 206) => Body::Missing("it is only a part of a file (status 206)".to_owned()),
+        ("GET", 304) => Body::Missing("the browser had cached it (status 304)".to_owned()),
+        ("GET", 0) => Body::Missing("the request was aborted".to_owned()),
         ("GET", status) => Body::NoFile(format!("its status is {status}")),
         (method, _) => Body::NoFile(format!("its method is {}", found(method))),
     };
@@ -115,7 +116,7 @@ fn body(content: &Node<'_>) -> Result<Body, Fault> {
         Some(text) => text.text()?,
         None if size == Some(0) => "",
         None => {
-            let why = "the archive has no content of it: save it with contents";
+            let why = "the archive does not contain its content: save the archive with content";
             return Ok(Body::Missing(why.to_owned()));
         }
     };
@@ -131,13 +132,13 @@ fn body(content: &Node<'_>) -> Result<Body, Fault> {
             return Ok(Body::Missing(why));
         }
     };
-    // Browsers cut long contents off. A text may have become longer, in UTF-8.
+    // Browsers truncate long contents. A text may have become longer by its conversion to UTF-8.
     if let Some(size) = size
         && ((bytes.len() + left_out) as u64) < size
     {
         let has = bytes.len();
         return Ok(Body::Missing(format!(
-            "the archive has {has} of its {size} bytes"
+            "the archive contains only {has} of its {size} bytes"
         )));
     }
     Ok(Body::Whole(bytes))

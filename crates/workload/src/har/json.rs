@@ -1,4 +1,4 @@
-//! Values of the archive with their paths, so that an error names the place.
+//! Values of the archive with their paths, so that an error states its position.
 //!
 //! [`Text`] decodes one value at a time; [`Node`] is a decoded value.
 
@@ -9,12 +9,12 @@ use serde_json::value::RawValue;
 
 use crate::fault::{Fault, Place, found};
 
-/// The archive's text; its values are decoded when needed.
+/// The archive's text; its values are decoded when they are needed.
 #[derive(Clone, Copy)]
 pub(super) struct Text<'a>(pub(super) &'a str);
 
 impl<'a> Text<'a> {
-    /// The whole text: JSON, whose syntax is checked to the end.
+    /// The whole text as a JSON value, whose syntax is checked to the end.
     pub(super) fn whole(self) -> Result<&'a RawValue, Fault> {
         serde_json::from_str(self.0).map_err(|error| self.fault(0, &error))
     }
@@ -36,8 +36,8 @@ impl<'a> Text<'a> {
         Ok(Members { path, values })
     }
 
-    /// Decodes a value as a Rust type. Invalid JSON within it, such as half a surrogate pair, is reported
-    /// with its line.
+    /// Decodes a value as a Rust type. Invalid JSON within the value, such as half a surrogate pair, is
+    /// reported with its line.
     pub(super) fn decode<T: serde::Deserialize<'a>>(
         self,
         path: &str,
@@ -57,7 +57,7 @@ impl<'a> Text<'a> {
         })
     }
 
-    /// A syntax error in the part of the text that begins at the byte `from`.
+    /// A syntax error in the part of the text that begins at byte `from`.
     fn fault(self, from: usize, error: &serde_json::Error) -> Fault {
         let before = &self.0[..from];
         let lines = before.bytes().filter(|&byte| byte == b'\n').count();
@@ -78,7 +78,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// The members of an object, not decoded yet.
+/// The members of an object, not yet decoded.
 pub(super) struct Members<'a> {
     path: &'static str,
     values: HashMap<String, &'a RawValue>,

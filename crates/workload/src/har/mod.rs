@@ -1,18 +1,18 @@
 //! Replay of an HTTP Archive (HAR 1.2), as saved by browsers.
 //!
 //! The archive's pages become one session. Each page has the requests that refer to it, in the order in which
-//! they started, and a pause until the next page started. Each entry without a page becomes its own page; if
-//! the archive has no pages, all entries together form one.
+//! they started, and is followed by a pause until the start of the next page. Each entry without a page becomes
+//! its own page; if the archive has no pages, all entries together form one page.
 //!
-//! Requests go to one host: that of the archive's first request over HTTP, unless another is given. Requests
-//! to other hosts are left out and counted. If the browser recorded which file caused a request
+//! Requests go to one host: the host of the archive's first HTTP request, unless another host is given.
+//! Requests to other hosts are left out and counted. If the browser recorded which file caused a request
 //! (`_initiator`), the request depends on that file; otherwise on the page's first request.
 //!
 //! Entries without a request to the server are skipped and counted by their reason: responses from the
 //! browser's cache, aborted requests, `data:`, `blob:` and WebSocket URLs. A request with a 304 response is
-//! replayed without its condition; a note counts these.
+//! replayed without its condition; a note gives the number of these requests.
 //!
-//! Sizes are those of the decoded contents (`response.content.size`), of responses with status 200.
+//! Sizes are the sizes of the decoded contents (`response.content.size`) of responses with status 200.
 
 mod bodies;
 mod json;
@@ -36,17 +36,17 @@ use crate::fault::{Fault, found};
 use crate::plan::{Choice, Script, TargetId};
 use crate::workload::Workload;
 
-/// The longest pause between two pages that is accepted: a year.
+/// The longest accepted pause between two pages: a year.
 const LONGEST_PAUSE: Duration = Duration::from_secs(365 * 86_400);
 
-/// The largest number of requests of a page: they are numbered by 16 bits.
+/// The maximum number of requests of a page, because they are numbered by 16 bits.
 const MOST_REQUESTS: usize = u16::MAX as usize;
 
-/// The workload of an archive. `host` is the host of the requests to replay and, if the URL has one, the
-/// port; `None`: that of the first request over HTTP.
+/// Parses an archive into a workload. `host` is the host of the requests to replay, with the port if their URLs
+/// have one; `None`: the host of the first HTTP request.
 ///
-/// One entry is decoded at a time, so the memory is that of the text and of the replayed requests. A page of
-/// more than 65 535 requests is rejected at the first excess request.
+/// One entry is decoded at a time, so memory is needed only for the text and for the replayed requests. A page
+/// of more than 65 535 requests is rejected at the first excess request.
 pub fn parse(name: &str, text: &str, host: Option<&str>) -> Result<Workload, Fault> {
     // Some browsers start the file with a byte order mark.
     let text = Text(text.strip_prefix('\u{feff}').unwrap_or(text));
@@ -83,10 +83,10 @@ pub fn parse(name: &str, text: &str, host: Option<&str>) -> Result<Workload, Fau
     reading.finish(name, &starts)
 }
 
-/// The content of the entries read so far.
+/// The entries read so far.
 #[derive(Default)]
 struct Reading {
-    /// In lower case. `None` until the first request over HTTP.
+    /// The host, in lower case; `None` before the first HTTP request.
     host: Option<String>,
     requests: Vec<Request>,
     of_page: HashMap<Rc<str>, usize>,
@@ -129,14 +129,15 @@ impl Reading {
             Some(host) if !self.requests.is_empty() => host,
             host => return Err(nothing_to_replay(host.as_deref(), elsewhere, &skipped)),
         };
-        // Sorted by start time; requests with equal times stay in the order of the archive.
+        // Sorted by start time; the sort is stable, so requests with equal times stay in the order of the
+        // archive.
         self.requests.sort_by_key(|request| request.started);
 
         let mut builder = Builder::default();
         for request in &self.requests {
             let size = match (&*request.method, request.status, request.size) {
                 ("GET", 200, size) => size,
-                // The file exists, but this is not its size.
+                // The file exists, but the response does not contain its size.
                 ("GET", 304, _) => None,
                 _ => continue,
             };
@@ -205,14 +206,14 @@ fn page_starts(pages: &Node<'_>) -> Result<HashMap<String, Duration>, Fault> {
     Ok(starts)
 }
 
-/// The pages as one session.
+/// Converts the pages into one session.
 fn script(
     builder: &mut Builder,
     requests: &[Request],
     starts: &HashMap<String, Duration>,
 ) -> Script {
     let mut by_page: BTreeMap<(Duration, &str), Vec<&Request>> = BTreeMap::new();
-    // A page that is not listed starts with its first request; requests are in order of time.
+    // A page that is not listed starts with its first request; the requests are in order of time.
     let mut first: HashMap<&str, Duration> = HashMap::new();
     for request in requests {
         let page = &*request.page;

@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::synthetic::type_of;
 use crate::target::is_token;
 
-/// Texts that many requests share, such as the URLs of their call stacks, each stored once.
+/// Strings that many requests share, such as the URLs of their call stacks, each stored once.
 #[derive(Default)]
 pub(super) struct Texts(HashSet<Rc<str>>);
 
@@ -28,11 +28,11 @@ impl Texts {
     }
 }
 
-/// The role of an entry in a replay.
+/// The result of reading an entry.
 pub(super) enum Read {
     Replayed(Request),
     OtherHost,
-    /// The reason for skipping it, after "with".
+    /// The reason for skipping the entry; in messages it follows "with".
     Skipped(&'static str),
 }
 
@@ -46,9 +46,9 @@ pub(super) struct Request {
     pub(super) page: Rc<str>,
     pub(super) status: u16,
     pub(super) size: Option<u64>,
-    /// The type of the response, among the types for which content can be generated.
+    /// The media type of the response, as one of the types for which content can be generated.
     pub(super) response_type: &'static str,
-    /// Time since the Unix epoch.
+    /// Start time since the Unix epoch.
     pub(super) started: Duration,
     pub(super) ended: Duration,
     /// URLs that may have caused the request, the most likely first.
@@ -56,7 +56,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// `host` is set to that of the first request over HTTP if it is not known yet.
+    /// Reads an entry. If `host` is not known yet, it is set to the host of the first HTTP request.
     pub(super) fn read(
         entry: &Node<'_>,
         host: &mut Option<String>,
@@ -124,7 +124,8 @@ impl Request {
                 None => texts.shared(""),
             },
             status,
-            // More than a petabyte is taken as an error, and -1 means that the browser did not know the size.
+            // More than a petabyte is regarded as an error, and -1 means that the browser did not record the
+            // size.
             size: size
                 .and_then(|size| size.value.as_u64())
                 .filter(|&size| size <= 1_000_000_000_000_000),
@@ -137,7 +138,7 @@ impl Request {
     }
 }
 
-/// The type of a response, among those for which content can be generated.
+/// The media type of a response, as one of the types for which content can be generated.
 fn response_type(mime_type: Option<&str>, path: &str) -> &'static str {
     let essence = mime_type.unwrap_or_default().split(';').next();
     match essence
@@ -164,7 +165,7 @@ fn response_type(mime_type: Option<&str>, path: &str) -> &'static str {
     }
 }
 
-/// Whether a browser recorded that the response came from its cache (Chromium, Firefox, Safari).
+/// Whether the browser (Chromium, Firefox, Safari) recorded that the response came from its cache.
 fn is_from_cache(entry: &Node<'_>) -> bool {
     ["_fromCache", "_fromDiskCache", "_servedFromCache"]
         .iter()
@@ -178,7 +179,7 @@ fn is_from_cache(entry: &Node<'_>) -> bool {
         })
 }
 
-/// The content of a request: as text, or built from the parameters of a form.
+/// The content of a request: given as text, or built from the parameters of a form.
 fn posted(post: &Node<'_>) -> Result<Option<String>, Fault> {
     if let Some(text) = post.optional("text") {
         let text = text.text()?;
@@ -216,13 +217,13 @@ fn encode(text: &str, form: &mut String) {
     }
 }
 
-/// Whether a text is valid as a field's value.
+/// Whether a text is valid as a field value.
 fn is_field_value(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
-/// The cause of the request as recorded by the browser: a parser's URL, or a script's call stack. Each URL
-/// once.
+/// The cause of the request as recorded by the browser: a parser's URL, or the URLs of a script's call stack,
+/// each once.
 fn initiators(entry: &Node<'_>, texts: &mut Texts) -> Vec<Rc<str>> {
     let Some(initiator) = entry.value.get("_initiator") else {
         return Vec::new();

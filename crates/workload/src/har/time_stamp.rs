@@ -1,4 +1,4 @@
-//! Time stamps of the archive: ISO 8601 with a zone.
+//! The time stamps of the archive: ISO 8601 with a time zone.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use fathometer_model::calendar;
 use super::json::Node;
 use crate::fault::Fault;
 
-/// The time since the Unix epoch of an ISO 8601 time stamp with a zone: `2024-05-01T10:20:30.125Z`.
+/// Parses an ISO 8601 time stamp with a time zone, such as `2024-05-01T10:20:30.125Z`, into the time since the
+/// Unix epoch.
 pub(super) fn instant(node: &Node<'_>) -> Result<Duration, Fault> {
     let text = node.text()?;
     since_epoch(text).ok_or_else(|| node.expected("a time like 2024-05-01T10:20:30.125Z"))

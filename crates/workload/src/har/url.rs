@@ -1,14 +1,14 @@
-//! URLs of the archive's requests.
+//! The URLs of the archive's requests.
 
 use super::json::Node;
 use crate::fault::Fault;
 use crate::target::is_origin_form;
 
-/// The parts of an http URL that are used.
+/// The parts of an http or https URL that are used.
 pub(super) struct Url<'a> {
-    /// With the port, if there is one.
+    /// The host, with the port if the URL has one.
     pub(super) host: &'a str,
-    /// From the first slash, or empty.
+    /// The rest of the URL from the first slash on, or empty.
     rest: &'a str,
 }
 
@@ -32,7 +32,7 @@ impl<'a> Url<'a> {
         Ok(url)
     }
 
-    /// The origin form. Characters that browsers show unencoded are encoded.
+    /// The request target in origin form. Characters that browsers show unencoded are percent-encoded.
     pub(super) fn target(&self) -> String {
         let mut target = String::with_capacity(self.rest.len() + 1);
         if !self.rest.starts_with('/') {

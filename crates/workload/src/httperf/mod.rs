@@ -12,8 +12,8 @@
 //!
 //! A blank line ends a session. A line without indentation starts a burst; the indented lines after it are
 //! requested when its response has arrived. A burst becomes a page, a session a script. `think=` is the pause
-//! in seconds after its burst; of several in a burst the last one applies. There is no pause after a
-//! session's last burst, as in httperf.
+//! in seconds after the burst; if a burst has several, the last applies. There is no pause after a session's
+//! last burst, as in httperf.
 //!
 //! Contents are parsed as in httperf's wsesslog module: in single or double quotes, or unquoted up to the
 //! next blank. `\\n` and the other escapes of C have their usual meaning, and a backslash at the end of a
@@ -29,10 +29,10 @@ use crate::synthetic::type_of;
 use crate::target::{is_origin_form, is_token};
 use crate::workload::Workload;
 
-/// The longest pause that is accepted, in seconds: a year.
+/// The longest accepted pause, in seconds: a year.
 const LONGEST_THINK: f64 = 365.0 * 86_400.0;
 
-/// The workload of a session file. `think` is the pause after bursts that set none.
+/// Parses a session file into a workload. `think` is the pause after bursts that set no pause.
 pub fn parse(name: &str, text: &str, think: Duration) -> Result<Workload, Fault> {
     let mut reader = Reader {
         builder: Builder::default(),
@@ -47,7 +47,7 @@ pub fn parse(name: &str, text: &str, think: Duration) -> Result<Workload, Fault>
             reader.line(line, content)?;
             continue;
         }
-        // Errors in a continued line are reported at its first part.
+        // Errors in a continued line are reported with the position of its first part.
         let mut whole = content.to_owned();
         for (_, more) in lines.by_ref() {
             whole.push('\n');
@@ -141,14 +141,14 @@ struct Request<'a> {
     method: &'a str,
     path: &'a str,
     content: Option<Arc<[u8]>>,
-    /// The pause after its burst.
+    /// The pause after the burst of the request.
     think: Option<Duration>,
 }
 
 /// The offset of an error and its message.
 type Error = (usize, String);
 
-/// The request of a line; `None` when it contains only a comment.
+/// The request of a line; `None` if it contains only a comment.
 fn request(content: &str) -> Result<Option<Request<'_>>, Error> {
     let mut at = skip_blanks(content, 0);
     if at == content.len() || content[at..].starts_with('#') {
@@ -220,14 +220,14 @@ fn think(seconds: &str) -> Option<Duration> {
         .then(|| Duration::from_secs_f64(value))
 }
 
-/// Whether a line ends with a backslash that is not escaped itself.
+/// Whether a line ends with a backslash that is not itself escaped.
 fn is_continued(content: &str) -> bool {
     let backslashes = content.bytes().rev().take_while(|&byte| byte == b'\\');
     backslashes.count() % 2 == 1
 }
 
-/// The contents that start at `start`, in quotes or up to the next blank, and the position after them. `\n`
-/// is a line feed, and a backslash before any other character stands for that character.
+/// The contents that start at `start`, in quotes or up to the next blank, and the position after them. The
+/// escape `\n` is a line feed; a backslash before any other character stands for that character.
 fn quoted(content: &str, start: usize) -> Result<(Vec<u8>, usize), Error> {
     let quote = content[start..]
         .chars()

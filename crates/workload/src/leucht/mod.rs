@@ -7,7 +7,7 @@
 use crate::builder::Builder;
 use crate::workload::Workload;
 
-/// Page, type, bytes of each file, and number of such files; the HTML comes first.
+/// The rows: page, type, bytes of each file, and number of such files; the HTML comes first.
 const TABLE: &str = include_str!("../../../../workloads/leucht15.csv");
 
 /// One of the paper's pages.

@@ -1,28 +1,29 @@
 //! The paper's changes of content (section 8.3): images replaced by style sheets, GIF by PNG, animations by MNG.
 //!
-//! From the paper: which total the 40 static images have as PNG (92 096 bytes) and the two animations as MNG
-//! (16 329 bytes), and that 23 of the static images can be replaced. From the W3C's list of replacements, which
-//! accompanies the paper: that HTML and CSS in their place take 3208 bytes, and that GIFs below 200 bytes grow by
-//! 10.5 % (ten files, 1042 bytes to 1151). Assumed: all other images shrink by the same share.
+//! The paper gives the total size of the 40 static images as PNG (92 096 bytes) and of the two animations as
+//! MNG (16 329 bytes), and states that 23 of the static images can be replaced. The W3C's list of replacements,
+//! which accompanies the paper, shows that HTML and CSS in their place take 3208 bytes, and that GIFs below 200
+//! bytes grow by 10.5 % (ten files, 1042 bytes to 1151). It is assumed that all other images shrink by the same
+//! share.
 
 use std::fmt::Write;
 
 use super::manifest::{Image, Kind};
 use crate::synthetic::{Pngs, mng};
 
-/// The bytes of the static images as PNG.
+/// Bytes of the static images as PNG.
 const STATIC_AS_PNG: usize = 92_096;
-/// The bytes of the animations as MNG.
+/// Bytes of the animations as MNG.
 const ANIMATED_AS_MNG: usize = 16_329;
-/// The bytes of HTML and CSS in place of the replaced images.
+/// Bytes of the HTML and CSS in place of the replaced images.
 pub(super) const STYLED: usize = 3208;
-/// GIFs below this size grow as PNG, by [`SMALL_GROWTH`] thousandths.
+/// GIFs smaller than this many bytes grow as PNG, by [`SMALL_GROWTH`] thousandths.
 const SMALL: usize = 200;
 const SMALL_GROWTH: usize = 105;
 /// The frames of an animation.
 const FRAMES: usize = 5;
 
-/// The size of each image as PNG or MNG. Sums are exact.
+/// The size of each image as PNG or MNG. The sums match the totals exactly.
 pub(super) fn sizes(images: &[Image]) -> Vec<usize> {
     let is_small = |image: &Image| image.kind == Kind::Static && image.size < SMALL;
     let grown = |image: &Image| image.size + (image.size * SMALL_GROWTH).div_ceil(1000);
@@ -47,7 +48,7 @@ pub(super) fn sizes(images: &[Image]) -> Vec<usize> {
         .collect()
 }
 
-/// Divides a total in proportion to sizes. The rounding of one is made up for by the next.
+/// Divides a total in proportion to sizes, carrying the rounding error of each part over to the next.
 struct Share {
     total: usize,
     of: usize,
@@ -71,7 +72,7 @@ impl Share {
     }
 }
 
-/// The image of a number as PNG, or as MNG of five frames, of exactly `size` bytes.
+/// The `number`-th image as PNG, or as MNG of five frames, of exactly `size` bytes.
 pub(super) fn picture(pngs: &Pngs, number: usize, kind: Kind, size: usize) -> Vec<u8> {
     let png = |frame: usize, size: usize| {
         let body = pngs.make((number * FRAMES + frame) as u64, size as u64);
@@ -83,8 +84,8 @@ pub(super) fn picture(pngs: &Pngs, number: usize, kind: Kind, size: usize) -> Ve
     }
 }
 
-/// The page with each image that `is_replaced` accepts as styled text: the tags of these images, and nothing else, are
-/// replaced. The style sheet and the new tags are [`STYLED`] bytes.
+/// Replaces each image that `is_replaced` accepts by styled text: only the tags of these images are replaced.
+/// The style sheet and the new tags take [`STYLED`] bytes.
 pub(super) fn with_style_sheet(html: &str, is_replaced: impl Fn(&str) -> bool) -> String {
     let mut body = String::with_capacity(html.len());
     let mut classes: Vec<&str> = Vec::new();
@@ -119,8 +120,8 @@ pub(super) fn with_style_sheet(html: &str, is_replaced: impl Fn(&str) -> bool) -
     body.replacen("</head>\n", &format!("{sheet}</head>\n"), 1)
 }
 
-/// A style sheet of exactly `size` bytes with a rule for each class. A rule describes what the paper's example does:
-/// colour, ground, font and space.
+/// A style sheet of exactly `size` bytes with a rule for each class. A rule sets the same properties as the
+/// paper's example: colour, background, font and padding.
 fn style_sheet(classes: usize, size: usize) -> String {
     const GROUNDS: [&str; 4] = ["#fc0", "#036", "#ffc", "#fff"];
     const FONTS: [&str; 3] = [
@@ -140,7 +141,7 @@ fn style_sheet(classes: usize, size: usize) -> String {
             class % 9 + 1,
         );
     }
-    // Spaces within a comment of CSS are the rest.
+    // Spaces in a CSS comment fill the remaining bytes.
     let used = sheet.len() + end.len() + "/**/\n".len();
     let padding = size.checked_sub(used).expect("the rules leave room");
     let _ = writeln!(sheet, "/*{}*/", " ".repeat(padding));

@@ -1,9 +1,9 @@
 //! The files of the Microscape page and their sizes, read from `workloads/microscape_sizes.csv`.
 //!
-//! The paper prints the number of images, their totals and how many are in each range of sizes; the table is
-//! a concrete set that satisfies all of these.
+//! The paper prints the number of images, their totals and how many are in each range of sizes; the table is a
+//! concrete set of files that satisfies all of these figures.
 
-/// The table as it is stored.
+/// The table, as CSV.
 const TABLE: &str = include_str!("../../../../workloads/microscape_sizes.csv");
 
 /// The kind of a row.
@@ -18,13 +18,13 @@ pub(super) enum Kind {
 /// An image of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Image {
-    /// Its file name.
+    /// The file name of the image.
     pub name: &'static str,
-    /// Whether it is animated.
+    /// Whether the image is static or animated.
     pub kind: Kind,
-    /// Its size in bytes.
+    /// The size of the image in bytes.
     pub size: usize,
-    /// Whether HTML and CSS can replace it.
+    /// Whether HTML and CSS can replace the image.
     pub is_replaceable: bool,
 }
 

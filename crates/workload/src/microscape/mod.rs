@@ -1,14 +1,14 @@
 //! The Microscape page: the test site of H. F. Nielsen et al., "Network Performance Effects of
 //! HTTP/1.1, CSS1, and PNG" (SIGCOMM '97).
 //!
-//! The paper merged two of the busiest home pages of its time into one HTML page of 42 KB with 42 images of
-//! 125 KB. Those pages are protected works of others, so this site is synthetic. It matches what affects the
-//! traffic: the number and the sizes of the files (`workloads/microscape_sizes.csv`), real GIF images that do
-//! not compress further, and HTML that deflates as the original did. References are spread so that the first
+//! The paper merged two of the busiest home pages of its time into one HTML page of 42 KB with 42 images of 125
+//! KB. Those pages are protected by copyright, so this site is synthetic. It matches what affects the traffic:
+//! the number and the sizes of the files (`workloads/microscape_sizes.csv`), real GIF images that do not
+//! compress further, and HTML that deflates as the original did. References are spread so that the first
 //! segment of the plain page refers to a few images and the first segment of the deflated page to many.
 //!
-//! Its variants are the paper's changes of content: the case of tags, style sheets instead of images, PNG and MNG
-//! instead of GIF.
+//! Its variants are the changes of content in the paper: the case of tags, style sheets instead of images, PNG
+//! and MNG instead of GIF.
 
 mod changed;
 mod manifest;
@@ -23,10 +23,10 @@ use crate::synthetic::Pngs;
 /// 24 June 1997, 12:00:00 GMT, in seconds since the Unix epoch: the date of every file.
 const LAST_MODIFIED: u64 = 867_153_600;
 
-/// What is changed of the page.
+/// A variant of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Variant {
-    /// Nothing. All element and attribute names are in lower case, which compresses best.
+    /// The unchanged page. All element and attribute names are in lower case, which compresses best.
     #[default]
     LowerCase,
     /// All of those names in upper case; nothing else differs.
@@ -37,7 +37,7 @@ pub enum Variant {
     StyleSheet,
     /// The images are PNG, the animations MNG.
     Png,
-    /// 23 small images are replaced, the others are PNG and MNG.
+    /// 23 small images are replaced by HTML and CSS; the other images are PNG and MNG.
     StyleSheetAndPng,
 }
 
@@ -65,8 +65,8 @@ impl Variant {
 
 /// The site: `/microscape.html` and its images (42, or 19 with a style sheet) below `/images/`, as one page.
 ///
-/// The HTML is stored plain, deflated and gzipped. Images are stored plain only, because their format is
-/// already compressed. The same seed gives the same bytes on every machine.
+/// The HTML is stored uncompressed, deflated and gzipped. Images are stored uncompressed only, because their
+/// format is already compressed. The same seed gives the same bytes on every machine.
 pub fn site(seed: Seed, variant: Variant) -> Site {
     let seed = seed.stream("workload.microscape");
     let images = manifest::images();
@@ -135,7 +135,7 @@ pub fn site(seed: Seed, variant: Variant) -> Site {
     }
 }
 
-/// The HTML as a file: plain, deflated and gzipped.
+/// The HTML as a file: uncompressed, deflated and gzipped.
 fn page_file(name: &str, html: &str) -> File {
     File {
         path: format!("/{name}"),

@@ -1,8 +1,8 @@
-//! The HTML of the Microscape page: two portals in the style of 1997 one below the other, laid out with
-//! nested tables, `font` elements and small images.
+//! The HTML of the Microscape page: two portals in the style of 1997, one below the other, laid out with nested
+//! tables, `font` elements and small images.
 //!
-//! The proportions of mark-up and text are chosen so that the page compresses as the paper's did: to about
-//! 0.27 of its size with lower-case tags, to about 0.35 with mixed-case ones.
+//! The proportions of mark-up and text are chosen so that the page compresses like the paper's page: to about
+//! 0.27 of its size with lower-case tags, and to about 0.35 with mixed-case tags.
 
 use std::fmt::Write;
 
@@ -15,11 +15,11 @@ use crate::content::{Draws, English};
 /// The folder of the images, relative to the page.
 pub(super) const IMAGES: &str = "images/";
 
-/// An image as the page refers to it.
+/// An image that the page embeds.
 pub(super) struct Embedded<'a> {
-    /// Its file name.
+    /// The file name of the image.
     pub name: &'a str,
-    /// The image, for its dimensions.
+    /// The picture, for its dimensions.
     pub picture: &'a Picture,
 }
 
@@ -63,7 +63,7 @@ const END: &str = "</font></td>\n</tr>\n</table>\n</center>\n</body>\n</html>\n"
 const FONT: &str = "<font size=2>";
 const SMALL: &str = "<font size=1>";
 
-/// The page, with exactly `size` bytes.
+/// Generates the page, with exactly `size` bytes.
 pub(super) fn html(seed: Seed, images: &[Embedded<'_>], size: usize, variant: Variant) -> String {
     let mut builder = Builder {
         html: String::with_capacity(size),
@@ -111,7 +111,7 @@ impl Builder<'_> {
         );
     }
 
-    /// A complete portal, with headlines until the document is `until` bytes long.
+    /// Writes a complete portal, with headlines until the document is `until` bytes long.
     fn portal(&mut self, portal: &Portal, until: usize) {
         let title = portal.title;
         self.html.push_str(
@@ -131,7 +131,7 @@ impl Builder<'_> {
         self.html.push_str("</tr>\n</table>\n");
     }
 
-    /// The row of buttons below the logo: words as images, as was usual then.
+    /// Writes the row of buttons below the logo: words as images, as was usual at the time.
     fn buttons(&mut self, portal: &Portal) {
         const WORDS: [&str; 7] = [
             "products",
@@ -152,7 +152,7 @@ impl Builder<'_> {
         self.html.push_str("</tr>\n</table>\n");
     }
 
-    /// The column of links at the left, each section headed by a bullet.
+    /// Writes the column of links at the left, each section headed by a bullet.
     fn index(&mut self, portal: &Portal) {
         self.html
             .push_str("<td valign=top width=150 bgcolor=\"#ffffcc\">\n");
@@ -169,9 +169,9 @@ impl Builder<'_> {
         self.html.push_str("</td>\n");
     }
 
-    /// The column in the middle: a table of stories, some with a picture.
+    /// Writes the column in the middle: a table of stories, some with a picture.
     fn headlines(&mut self, portal: &Portal, until: usize) {
-        // The bytes after this column: the badges and the ends of the tables.
+        // Reserve the bytes after this column: the badges and the ends of the tables.
         let until = until - 300 * portal.badges.len();
         let from = self.html.len();
         self.html.push_str(
@@ -214,7 +214,7 @@ impl Builder<'_> {
         self.html.push_str("</table>\n</td>\n");
     }
 
-    /// The column at the right: downloads, each with a badge.
+    /// Writes the column at the right: downloads, each with a badge.
     fn badges(&mut self, portal: &Portal) {
         self.html
             .push_str("<td valign=top align=center width=140>\n");
@@ -229,7 +229,7 @@ impl Builder<'_> {
         self.html.push_str("</td>\n");
     }
 
-    /// The small print, which extends the document to `size` bytes.
+    /// Writes the small print, which extends the document to `size` bytes.
     fn closing(&mut self, size: usize) {
         let _ = write!(
             self.html,
@@ -256,7 +256,7 @@ impl Builder<'_> {
         );
     }
 
-    /// A local path in the style of the content systems of the time: a date, a number, words.
+    /// A local path in the style of content-management systems of the time: a date, a number, words.
     fn path(&mut self) -> String {
         const FOLDERS: [&str; 6] = ["products", "news", "download", "support", "misc", "company"];
         let folder = self.draws.pick(&FOLDERS);
@@ -277,8 +277,8 @@ impl Builder<'_> {
 /// The document with the case of each letter of every tag name and attribute name drawn at random. Values and
 /// text are unchanged.
 ///
-/// The paper does not describe its mixed case. Whole names in upper or lower case account for about half of
-/// the measured effect (0.31 here, against the printed 0.35); random letters account for all of it.
+/// The paper does not describe its mixed case. Whole names in upper or lower case account for about half of the
+/// measured effect (0.31 here, against the printed 0.35); random case of each letter accounts for all of it.
 fn mixed_case(seed: Seed, html: &str) -> String {
     let mut draws = Draws::new(seed);
     with_names(html, |letter| {
@@ -290,7 +290,7 @@ fn mixed_case(seed: Seed, html: &str) -> String {
     })
 }
 
-/// The page with every letter of the names of elements and attributes changed.
+/// Applies `change` to every letter of the names of elements and attributes.
 fn with_names(html: &str, mut change: impl FnMut(char) -> char) -> String {
     #[derive(Clone, Copy, PartialEq)]
     enum Place {

@@ -1,5 +1,5 @@
-//! GIF images of an exact size: real images that any decoder accepts, as hard to compress further as those of
-//! a real page.
+//! GIF images of an exact size: real images that every decoder accepts, and as hard to compress further as the
+//! images of a real page.
 //!
 //! A picture is a shaded background with a figure on it, with random noise in some pixels. Each noisy pixel
 //! makes the LZW data of GIF89a slightly longer. Bisection finds the largest roughness that leaves room for a
@@ -46,17 +46,17 @@ struct Pixel {
     smooth: u8,
     rough: u8,
     /// Below this roughness the pixel is smooth. A rougher picture therefore keeps the noisy pixels of a
-    /// smoother one.
+    /// smoother picture.
     smooth_below: u16,
 }
 
 /// An image of exactly `size` bytes.
 ///
-/// Panics when `size` is too small for any image (below about 60 bytes); a test of the manifest checks this.
+/// Panics if `size` is too small for any image (below about 60 bytes); a test of the manifest checks this.
 pub(super) fn of_size(seed: Seed, kind: Kind, size: usize) -> Picture {
     let canvas = Canvas::for_size(seed, kind, size);
-    // The roughness is the share of noisy pixels in 1024ths. The size grows with it, though not at every
-    // step, so bisection finds a crossing, which is sufficient.
+    // The roughness is the share of noisy pixels in 1024ths. The size grows with the roughness, though not at
+    // every step, so bisection finds a crossing, which is sufficient.
     let room = size - COMMENT_FRAME - 1;
     let (mut smooth, mut rough) = (0u16, ROUGHEST);
     let mut best = canvas.encode(smooth, &[]);
@@ -87,7 +87,7 @@ pub(super) fn of_size(seed: Seed, kind: Kind, size: usize) -> Picture {
     }
 }
 
-/// The length of the text that makes a comment extension of `total` bytes. Sub-blocks hold 255 bytes each,
+/// The length of the text for which a comment extension takes `total` bytes. Sub-blocks hold 255 bytes each,
 /// with one byte of overhead.
 fn comment_text_length(total: usize) -> usize {
     let blocks_and_text = total - (COMMENT_FRAME - 1);
@@ -97,7 +97,7 @@ fn comment_text_length(total: usize) -> usize {
 
 impl Canvas {
     /// Dimensions and depth as a designer of the time would have chosen them for a file of `size` bytes:
-    /// bullets, then labels and buttons, then photographs; advertisements when animated.
+    /// bullets, then labels and buttons, then photographs; animated images are advertisements.
     fn for_size(seed: Seed, kind: Kind, size: usize) -> Canvas {
         let (depth, frames) = match kind {
             Kind::Animated => (4, 5),
@@ -109,10 +109,10 @@ impl Canvas {
                 _ => (7, 1),
             },
         };
-        // Header, palette, control block, descriptor, trailer: all bytes but the pixels.
+        // Header, palette, control block, descriptor, trailer: all bytes except the pixels.
         let fixed = 33 + (3usize << depth) + usize::from(frames) * 20;
         let data = size.saturating_sub(fixed + COMMENT_FRAME + 1).max(8);
-        // Pixels for LZW data at about two thirds of the raw depth; advertisements are flatter.
+        // The LZW data takes about two thirds of the raw bits of the pixels; advertisements compress further.
         let pixels = match kind {
             Kind::Animated => data * 8 * 3 / depth as usize / usize::from(frames),
             Kind::Static => data * 8 * 3 / (2 * depth as usize),
@@ -138,9 +138,9 @@ impl Canvas {
         }
     }
 
-    /// The file with this roughness and a comment, if its text is not empty.
+    /// The file with this roughness, and with a comment if the comment's text is not empty.
     fn encode(&self, roughness: u16, comment: &[u8]) -> Vec<u8> {
-        let in_memory = "an image in memory with a palette is written";
+        let in_memory = "writing an image with a palette to memory does not fail";
         let mut encoder =
             Encoder::new(Vec::new(), self.width, self.height, &self.palette()).expect(in_memory);
         if self.frames.len() > 1 {
@@ -164,14 +164,14 @@ impl Canvas {
                 })
                 .collect();
             let mut frame = Frame::from_indexed_pixels(self.width, self.height, indices, None);
-            // In hundredths of a second.
+            // The delay, in hundredths of a second.
             frame.delay = if self.frames.len() > 1 { 50 } else { 0 };
             encoder.write_frame(&frame).expect(in_memory);
         }
         encoder.into_inner().expect(in_memory)
     }
 
-    /// One ramp of 2^depth colours between two that the seed chooses.
+    /// A ramp of 2^depth colours between two colours that the seed determines.
     fn palette(&self) -> Vec<u8> {
         let colours = 1u32 << self.depth;
         let ends = self.seed.stream("palette").draw(0).to_le_bytes();

@@ -1,16 +1,16 @@
-//! The groups of files of Fujinoki et al. (2003): ten sets of a hundred text files, with sizes from a bounded
-//! Pareto law of shape 0.63 and a mean of 4, 16 or 32 KB. Two further groups, of 256 KB and 1 MB, are not in
-//! the paper; they show how far its findings reach.
+//! The groups of files of Fujinoki et al. (2003): ten sets of a hundred text files, with sizes from a
+//! bounded Pareto law of shape 0.63 and a mean of 4, 16 or 32 KB. Two further groups, of 256 KB and 1 MB,
+//! are not in the paper; they show for which sizes its findings hold.
 //!
-//! A set has a hundred files in every group, because the effect of packaging depends on their number. The two
-//! larger groups have fewer sets instead: four and two. Ten sets would take a quarter of a gigabyte and a
-//! whole gigabyte on the disk.
+//! A set has a hundred files in every group, because the effect of packaging depends on their number. The
+//! two larger groups have fewer sets instead: four and two. Ten sets would take a quarter of a gigabyte
+//! (256 KB) and a gigabyte (1 MB) on disk.
 //!
-//! The paper prints neither bound. Here the largest size is a thousand times the smallest. With the mean this
-//! determines both bounds and gives the groups the same shape: about 200 B to 200 kB for the first. The sizes
-//! of a group are the law's quantiles at evenly spaced probabilities, distributed among its sets at random,
-//! so the group has the law's mean. The mean of random sizes would differ from it by a tenth in either
-//! direction.
+//! The paper prints neither bound of the law. Here the largest size is a thousand times the smallest.
+//! Together with the mean, this ratio determines both bounds: about 200 B to 200 kB for the first group.
+//! The sizes of a group are the law's quantiles at evenly spaced probabilities, distributed among its sets
+//! at random, so the group has the law's mean. The mean of random sizes would differ from the law's mean by
+//! a tenth in either direction.
 
 use fathometer_model::Seed;
 
@@ -24,10 +24,10 @@ use crate::workload::Workload;
 const SHAPE: f64 = 0.63;
 /// The ratio of the largest to the smallest size.
 const SPREAD: f64 = 1000.0;
-/// Files of a set.
+/// The number of files of a set.
 const FILES: usize = 100;
 
-/// A group by the mean of its files in KiB.
+/// A group, by the mean size of its files in KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
     /// 4 KiB.
@@ -53,7 +53,7 @@ impl Group {
         }
     }
 
-    /// Sets of the group, each a page.
+    /// The number of sets of the group, each a page.
     pub const fn sets(self) -> usize {
         match self {
             Group::Mean4 | Group::Mean16 | Group::Mean32 => 10,
@@ -75,7 +75,7 @@ impl Group {
     }
 }
 
-/// The group's sets, one page each, in turn. `seed` assigns the sizes to sets.
+/// The group's sets, each as a page; pages are requested in turn. `seed` assigns the sizes to sets.
 pub fn group(group: Group, seed: Seed) -> Workload {
     let law = group.law();
     let count = group.sets() * FILES;
@@ -107,7 +107,7 @@ pub fn group(group: Group, seed: Seed) -> Workload {
     }
     if group.sets() < Group::Mean4.sets() {
         builder.notes.push(format!(
-            "{} sets of {FILES} files: the paper has no group of this size, and ten sets for each of its own",
+            "{} sets of {FILES} files: the paper has no group of this size; its own groups have ten sets each",
             group.sets()
         ));
     }

@@ -1,9 +1,9 @@
-//! A plan: the possible requests, which one a user sends next, and when.
+//! A plan: the possible requests, which request a user sends next, and when.
 //!
-//! A workload creates a [`Plan`]; a load engine carries it out. The plan is global: it does not depend on how
-//! many threads or machines share it. [`Choice`] selects the next page. [`Sessions`] sets how many pages a
-//! user requests in a row and how long it pauses between them. The experiment, and not the workload, sets how
-//! many users there are, or when sessions begin.
+//! A workload creates a [`Plan`]; a load engine executes it. The plan is global: it does not depend on the
+//! number of threads or machines that share it. [`Choice`] selects the next page. [`Sessions`] sets how
+//! many pages a user requests in a row and how long the user pauses between them. The number of users, or
+//! the arrival times of sessions, are set by the experiment, not by the workload.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ pub struct TargetId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageId(pub u32);
 
-/// One request, which is repeated as often as the plan requires.
+/// A request, which is repeated as often as the plan requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The method, a token.
     pub method: Cow<'static, str>,
-    /// The request target in origin form, a query included.
+    /// The request target in origin form, including the query.
     pub path: String,
     /// The content of the request.
     pub content: Option<Arc<[u8]>>,
-    /// The media type of that content, if known.
+    /// The media type of the content, if known.
     pub content_type: Option<Arc<str>>,
     /// Bytes of the response's content, if known.
     pub size: Option<Bytes>,
@@ -49,25 +49,25 @@ impl Target {
     }
 }
 
-/// Pages, each a base target and the targets embedded in it. They are stored in sequence in two vectors, so
-/// that a million pages take a few megabytes.
+/// Pages: for each, a base target and the targets embedded in it. They are stored in sequence in two
+/// vectors, so that a million pages take a few megabytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pages {
     /// The end of each page's members in `members`.
     ends: Vec<u32>,
     members: Vec<TargetId>,
-    /// For each member, the index within its page of the member that refers to it. Empty while every page's
-    /// base refers to all of its members.
+    /// For each member, the index within its page of the member that refers to it. Empty as long as every
+    /// page's base refers to all of its other members.
     named_by: Vec<u16>,
 }
 
 /// One page of [`Pages`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageTargets<'a> {
-    /// The base target, then the embedded ones in document order.
+    /// The base target, then the embedded targets in document order.
     pub members: &'a [TargetId],
-    /// For each member, the index of the earlier member that refers to it (the base has 0, without meaning).
-    /// Empty: the base refers to all.
+    /// For each member, the index of the earlier member that refers to it; the value of the base is 0 and
+    /// has no meaning. If this is empty, the base refers to all other members.
     pub named_by: &'a [u16],
 }
 
@@ -86,10 +86,10 @@ impl Pages {
         }
     }
 
-    /// Appends a page whose base refers to all of its members.
+    /// Appends a page whose base refers to all of its other members.
     ///
     /// # Panics
-    /// When there is no member, or with more than 2^32 members in total.
+    /// If there is no member, or if there are more than 2^32 members in total.
     pub fn push(&mut self, members: &[TargetId]) -> PageId {
         assert!(!members.is_empty(), "a page has a base");
         if !self.named_by.is_empty() {
@@ -102,8 +102,8 @@ impl Pages {
     /// `i`, smaller than `i`.
     ///
     /// # Panics
-    /// When there is no member, when the lengths differ, or when `named_by[i]` is not smaller than `i`
-    /// (except for the base).
+    /// If there is no member, if the lengths differ, or if `named_by[i]` is not smaller than `i` (except
+    /// for the base).
     pub fn push_with_dependencies(&mut self, members: &[TargetId], named_by: &[u16]) -> PageId {
         assert!(!members.is_empty(), "a page has a base");
         assert_eq!(members.len(), named_by.len(), "every member is named once");
@@ -139,7 +139,7 @@ impl Pages {
     /// A page.
     ///
     /// # Panics
-    /// When it is out of range, because it belongs to another plan.
+    /// If the page is out of range, because it belongs to another plan.
     pub fn get(&self, page: PageId) -> PageTargets<'_> {
         let place = page.0 as usize;
         let start = place.checked_sub(1).map_or(0, |before| self.ends[before]) as usize;
@@ -154,11 +154,11 @@ impl Pages {
 /// How the next page is chosen.
 #[derive(Debug, Clone)]
 pub enum Choice {
-    /// One global sequence from which all users take pages in turn; it starts again at its end.
+    /// One global sequence from which all users take pages in turn; after its end it starts again.
     Sequence(Arc<[PageId]>),
     /// Each page independently, with these probabilities.
     Weighted(Weights),
-    /// Whole predefined sessions: a session takes the next script in turn, starting again at the end.
+    /// Predefined sessions: each session takes the next script in turn, starting again after the last.
     /// [`Sessions`] does not apply.
     Scripts(Arc<[Script]>),
 }
@@ -178,7 +178,8 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Page *n* with probability `weights[n] / sum`. `None` when all weights are zero or there are none.
+    /// Page *n* with probability `weights[n] / sum`. `None` if all weights are zero or there are no
+    /// weights.
     pub fn new(weights: impl IntoIterator<Item = u64>) -> Option<Weights> {
         let mut sum = 0;
         let sums: Vec<u64> = weights
@@ -210,15 +211,15 @@ impl Weights {
 /// How many pages a user requests in a row, and how long it pauses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sessions {
-    /// Pages per session, rounded to the nearest integer, at least 1; `None`: a session never ends by itself.
+    /// Pages per session, rounded to the nearest integer, at least 1; `None`: unlimited.
     pub pages: Option<Law>,
-    /// Seconds between the end of a page and the start of the next page of the same session, and between a
-    /// session's last page and its end; `None`: no pause.
+    /// The pause in seconds between the end of a page and the start of the session's next page, and between
+    /// a session's last page and the session's end; `None`: no pause.
     pub off: Option<Law>,
 }
 
 impl Sessions {
-    /// Page after page, without a pause or an end.
+    /// Sessions of endless pages, without pauses.
     pub const ENDLESS: Sessions = Sessions {
         pages: None,
         off: None,

@@ -1,7 +1,7 @@
 //! The file sets of SPECweb96 and SPECweb99.
 //!
-//! A directory holds 36 files: four classes of nine sizes, *n* tenths of a KiB, *n*, 10 *n* and 100 *n* KiB
-//! for *n* from 1 to 9. Of 100 requests, 35, 50, 14 and 1 are for these classes.
+//! A directory holds 36 files: four classes of nine sizes, *n* tenths of a KiB, *n*, 10 *n* and 100 *n* KiB for
+//! *n* from 1 to 9. Of 100 requests, 35, 50, 14 and 1 are for these classes, in this order.
 //!
 //! These are only the static files and their popularity. The benchmarks' rates, cookies and dynamic requests
 //! are not implemented, and no result may be called a SPECweb result.
@@ -10,7 +10,7 @@ use crate::builder::Builder;
 use crate::plan::{Choice, Weights};
 use crate::workload::Workload;
 
-/// Requests of each class per hundred.
+/// Requests for each class, out of 100.
 const CLASSES: [u64; 4] = [35, 50, 14, 1];
 /// The popularity rank of each of the nine sizes of a class in SPECweb99.
 const RANKS: [u64; 9] = [9, 6, 4, 2, 1, 3, 5, 7, 8];
@@ -23,7 +23,7 @@ const FIRST_DIRECTORY: u64 = 1_000_000;
 /// class.
 ///
 /// # Panics
-/// With 2^32 / 36 directories and more.
+/// If there are 2^32 / 36 directories or more.
 pub fn specweb96(directories: u32) -> Workload {
     let note = "within a class all files are equally probable; the public figures do not state it";
     file_set("specweb96", directories, note, |_, class, _| CLASSES[class])
@@ -33,7 +33,7 @@ pub fn specweb96(directories: u32) -> Workload {
 /// Zipf's law over fixed ranks. Unconfirmed: no available document contains the ranks.
 ///
 /// # Panics
-/// With 2^32 / 36 directories and more.
+/// If there are 2^32 / 36 directories or more.
 pub fn specweb99(directories: u32) -> Workload {
     let note = "unconfirmed: no available document states the popularity of SPECweb99's files";
     file_set("specweb99", directories, note, |directory, class, size| {

@@ -1,9 +1,10 @@
-//! The global sequence of pages, with the temporal locality of requests at a server.
+//! The global sequence of pages, with the temporal locality of requests that a server receives.
 //!
 //! Pages are in a stack, ordered by their last use. Each step draws a distance, chooses a page near it with a
-//! probability in proportion to the remaining requests of the page, and moves that page to the top. The realised
-//! distance differs from the drawn one: the choice prefers popular pages, which are near the top. Pilot sequences
-//! therefore calibrate the law of the draws until the realised distances are near the target.
+//! probability in proportion to the remaining requests of the page, and moves that page to the top. The
+//! realised distance differs from the drawn distance, because the choice prefers popular pages, which are near
+//! the top. Pilot sequences therefore calibrate the law of the draws until the realised distances are near the
+//! target.
 
 use fathometer_model::Seed;
 
@@ -30,21 +31,23 @@ pub(super) struct Sequence {
 pub(super) struct Facts {
     /// The law from which distances were drawn.
     pub(super) draw: Law,
-    /// Number of pilot sequences that calibrated it.
+    /// Number of pilot sequences that calibrated the law.
     pub(super) pilots: u32,
-    /// Distances were drawn below this.
+    /// Upper bound of the drawn distances.
     pub(super) reach: usize,
-    /// Number of page requests that popularity implies: the sequence before its end was discarded.
+    /// Number of page requests that the popularity implies: the length of the sequence before its end was
+    /// discarded.
     pub(super) steps: u64,
-    /// Number of pages whose requests are all in a part of the sequence.
+    /// Number of pages that are requested in a part of the sequence only.
     pub(super) bursts: u64,
 }
 
 /// Generates the sequence. `references` is the number of requests for each page. `progress` is called with the
 /// completed share of the steps.
 ///
-/// All pages are requested throughout, as in the original, if there are few enough of them and no more than
-/// [`DISCARDED`] of the sequence degenerates. Otherwise unpopular pages are requested in a part of the sequence.
+/// All pages are requested throughout the sequence, as in the original program, if there are at most `reach`
+/// pages and no more than [`DISCARDED`] of the sequence is discarded, or if there are also at most `at_once`
+/// pages. Otherwise each unpopular page is requested in a part of the sequence only.
 pub(super) fn sequence(
     locality: &Locality,
     references: &[u32],
@@ -69,7 +72,8 @@ pub(super) fn sequence(
     with_pacing(locality, &pacing, references, seed, &mut progress)
 }
 
-/// The largest share of a sequence that is discarded before its pages are paced instead. The original's is 0.029.
+/// The largest share of a sequence that is discarded before its pages are paced instead. The original program
+/// discards 0.029.
 const DISCARDED: f64 = 0.04;
 
 fn with_pacing(
@@ -140,7 +144,7 @@ fn with_pacing(
     }
 }
 
-/// The parameters by which the next page is chosen.
+/// The parameters of the choice of the next page.
 #[derive(Debug, Clone, Copy)]
 struct Draw {
     law: Law,
@@ -152,15 +156,15 @@ const PILOTS: u32 = 8;
 const PILOT_STEPS: u64 = 60_000;
 /// The search ends with a pilot at most this far from the target.
 const NEAR: f64 = 0.02;
-/// The original's law is kept if its pilot is at most this far from the target. Sites of the original's size differ
-/// by as much, depending on whether the most popular files are pages.
+/// The original program's law is kept if its pilot is at most this far from the target. Sites of the original's
+/// size differ by as much, depending on whether the most popular files are pages.
 const CONFIRMED: f64 = 0.05;
 
 /// The draw whose pilot sequence is nearest to the target, and the number of pilots.
 fn calibrate(locality: &Locality, pacing: &Pacing, references: &[u32], seed: Seed) -> (Draw, u32) {
     let target = Target::new(locality.setting, locality.distance, pacing.reach as f64);
-    // If all pages are requested throughout, the pilot is a scaled sequence: each page with its share of the
-    // requests. Otherwise the pilot is the beginning of the sequence.
+    // If all pages are requested throughout, the pilot is a scaled-down sequence in which each page has its
+    // share of the requests. Otherwise the pilot is the beginning of the sequence.
     let small = (pacing.births.is_empty() && pacing.steps > PILOT_STEPS)
         .then(|| pacing.in_small(references, PILOT_STEPS));
     let (pacing, references) = match &small {
@@ -201,7 +205,8 @@ fn calibrate(locality: &Locality, pacing: &Pacing, references: &[u32], seed: See
         mu = (mu + STEP * (wanted[1] - middle)).clamp(-1.0, 8.0);
         let spread = (wanted[2] - wanted[0]).max(0.05) / (high - low).max(0.05);
         sigma = (sigma * libm::pow(spread, STEP)).clamp(0.05, 2.0);
-        // In a wide window short distances become too long; in a window of popular pages only, too short.
+        // In a wide window, short distances become too long; in a window of popular pages only, they become too
+        // short.
         let nearer = libm::pow(10.0, STEP * (wanted[0] - low));
         window = (window * nearer).clamp(5.0, 200.0);
     }
@@ -211,14 +216,14 @@ fn calibrate(locality: &Locality, pacing: &Pacing, references: &[u32], seed: See
     (draw.unwrap_or(Draw { law, window }), pilots)
 }
 
-/// The share of a pilot's deviation, in logarithms, that the next pilot corrects.
+/// The share of a pilot's deviation (in logarithms) that the next pilot corrects.
 const STEP: f64 = 0.7;
 
 /// One request of a page.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     page: u32,
-    /// The drawn distance; `None` for a page whose part of the sequence begins here.
+    /// The drawn distance; `None` if the part of the sequence in which the page is requested begins here.
     drawn: Option<usize>,
     /// The realised distance; `None` for the first request of a page.
     realised: Option<usize>,
@@ -313,8 +318,9 @@ impl Walk<'_> {
     }
 }
 
-/// A law rounded down to whole numbers and redrawn at and above a limit: its distribution function, with an index into
-/// it for each of many equal shares. The lookup is faster than the law's quantiles, and equal within rounding.
+/// A law rounded down to whole numbers and redrawn at and above a limit: its distribution function, and an
+/// index into that function for each of many equal shares. The lookup is faster than the law's quantile
+/// function, and gives the same values except for rounding.
 struct WholeNumbers {
     at_most: Vec<f64>,
     guide: Vec<u32>,
@@ -354,12 +360,13 @@ impl WholeNumbers {
 
 /// Finds where a sequence degenerates: popular pages are exhausted, and few pages are repeated in long runs.
 ///
-/// The sequence is divided into blocks. A block is degenerate if its share of repeats (requests for the page of the
-/// request before) exceeds twice that of all sound blocks plus two percentage points, by more than three standard
-/// deviations. Three such blocks in a row end the sequence where the first of them begins, and so do fewer at the end.
+/// The sequence is divided into blocks. A block is degenerate if its share of repeats (requests for the same
+/// page as the request before) exceeds a limit by more than three standard deviations. The limit is twice the
+/// share of repeats in all sound blocks, plus two percentage points. Three degenerate blocks in a row end the
+/// sequence where the first of them begins; at the end of the sequence, fewer are enough.
 struct End {
     block: u64,
-    /// Repeats and requests of the sound blocks.
+    /// The numbers of repeats and of requests in the sound blocks.
     sound: (u64, u64),
     repeats: u64,
     in_block: u64,

@@ -1,9 +1,9 @@
-//! Assigns numbers of requests to files, so that the sizes of requested files follow a law of their own.
+//! Assigns numbers of requests to files, so that the sizes of requested files follow their own law.
 //!
 //! The law gives the number of requests for files of at least a given size. A sweep from the largest file down
-//! assigns to each file the unused number nearest to the number that is still missing there. Errors accumulate at the
-//! small sizes, where the most popular files are. One of these alone has a tenth of all requests, so the smallest
-//! possible distance from the law is half of its share.
+//! assigns to each file the unused number that is nearest to the number still missing at its size. Errors
+//! accumulate at the small sizes, where the most popular files are. A single one of these files has a tenth of
+//! all requests, so the distance from the law cannot be smaller than half of that file's share.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -35,8 +35,9 @@ impl RequestSizes {
     }
 }
 
-/// Assigns one of `counts` to each of `sizes`, each count once. Both have the same length. The result is in the order
-/// of `sizes`. Of equal sizes the earlier one is first, and of equally near counts the smaller one is used.
+/// Assigns one of `counts` to each of `sizes`, using each count once. Both have the same length. The result is
+/// in the order of `sizes`. Among equal sizes, the earlier is assigned first; of two equally near counts, the
+/// smaller is used.
 pub(super) fn assign(sizes: &[u64], counts: &[u64], law: &RequestSizes) -> Vec<u64> {
     assert_eq!(sizes.len(), counts.len(), "each file gets one count");
     let total: u64 = counts.iter().sum();
@@ -58,16 +59,16 @@ pub(super) fn assign(sizes: &[u64], counts: &[u64], law: &RequestSizes) -> Vec<u
 
 /// Sizes with their indices, the largest size first, and equal sizes in the order of their indices.
 ///
-/// A size and its index are packed into one number: a million of them take 8 MB, half of the memory of pairs. Sorting
-/// indices by the sizes to which they refer would miss the processor's caches at every comparison. A million indices
-/// leave 44 bits for a size: files of 16 TiB and more count as equally large.
+/// A size and its index are packed into one number: a million such numbers take 8 MB, half the memory of pairs.
+/// Sorting indices by the sizes to which they refer would cause a cache miss at every comparison. A million
+/// indices leave 44 bits for a size: files of 16 TiB and more count as equally large.
 pub(super) struct BySize {
     packed: Vec<u64>,
     place_bits: u32,
 }
 
 impl BySize {
-    /// From `count` sizes in the order of their indices.
+    /// Sorts `count` sizes, given in the order of their indices.
     pub(super) fn new(count: usize, sizes: impl Iterator<Item = u64>) -> BySize {
         let place_bits = usize::BITS - count.leading_zeros();
         let largest = u64::MAX >> place_bits;
@@ -81,7 +82,7 @@ impl BySize {
         BySize { packed, place_bits }
     }
 
-    /// (size, index), the largest size first.
+    /// Pairs of (size, index), the largest size first.
     pub(super) fn largest_first(&self) -> impl DoubleEndedIterator<Item = (u64, u32)> + Clone {
         let largest = u64::MAX >> self.place_bits;
         self.packed.iter().map(move |&packed| {
@@ -91,17 +92,18 @@ impl BySize {
     }
 }
 
-/// The inverse of [`assign`]: assigns sizes to files whose requests are known, each file one of the sizes of its kind,
-/// so that the requests follow the law. A kind's `sizes` and `requests` have the same length. The result has for each
-/// kind, in the order of its files, the index of the file's size in `sizes`.
+/// The inverse of [`assign`]: assigns sizes to files whose numbers of requests are known, so that the sizes of
+/// requested files follow the law. Each file gets one of the sizes of its kind. A kind's `sizes` and `requests`
+/// have the same length. The result contains, for each kind and in the order of its files, the index of the
+/// file's size in `sizes`.
 pub(super) fn assign_sizes(kinds: &[(&[u64], &[u32])], law: &RequestSizes) -> Vec<Vec<u32>> {
     let total: u64 = kinds
         .iter()
         .flat_map(|(_, requests)| *requests)
         .map(|&requests| u64::from(requests))
         .sum();
-    // For each kind: its files in the order of their requests, and for each number of requests how many files have
-    // it and where they begin.
+    // For each kind: its files in the order of their numbers of requests; and for each number of requests, how
+    // many files have it and where these files begin.
     let mut by_requests = Vec::new();
     let mut unused: Vec<BTreeMap<u64, u32>> = Vec::new();
     let mut next: Vec<BTreeMap<u64, u32>> = Vec::new();

@@ -1,23 +1,23 @@
 //! SURGE: a workload that follows seven measured laws of web use at once.
 //!
-//! P. Barford and M. Crovella, "Generating representative workloads for network and server
-//! performance evaluation" (SIGMETRICS '98), and in the later form of "A performance evaluation of
-//! Hyper Text Transfer Protocols" (Boston University, 1998). It determines:
+//! P. Barford and M. Crovella, "Generating representative workloads for network and server performance
+//! evaluation" (SIGMETRICS '98), and in the later form of "A performance evaluation of Hyper Text Transfer
+//! Protocols" (Boston University, 1998). This module determines:
 //!
 //! - the sizes of base files, of files embedded in them, and of single files;
 //! - the number of requests for each file (Zipf's law);
-//! - which file has which popularity, so that the sizes of *requested* files follow a law of their own;
-//! - which files a page has;
+//! - the popularity of each file, so that the sizes of *requested* files follow their own law;
+//! - the files of each page;
 //! - one global sequence of pages, whose stack distances are lognormal;
 //! - pauses and session lengths.
 //!
-//! [`plan`] generates it in six [`Stage`]s and tests each stage against its law: [`Surge::report`]. The
-//! number of users is not part of it. It neither waits nor sends requests.
+//! [`plan`] generates it in six [`Stage`]s and tests each stage against its law: [`Surge::report`]. The number
+//! of users is not part of the workload. This module neither waits nor sends requests.
 //!
 //! It differs from a naive reading of the papers in these points:
 //!
 //! - The 7 % of base files in the tail are a mixing weight; continuity would give another share.
-//! - The body of the request sizes is not renormalised at the cut.
+//! - The body of the law of request sizes is not renormalised at the cut.
 //! - The most popular pages have the fewest embedded files.
 //! - The lognormal law of the stack distances is of the *decimal* logarithm.
 //! - The density of the inverse Gaussian law is misprinted in the paper.
@@ -57,9 +57,9 @@ pub enum Stage {
     Sizes,
     /// The number of requests for the file of each rank.
     Popularity,
-    /// Which file has which rank.
+    /// The rank of each file.
     Matching,
-    /// Which files a page has.
+    /// The files of each page.
     Pages,
     /// The order of the page requests.
     Locality,
@@ -68,7 +68,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// All, in order.
+    /// All stages, in order.
     pub const ALL: [Stage; 6] = [
         Stage::Sizes,
         Stage::Popularity,
@@ -78,7 +78,7 @@ impl Stage {
         Stage::Fit,
     ];
 
-    /// Its name in progress messages.
+    /// The name of the stage in progress messages.
     pub const fn name(self) -> &'static str {
         match self {
             Stage::Sizes => "file sizes",
@@ -95,24 +95,24 @@ impl Stage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// The base of a page that has embedded files.
+    /// The base file of a page that has embedded files.
     Base,
-    /// Embedded in pages.
+    /// A file that is embedded in pages.
     Embedded,
-    /// A page of its own.
+    /// A file that is a page of its own.
     Single,
 }
 
 /// One file of the site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SurgeFile {
-    /// Its role.
+    /// The role of the file in a page.
     pub kind: Kind,
     /// Its size in bytes.
     pub size: Bytes,
     /// The part of its kind's size law from which the size was drawn.
     pub part: u8,
-    /// The number of requests for it that its popularity implies. Pages share embedded files, which can
+    /// The number of requests that the popularity of the file implies. Pages share embedded files, which can
     /// therefore be requested more or less often.
     pub references: u32,
 }
@@ -120,20 +120,20 @@ pub struct SurgeFile {
 /// A complete workload in memory: about 50 bytes per file and 4 bytes per page request.
 #[derive(Debug, Clone)]
 pub struct Surge {
-    /// Its parameters.
+    /// The parameters of the workload.
     pub parameters: Parameters,
-    /// Its seed.
+    /// The seed of the workload.
     pub seed: Seed,
-    /// All files: base files, then embedded ones, then single ones.
+    /// All files: base files, then embedded files, then single files.
     pub files: Vec<SurgeFile>,
-    /// All pages: page *n* is that of base file *n*, and single files follow in their order. A target is
-    /// the index of a file in `files`.
+    /// All pages: page *n* has base file *n*; the pages of single files follow, in the order of the files. A
+    /// target is the index of a file in `files`.
     pub pages: Pages,
     /// The pages in the order in which all users together request them.
     pub sequence: Vec<PageId>,
-    /// The stack distances of that sequence.
+    /// The stack distances of the sequence.
     pub distances: StackDistances,
-    /// Requests for the most popular file.
+    /// Number of requests for the most popular file.
     pub top_count: u64,
     /// Totals and means.
     pub summary: Summary,
@@ -170,11 +170,12 @@ pub struct Summary {
     pub requested_bytes: u64,
     /// Number of file requests that the popularity implies.
     pub references: u64,
-    /// Number of page requests that the popularity implies: the sequence and its discarded end.
+    /// Number of page requests that the popularity implies: the length of the sequence and of its discarded
+    /// end.
     pub planned_page_requests: u64,
-    /// The share of the whole sequence, including the discarded end, after which the requests for all
-    /// popular pages (those with half of all requests) are used up. `None`: some are left at the end of
-    /// the sequence.
+    /// The share of the whole sequence, including the discarded end, after which the requests for all popular
+    /// pages (the pages with half of all requests) are used up. `None`: some of these requests are left at the
+    /// end of the sequence.
     pub popular_used_up: Option<f64>,
 }
 
@@ -231,7 +232,7 @@ pub enum SurgeError {
     },
 }
 
-/// Generates a workload. It calls `progress` with the current stage and the completed share of that stage,
+/// Generates a workload, and calls `progress` with the current stage and the completed share of that stage,
 /// from 0 to 1. The same parameters and seed give the same workload on every machine.
 pub fn plan(
     parameters: &Parameters,
@@ -294,7 +295,7 @@ pub fn plan(
     };
     let (pages, left) = make_pages(parameters, &surge.files, kinds, numbers.clone());
     surge.pages = pages;
-    // The sequence takes longest. Stages that do not depend on it are tested in parallel.
+    // Generating the sequence takes longest. Stages that do not depend on it are tested in parallel.
     #[expect(
         clippy::disallowed_methods,
         reason = "neither thread waits for a resource, and the plan does not depend on which ends first"
@@ -336,9 +337,10 @@ pub fn plan(
     Ok(surge)
 }
 
-/// Matches the sizes of each kind to its files a second time, by the requests of the sequence. The result is kept if
-/// it brings the sizes of requested files nearer to their law. Each request of a page requests all its embedded files,
-/// so the sequence requests them more or less often than their popularity implies.
+/// Matches the sizes of each kind to its files a second time, by the requests of the sequence. The result is
+/// kept if it brings the sizes of requested files nearer to their law. This is needed because a page request
+/// requests all embedded files of the page, so the sequence requests files more or less often than their
+/// popularity implies.
 fn match_again(surge: &mut Surge, kinds: Kinds) -> goodness::Served {
     let requests = goodness::file_requests(surge);
     let unavoidable = goodness::unavoidable(&requests);
@@ -393,7 +395,7 @@ struct Kinds {
 }
 
 impl Kinds {
-    /// Shares rounded to whole files.
+    /// Computes the numbers by rounding the shares.
     fn of(parameters: &Parameters) -> Kinds {
         let files = parameters.files;
         let share = |share: f64| ((f64::from(files) * share).round() as u32).min(files);
@@ -429,7 +431,7 @@ impl Kinds {
     }
 }
 
-/// Sizes of all files, rounded down to whole bytes.
+/// The sizes of all files, rounded down to whole bytes.
 fn file_sizes(parameters: &Parameters, kinds: Kinds, seed: Seed) -> Vec<u64> {
     let draw = |files: u32, law: &Mixture, name: &str| {
         let seed = seed.stream(name);
@@ -451,7 +453,7 @@ fn file_sizes(parameters: &Parameters, kinds: Kinds, seed: Seed) -> Vec<u64> {
         .collect()
 }
 
-/// How often each page is requested: as often as its base file.
+/// The number of requests for each page: that of its base file.
 fn page_references(files: &[SurgeFile], kinds: Kinds) -> Vec<u32> {
     let (base, rest) = files.split_at(kinds.base as usize);
     let single = &rest[kinds.embedded as usize..];
@@ -459,7 +461,7 @@ fn page_references(files: &[SurgeFile], kinds: Kinds) -> Vec<u32> {
     pages.map(|file| file.references).collect()
 }
 
-/// The pages, and the embedded files' references that the pages do not use.
+/// Generates the pages. Also returns the embedded files' references that no page uses.
 fn make_pages(
     parameters: &Parameters,
     files: &[SurgeFile],

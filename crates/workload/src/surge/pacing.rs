@@ -1,15 +1,16 @@
 //! Spreads the requests of pages over the sequence, so that a law of short distances and the popularity of many
 //! pages can both hold.
 //!
-//! The original program has all pages in its stack from the start. With 5000 files and 90 requests for each this
-//! works: the law of distances reaches the deepest page often enough. With ten requests for each of a million files
-//! it does not. The law requests few of the pages below position 1000, so the pages near the top use up their requests
-//! after three quarters of the sequence, and the rest repeats a few pages.
+//! The original program has all pages in its stack from the start. With 5000 files and 90 requests per file
+//! this works: the law of distances reaches the deepest page often enough. With a million files and ten
+//! requests per file it does not. The law selects few of the pages below position 1000, so the pages near the
+//! top use up their requests after three quarters of the sequence, and the rest of the sequence repeats a few
+//! pages.
 //!
-//! The number of pages that are requested in one part of the sequence is therefore limited. A page with many requests
-//! is requested throughout. A page with few has all its requests in a part of the sequence, at a uniformly distributed
-//! position. The length of this part is in proportion to its requests; the least popular page that is requested
-//! throughout sets the scale.
+//! Therefore the number of pages that are requested at one time is limited. A page with many requests is
+//! requested throughout the sequence. A page with few requests has all its requests in a part of the sequence,
+//! at a uniformly distributed position. The length of this part is in proportion to the page's requests; the
+//! least popular page that is requested throughout sets the scale.
 
 use std::cmp::Reverse;
 
@@ -24,9 +25,10 @@ use super::stack::Weighing;
 pub(super) struct Pacing {
     /// Number of requests of all pages: the steps of the sequence.
     pub(super) steps: u64,
-    /// A page with fewer requests than this is requested in a part of the sequence only; 0: there is none.
+    /// A page with fewer requests than this is requested in a part of the sequence only; 0: there is no such
+    /// page.
     pub(super) least: u32,
-    /// Distances are drawn below this.
+    /// Upper bound of the drawn distances.
     pub(super) reach: usize,
     /// The pages that are requested from the start, the least recently used one first.
     pub(super) first: Vec<u32>,
@@ -59,7 +61,7 @@ impl Pacing {
         let (mut first, mut births) = (Vec::new(), Vec::new());
         for (page, count) in requested(references) {
             let part = f64::from(count) / f64::from(least.max(1));
-            // The first part has as many pages as later ones, and no page begins too late to use its requests.
+            // The first part has as many pages as later parts, and no page begins too late to use its requests.
             let birth = (place.uniform(u64::from(page)) - part) * steps as f64;
             match count < least && birth >= 1.0 {
                 true => births.push((birth as u32, page)),
@@ -76,8 +78,8 @@ impl Pacing {
         }
     }
 
-    /// The same scaled to about `steps` steps, for pages that are all requested throughout, and the scaled requests
-    /// for each page.
+    /// The pacing scaled down to about `steps` steps, for pages that are all requested throughout, and the
+    /// scaled number of requests for each page.
     pub(super) fn in_small(&self, references: &[u32], steps: u64) -> (Pacing, Vec<u32>) {
         let part = steps as f64 / self.steps as f64;
         let scaled = |&count: &u32| match count {
@@ -95,7 +97,7 @@ impl Pacing {
         (pacing, references)
     }
 
-    /// How many of a page's requests are spread to the end of the sequence.
+    /// The number of a page's requests that are spread to the end of the sequence.
     pub(super) fn paced(&self, count: u32) -> u32 {
         match self.births.is_empty() || count < self.least {
             true => 0,
@@ -103,8 +105,9 @@ impl Pacing {
         }
     }
 
-    /// The weights of pages after `step` steps. A page with few requests has the weight of the least popular page that
-    /// is requested throughout. A page that is requested throughout has weight 0 while it is ahead of the sequence.
+    /// The weights of pages after `step` steps. A page with few requests has the weight of the least popular
+    /// page that is requested throughout. A page that is requested throughout has weight 0 while it has used
+    /// its requests ahead of the sequence.
     pub(super) fn weighing(&self, step: u64) -> Weighing {
         if self.births.is_empty() {
             return Weighing::default();
@@ -126,14 +129,14 @@ fn requested(references: &[u32]) -> impl Iterator<Item = (u32, u32)> {
         .filter(|&(_, count)| count > 0)
 }
 
-/// Pages in the order in which independent requests of the same popularity leave them, the least recently used one
-/// first: the time since a page's last request is exponential with its rate. With another order the sequence would
-/// begin with a transient in which the popular pages move to the top.
+/// Pages in the order that independent requests with the same popularity would produce, the least recently used
+/// page first: the time since a page's last request is exponential with the page's rate. In another order, the
+/// sequence would begin with a transient in which the popular pages move to the top.
 fn by_age(mut pages: Vec<u32>, references: &[u32], seed: Seed) -> Vec<u32> {
     let seed = seed.stream("surge.locality.order");
     pages.sort_by_cached_key(|&page| {
         let time = -libm::log(open_uniform(seed, u64::from(page)));
-        // The bit patterns of positive numbers are in the order of the numbers.
+        // The bit patterns of positive numbers have the same order as the numbers.
         (
             Reverse((time / f64::from(references[page as usize])).to_bits()),
             page,
@@ -142,16 +145,16 @@ fn by_age(mut pages: Vec<u32>, references: &[u32], seed: Seed) -> Vec<u32> {
     pages
 }
 
-/// The smallest number of requests with which a page is requested throughout, so that at most `most` pages are
-/// requested at one time, on average.
+/// The smallest number of requests of a page that is requested throughout, chosen so that at most `most` pages
+/// are requested at one time, on average.
 fn least_throughout(references: &[u32], most: u32) -> u32 {
     let mut counts: Vec<u32> = references.iter().copied().filter(|&c| c > 0).collect();
     if counts.len() <= most.max(1) as usize {
         return 0;
     }
     counts.sort_unstable_by(|a, b| b.cmp(a));
-    // Pages at one time if the `n` most popular are requested throughout: these, and for each other page the ratio of
-    // its requests to those of the last of these.
+    // The pages at one time if the `n` most popular are requested throughout: these `n`, plus for each other
+    // page the ratio of its requests to the requests of the `n`-th page.
     let mut rest: u64 = counts.iter().map(|&count| u64::from(count)).sum();
     let mut least = counts[0];
     for (n, &count) in (1u64..).zip(&counts) {

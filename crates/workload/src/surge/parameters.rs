@@ -6,14 +6,14 @@ use crate::distribution::{Law, Mixture, Part};
 
 use super::SurgeError;
 
-/// Everything on which a SURGE workload depends, except its seed.
+/// All inputs of a SURGE workload except the seed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
     /// The name of the set.
     pub name: String,
     /// Number of files of the site.
     pub files: u32,
-    /// Least number of file requests that the popularity implies; the actual number is larger.
+    /// Minimum number of file requests that the popularity implies; the actual number is larger.
     pub requests: u64,
     /// Number of requests for the most popular file; `None`: derived from `requests`.
     pub top_count: Option<u64>,
@@ -33,7 +33,7 @@ pub struct Parameters {
     pub references: References,
     /// The temporal locality of the page requests.
     pub locality: Locality,
-    /// Seconds between the end of a page and the start of the next (inactive OFF).
+    /// Seconds between the end of a page and the start of the next page (inactive OFF).
     pub off: Law,
     /// Seconds between the files of a page (active OFF); `None`: no pause.
     pub active_off: Option<Law>,
@@ -65,7 +65,7 @@ pub struct RequestSizes {
     pub tail_shape: f64,
     /// The share of requests in the tail, p; 1 without a body.
     pub tail_share: f64,
-    /// The treatment of the body's own tail beyond the cut.
+    /// The treatment of the part of the body beyond the cut.
     pub form: BodyForm,
 }
 
@@ -73,20 +73,20 @@ pub struct RequestSizes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyForm {
     /// The body's distribution function is used unchanged. Its probability beyond the cut is added at the cut,
-    /// as a jump. The original does this.
+    /// as a jump. The original program does this.
     AsIs,
-    /// It is divided by its value at the cut, so that there is no jump.
+    /// The body's distribution function is divided by its value at the cut, so that there is no jump.
     Renormalised,
 }
 
 /// The number of files of a page.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct References {
-    /// Files of a page that has embedded ones, before rounding down.
+    /// Number of files of a page that has embedded files, before rounding down.
     pub law: Law,
     /// Whether the law's number includes the base file.
     pub counts_base: bool,
-    /// Larger numbers are redrawn.
+    /// The largest number; larger numbers are redrawn.
     pub most: u32,
     /// The assignment of the numbers to pages.
     pub order: PageOrder,
@@ -95,8 +95,8 @@ pub struct References {
 /// The assignment of numbers of embedded files to base files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageOrder {
-    /// The most popular page has the fewest embedded files, as in the original. Pages weighted by requests then
-    /// have far fewer files than unweighted ones.
+    /// The most popular page has the fewest embedded files, as in the original program. The mean number of
+    /// files per page is then far smaller if pages are weighted by requests.
     PopularFewest,
     /// At random.
     Random,
@@ -112,17 +112,18 @@ pub struct Locality {
     /// The law from which distances are drawn; `None`: pilot sequences calibrate it to the target that `setting`
     /// selects.
     pub draw: Option<Law>,
-    /// The page is chosen among those whose distance differs by at most this; pilot sequences may change it.
+    /// The page is chosen among those whose distance differs from the drawn distance by at most this; pilot
+    /// sequences may change it.
     pub window: u32,
-    /// Distances are drawn below this. If there are more pages, or if the sequence would otherwise degenerate,
-    /// unpopular pages are requested in a part of the sequence only.
+    /// Upper bound of the drawn distances. If there are more pages, or if too much of the sequence would be
+    /// discarded, unpopular pages are requested in a part of the sequence only.
     pub reach: u32,
-    /// About so many pages are then requested in one part of the sequence.
+    /// The approximate number of pages that are then requested at one time.
     pub at_once: u32,
 }
 
-/// The target of the realised stack distances. They differ from the drawn ones: of the pages near the drawn distance
-/// popular ones are preferred, and these are nearer to the top.
+/// The target of the realised stack distances. They differ from the drawn distances: among the pages near the
+/// drawn distance, popular pages are preferred, and these are nearer to the top.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LocalitySetting {
     /// The distances of the original program's output.
@@ -132,7 +133,7 @@ pub enum LocalitySetting {
 }
 
 impl LocalitySetting {
-    /// Its word in a workload's name.
+    /// The name of the setting in a workload's name.
     pub const fn name(self) -> &'static str {
         match self {
             LocalitySetting::Original => "original",
@@ -140,8 +141,8 @@ impl LocalitySetting {
         }
     }
 
-    /// The law that meets the target with 5000 files and 452 279 requests: mu and sigma of the decimal logarithm.
-    /// Pilot sequences start with it.
+    /// The law with which 5000 files and 452 279 requests meet the target: mu and sigma of the decimal
+    /// logarithm. Pilot sequences start with this law.
     pub(super) const fn draw(self) -> (f64, f64) {
         match self {
             LocalitySetting::Original => (1.9, 0.9),
@@ -151,8 +152,8 @@ impl LocalitySetting {
 }
 
 impl LocalitySetting {
-    /// The same, and the window, if unpopular pages are requested in a part of the sequence: for a million files and
-    /// ten million requests.
+    /// As [`LocalitySetting::draw`], and the window, if unpopular pages are requested in a part of the sequence
+    /// only: for a million files and ten million requests.
     pub(super) const fn paced_draw(self) -> ((f64, f64), f64) {
         match self {
             LocalitySetting::Original => ((2.1, 1.95), 11.0),
@@ -183,9 +184,9 @@ impl Locality {
 }
 
 impl Parameters {
-    /// The set of Barford and Crovella, "A performance evaluation of Hyper Text Transfer Protocols"
-    /// (Boston University, 1998), table 8. Values that are not in the table are those of its program: mixing
-    /// weights, the smallest size, the decimal logarithm of the stack distances.
+    /// The parameters of Barford and Crovella, "A performance evaluation of Hyper Text Transfer Protocols"
+    /// (Boston University, 1998), table 8. Values that are not in the table are taken from the authors'
+    /// program: mixing weights, the smallest size, the decimal logarithm of the stack distances.
     pub fn barford98(files: u32, requests: u64) -> Parameters {
         Parameters {
             name: "barford98".to_owned(),
@@ -257,13 +258,14 @@ impl Parameters {
         }
     }
 
-    /// The set of the first version: Barford and Crovella, "Generating representative workloads for
+    /// The parameters of the first version: Barford and Crovella, "Generating representative workloads for
     /// network and server performance evaluation" (SIGMETRICS '98).
     ///
-    /// It has one law for the sizes of all files, no sessions, and pauses between the files of a page. All its
-    /// numbers except those of the active OFF times are unconfirmed. So are the values that are taken from the
-    /// later version and that this one may not have: shares of kinds, the smallest size, the stack distance's
-    /// logarithm, the largest number of embedded files. They are listed in `unconfirmed`.
+    /// This version has one law for the sizes of all files, no sessions, and pauses between the files of a
+    /// page. All its numbers except the active OFF times are unconfirmed. Values that are taken from the later
+    /// version, and that may not apply to this one, are also unconfirmed: shares of kinds, the smallest size,
+    /// the stack distance's logarithm, the largest number of embedded files. All these are listed in
+    /// `unconfirmed`.
     pub fn sigmetrics98(files: u32, requests: u64) -> Parameters {
         let sizes = hybrid(
             Law::Lognormal {
@@ -299,7 +301,7 @@ impl Parameters {
                 scale: 1.0,
                 shape: 1.5,
             },
-            // The known output of the original is that of the later version.
+            // The known output of the original program is from the later version.
             locality: Locality::of(LocalitySetting::Law),
             active_off: Some(Law::Weibull {
                 shape: 0.382,
@@ -313,7 +315,8 @@ impl Parameters {
                 "embedded references: Pareto(k = 1, alpha = 2.43), not counting the base file",
                 "OFF times: Pareto(k = 1, alpha = 1.5)",
                 "active OFF times: that 1.46 is the Weibull law's scale and 0.382 its shape",
-                "stack distances: that 1.5 and 0.80 are of the decimal logarithm in this version too",
+                "stack distances: that 1.5 and 0.80 are the mean and deviation of the decimal logarithm, as \
+                 in the later version",
                 "file sizes: shares of base, embedded and single files and the smallest size are \
                  those of the later version",
                 "embedded references: at most 150 files a page, as in the later version",
@@ -331,24 +334,26 @@ impl Parameters {
         if shares.iter().any(|share| !(0.0..=1.0).contains(share))
             || (shares.iter().sum::<f64>() - 1.0).abs() > 1e-9
         {
-            return refuse("the shares of base, embedded and single files add up to 1");
+            return refuse(
+                "the shares of base, embedded and single files must be from 0 to 1 and add up to 1",
+            );
         }
         let sizes = [&self.base_sizes, &self.embedded_sizes, &self.single_sizes];
         for part in sizes.iter().flat_map(|sizes| sizes.parts()) {
             part.law.check()?;
             // A law without probability below its limit cannot be redrawn there.
             if part.below <= 0.0 || part.law.cdf(part.below) <= 0.0 {
-                return refuse("a part of the file sizes can be below its limit");
+                return refuse("each part of the file sizes must have values below its limit");
             }
         }
         let tail = &self.request_sizes;
         if !(tail.tail_scale > 0.0 && tail.tail_shape > 0.0 && tail.tail_scale.is_finite()) {
-            return refuse("k and alpha of the request sizes' tail are above 0");
+            return refuse("k and alpha of the request sizes' tail must be above 0");
         }
         if !(0.0..=1.0).contains(&tail.tail_share) || tail.body.is_none() && tail.tail_share != 1.0
         {
             return refuse(
-                "the share of the request sizes' tail is from 0 to 1, and 1 without a body",
+                "the share of the request sizes' tail must be from 0 to 1, and 1 without a body",
             );
         }
         let laws = [
@@ -373,16 +378,17 @@ impl Parameters {
                 <= 0.0
         {
             return refuse(
-                "a page with embedded files has at least one, and at most the largest number (below 65 536)",
+                "embedded files of a page: the law must give at least 1 and must have values up to the \
+                 maximum, and the maximum must be below 65 536",
             );
         }
         let draw = self.locality.draw.unwrap_or(self.locality.distance);
         if self.locality.distance.cdf(1.0) <= 0.0 || draw.cdf(1.0) <= 0.0 {
-            return refuse("a stack distance can be 0");
+            return refuse("the laws of stack distances must have values below 1");
         }
         if self.locality.at_once == 0 || self.locality.reach == 0 {
             return refuse(
-                "at least one page is requested at one time, and distances reach at least one",
+                "the number of pages at one time and the bound of stack distances must be at least 1",
             );
         }
         Ok(())
@@ -395,11 +401,11 @@ const SHARES: Shares = Shares {
     single: 0.32,
 };
 
-/// The cap of heavy tails. With an index of 1 the mean grows with the logarithm of this, without limit. One file in
-/// a thousand of the later version's tail is capped.
+/// The cap of heavy tails. With an index of 1 the mean grows without limit, with the logarithm of this cap. One
+/// file in a thousand of the later version's tail is capped.
 const TAIL_CAP: f64 = 10_000_000.0;
 
-/// A body that is redrawn at and above `cut`, and a Pareto tail from there on.
+/// A body that is redrawn at and above `cut`, and a Pareto tail from `cut` on.
 fn hybrid(body: Law, cut: f64, shape: f64, tail_share: f64) -> Mixture {
     let body = Part {
         below: cut,

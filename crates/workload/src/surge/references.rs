@@ -30,13 +30,14 @@ impl References {
     }
 }
 
-/// Assigns embedded files to each base file, as indices into the list of embedded files, and calls `page` with them.
-/// `base` and `embedded` are numbers of requests. Returns for each embedded file its requests minus those of its
-/// pages. The result is negative if the pages request a file more often than its popularity implies.
+/// Assigns embedded files to each base file, as indices into the list of embedded files, and calls `page` with
+/// them. `base` and `embedded` are numbers of requests. Returns, for each embedded file, its requests minus the
+/// requests of the pages that embed it. The result is negative if the pages request a file more often than its
+/// popularity implies.
 ///
 /// Base files are processed in descending order of their requests. Each takes the embedded files with the most
-/// remaining requests, so pages share embedded files. A heap from which the largest are removed and reinserted with
-/// fewer requests replaces a list that is sorted after every page.
+/// remaining requests, so pages share embedded files. A heap, from which the largest are removed and reinserted
+/// with fewer requests, avoids sorting a list after every page.
 pub(super) fn embed(
     base: &[u32],
     embedded: &[u32],

@@ -10,9 +10,9 @@ use crate::synthetic::{self, FileSpec};
 use super::{Kind, Surge};
 
 impl Surge {
-    /// The path of the file with this index in `files`: `/b/` for base files, `/e/` for embedded ones, `/s/` for
-    /// single ones, numbered within their kind. Single files are HTML if their size is from the first part of their
-    /// law, and PDF if it is from another, which is larger.
+    /// The path of the file with this index in `files`: `/b/` for base files, `/e/` for embedded files, `/s/`
+    /// for single files, numbered within their kind. Single files are HTML if their size is from the first part
+    /// of their law, and PDF if it is from another part, whose sizes are larger.
     pub fn path(&self, file: usize) -> String {
         let kind = self.files[file].kind;
         let number = file - self.files.partition_point(|other| other.kind < kind);
@@ -41,8 +41,8 @@ impl Surge {
         })
     }
 
-    /// The site, of synthetic files. Base files contain references to their embedded files as far as they fit into
-    /// their size. `ratio` is the fraction to which DEFLATE reduces the texts.
+    /// The site, of synthetic files. Base files contain references to their embedded files, as many as fit into
+    /// the size of the base file. `ratio` is the fraction to which DEFLATE reduces the texts.
     pub fn site(&self, ratio: f64) -> Site {
         let pages = (0..self.pages.len() as u32).map(|page| {
             let members = self.pages.get(PageId(page)).members;

@@ -1,13 +1,14 @@
-//! A stack of recently used pages: the position of a page in it is its LRU distance.
+//! A stack of recently used pages: the position of a page in the stack is its LRU distance.
 //!
-//! Pages are stored in blocks, the oldest first. A page that is moved to the top is appended to the newest block,
-//! and its old block becomes shorter. A Fenwick tree over the blocks' numbers of pages and of remaining references
-//! finds a position, and the nearest page with remaining references, in O(log n) steps. A linked list of the non-empty
-//! blocks lets a window skip the empty ones. If no block is free, all pages are packed again, about once in n moves.
+//! Pages are stored in blocks, the oldest block first. A page that is moved to the top is appended to the
+//! newest block, and its old block becomes shorter. A Fenwick tree over the blocks' numbers of pages and of
+//! remaining references finds a position, and the nearest page with remaining references, in O(log n) steps. A
+//! linked list of the non-empty blocks lets a window skip empty blocks. If no block is free, all pages are
+//! repacked, about once in n moves.
 //!
-//! A distance is counted from the top, which is 0; an *index* is counted from the bottom.
+//! A distance is counted from the top, which has distance 0; an *index* is counted from the bottom.
 
-/// Pages of a full block. Removing one moves a few hundred bytes.
+/// The number of pages of a full block. Removing a page moves a few hundred bytes.
 const BLOCK: usize = 128;
 
 /// Pages in the order of their last use, each with its remaining references.
@@ -15,12 +16,13 @@ const BLOCK: usize = 128;
 pub(super) struct Stack {
     pages: Vec<u32>,
     left: Vec<u32>,
-    /// The references of a page that are spread to the end of the sequence; 0: they may be used up at once.
+    /// The references of a page that are spread to the end of the sequence; 0: the references may be used up at
+    /// once.
     paced: Vec<u32>,
     lengths: Vec<u32>,
     /// For each block, its number of pages and of their remaining references.
     sums: Fenwick,
-    /// For each non-empty block, the next newer and the next older one.
+    /// For each non-empty block, the next newer block and the next older block.
     newer: Vec<u32>,
     older: Vec<u32>,
     newest: usize,
@@ -32,7 +34,7 @@ pub(super) struct Stack {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) page: u32,
-    /// Its distance from the top before.
+    /// Its distance from the top before it was moved there.
     pub(super) distance: usize,
 }
 
@@ -46,7 +48,7 @@ pub(super) struct Weighing {
 }
 
 impl Weighing {
-    /// The weight of a page with `left` remaining references, of `paced` that are spread to the end.
+    /// The weight of a page with `left` remaining references, where `paced` references are spread to the end.
     #[inline]
     fn weight(self, left: u32, paced: u32) -> u32 {
         let least = ((u64::from(paced) * u64::from(self.ahead)) >> 32) as u32;
@@ -69,8 +71,16 @@ const NONE: u32 = u32::MAX;
 impl Stack {
     /// A stack of pages with their references and their paced references, from the bottom up.
     pub(super) fn new(pages: Vec<u32>, left: Vec<u32>, paced: Vec<u32>) -> Stack {
-        assert_eq!(pages.len(), left.len(), "every page has references");
-        assert_eq!(pages.len(), paced.len(), "every page is paced or not");
+        assert_eq!(
+            pages.len(),
+            left.len(),
+            "one count of references for each page"
+        );
+        assert_eq!(
+            pages.len(),
+            paced.len(),
+            "one count of paced references for each page"
+        );
         let mut stack = Stack {
             len: pages.len(),
             pages,
@@ -92,10 +102,11 @@ impl Stack {
         self.len
     }
 
-    /// Chooses a page at most `window` positions from `distance`, counts one of its references and moves it to the
-    /// top. `uniform` is a draw from [0, 1). The probability of a page is in proportion to its weight. If all weights
-    /// there are 0, it is in proportion to the remaining references. If there are none either, the nearest page with
-    /// remaining references is chosen, of two the one nearer to the top. `None` if no page has remaining references.
+    /// Chooses a page at most `window` positions from `distance`, counts one of its references and moves it to
+    /// the top. `uniform` is a draw from [0, 1). The probability of a page is in proportion to its weight. If
+    /// all weights in the window are 0, the probability is in proportion to the remaining references. If the
+    /// window has no remaining references, the nearest page that has some is chosen; of two such pages, the one
+    /// nearer to the top. Returns `None` if no page has remaining references.
     pub(super) fn take(
         &mut self,
         distance: usize,
@@ -119,7 +130,7 @@ impl Stack {
         let (place, index) = match sum {
             0 => self.nearest(start, centre)?,
             _ => {
-                // `uniform` is below 1 and the product may still round up to the sum.
+                // `uniform` is below 1, but the product may still round up to the sum.
                 let point = ((uniform * sum as f64) as u64).min(sum - 1);
                 self.choose(start, low, weighing, point)
             }
@@ -170,8 +181,8 @@ impl Stack {
         }
     }
 
-    /// The position and the index of the page with the `point`-th unit of weight, counted from `place`, whose index
-    /// is `index`.
+    /// The position and the index of the page with the `point`-th unit of weight, counted from the page at
+    /// `place`, whose index is `index`.
     fn choose(
         &self,
         mut place: Place,
@@ -204,8 +215,8 @@ impl Stack {
         }
     }
 
-    /// The page with remaining references that is nearest to the index `centre`, if the pages of the window from
-    /// `start` on have none.
+    /// The page with remaining references that is nearest to the index `centre`, if no page of the window from
+    /// `start` on has remaining references.
     fn nearest(&self, start: Place, centre: usize) -> Option<(Place, usize)> {
         let total = self.sums.total(LEFT);
         let first = start.block * BLOCK;
@@ -248,7 +259,7 @@ impl Stack {
         self.left.copy_within(above.clone(), range.start);
         self.paced.copy_within(above, range.start);
         if block == self.newest {
-            // The block's end is the top.
+            // The end of this block is the top of the stack.
             let top = range.end - 1;
             (self.pages[top], self.left[top], self.paced[top]) = (page, left - 1, paced);
             self.sums.subtract(block, [0, 1]);
@@ -278,19 +289,19 @@ impl Stack {
 
     fn unlink(&mut self, block: usize) {
         let (newer, older) = (self.newer[block], self.older[block]);
-        // The newest block is never emptied, so there is a newer one.
+        // The newest block is never emptied, so a newer block exists.
         self.older[newer as usize] = older;
         if older != NONE {
             self.newer[older as usize] = newer;
         }
     }
 
-    /// Begins a new block at the top, after packing all pages when no block is free.
+    /// Begins a new block at the top. If no block is free, packs all pages first.
     fn open_block(&mut self) {
         if self.newest + 1 == self.lengths.len() {
             self.pack();
         }
-        // Also after packing, because the newest block may be full.
+        // A new block is also needed after packing, because the newest block may be full.
         if self.lengths[self.newest] as usize == BLOCK {
             let (old, new) = (self.newest, self.newest + 1);
             self.newer[old] = new as u32;
@@ -318,7 +329,7 @@ impl Stack {
         self.lay_out();
     }
 
-    /// Divides `pages` and `left` into blocks, and adds as many free blocks.
+    /// Divides `pages` and `left` into blocks, and adds the same number of free blocks.
     fn lay_out(&mut self) {
         let filled = self.pages.len();
         let full = filled.div_ceil(BLOCK).max(1);
@@ -345,9 +356,9 @@ impl Stack {
 const PAGES: usize = 0;
 const LEFT: usize = 1;
 
-/// Prefix sums over a changing list of pairs of numbers (P. Fenwick, "A new data structure for cumulative frequency
-/// tables", Software: Practice and Experience 24, 1994). The numbers of a pair change together, so one walk through
-/// the tree's memory updates both.
+/// Prefix sums over a changing list of pairs of numbers (P. Fenwick, "A new data structure for cumulative
+/// frequency tables", Software: Practice and Experience 24, 1994). The two numbers of a pair change together,
+/// so one walk through the tree's memory updates both.
 #[derive(Debug, Default)]
 struct Fenwick {
     /// Entry n (from 1) is the sum of the lowest-bit-of-n pairs that end with pair n - 1.

@@ -1,4 +1,4 @@
-//! Stack distances: how local a sequence of requests is.
+//! Stack distances, which measure the temporal locality of a sequence of requests.
 
 /// The stack distances of a sequence. The distance of a request is the number of other pages that were requested
 /// since the last request for the same page.
@@ -6,7 +6,7 @@
 pub struct StackDistances {
     /// Number of occurrences of each distance, from 0.
     pub counts: Vec<u64>,
-    /// First requests of pages, which have no distance.
+    /// Number of first requests of pages, which have no distance.
     pub first: u64,
 }
 
@@ -37,7 +37,7 @@ impl StackDistances {
         }
     }
 
-    /// Removes the distances beyond the largest that occurred.
+    /// Removes the counts of distances beyond the largest distance that occurred.
     pub(super) fn trim(&mut self) {
         let farthest = self.counts.iter().rposition(|&count| count > 0);
         self.counts.truncate(farthest.map_or(0, |last| last + 1));

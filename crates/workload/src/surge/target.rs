@@ -6,9 +6,9 @@ use super::parameters::LocalitySetting;
 use super::stack_distances::StackDistances;
 
 /// The known points of the stack distances that the original program realised with 5000 files in 3100 pages and
-/// 452 279 requests: a number of pages, and the share of distances below it. The quartiles are 7, 38 and 226; 4.6 %
-/// are 0. LRU caches of 100 and 1000 pages miss 36.8 % and 7.7 % of the requests, including the 1.1 % that are the
-/// first ones of a page.
+/// 452 279 requests: a number of pages, and the share of distances below it. The quartiles are 7, 38 and 226;
+/// 4.6 % are 0. LRU caches of 100 and 1000 pages miss 36.8 % and 7.7 % of the requests, including the first
+/// requests of pages (1.1 %).
 const ORIGINAL: [(f64, f64); 7] = [
     (1.0, 0.046),
     (8.0, 0.25),
@@ -24,26 +24,26 @@ const ORIGINAL: [(f64, f64); 7] = [
 pub(super) struct Target {
     setting: LocalitySetting,
     law: Law,
-    /// Distances are below this.
+    /// Upper bound of the distances.
     reach: f64,
 }
 
-/// The deviation of distances from their target, in both directions: the one-sided Kolmogorov-Smirnov distances.
+/// The deviation of distances from their target in both directions, as one-sided Kolmogorov-Smirnov distances.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Signed {
-    /// By which they are shorter: caches hit more than with the target.
+    /// The deviation towards shorter distances: caches hit more often than with the target.
     pub(super) shorter: f64,
-    /// By which they are longer.
+    /// The deviation towards longer distances.
     pub(super) longer: f64,
 }
 
 impl Signed {
-    /// The larger of the two.
+    /// The larger of the two deviations.
     pub(super) fn size(self) -> f64 {
         self.shorter.max(self.longer)
     }
 
-    /// The larger of the two, positive if distances are too short.
+    /// The larger of the two deviations, positive if distances are too short.
     pub(super) fn value(self) -> f64 {
         match self.shorter >= self.longer {
             true => self.shorter,
@@ -74,7 +74,7 @@ impl Target {
         whole(x) / whole(self.reach)
     }
 
-    /// The smallest distance that a share `p` of all does not exceed.
+    /// The smallest distance that a share `p` of all distances does not exceed.
     pub(super) fn quantile(&self, p: f64) -> f64 {
         let (mut low, mut high) = (0u64, self.reach as u64);
         while low < high {
@@ -87,7 +87,8 @@ impl Target {
         low as f64
     }
 
-    /// The deviation of distances from this: over all distances for the law, at the known points for the original.
+    /// The deviation of distances from this target: over all distances for the law, at the known points for the
+    /// original program's output.
     pub(super) fn distance(&self, distances: &StackDistances) -> Signed {
         let total = distances.total().max(1) as f64;
         let mut signed = Signed::default();
@@ -106,7 +107,8 @@ impl Target {
     }
 }
 
-/// Between the known points the share is interpolated by the logarithm of the distance.
+/// The share of the original program's distances below `x`, interpolated between the known points by the
+/// logarithm of the distance.
 fn original_below(x: f64) -> f64 {
     let after = ORIGINAL.iter().position(|&(place, _)| x < place);
     match after {

@@ -1,20 +1,21 @@
 //! Synthetic content: files of an exact size with valid bytes of their type.
 //!
-//! A site of a million files and twenty gigabytes must fit into memory. A file's bytes are therefore composed
-//! of slices of a few shared pools, and take some hundred bytes of memory whatever its size. The bytes are:
+//! A site of a million files and twenty gigabytes must fit into memory. A file's bytes are therefore
+//! composed of slices of a few shared pools, and take some hundred bytes of memory regardless of its size.
+//! The bytes are:
 //!
 //! | type | bytes |
 //! |---|---|
 //! | HTML, CSS, JavaScript, JSON, SVG, plain text | valid text that DEFLATE reduces to the stated ratio |
-//! | GIF, PNG, JPEG, WebP | images that decode, of noise that no coding makes smaller |
-//! | anything else, fonts and archives among it | noise |
+//! | GIF, PNG, JPEG, WebP | images that decode, of noise that no coding compresses |
+//! | any other type, including fonts and archives | noise |
 //!
 //! Images are small pictures. Their other bytes are in parts of the format that hold no pixels (comments,
-//! private chunks). An image smaller than [`smallest`] is noise too.
+//! private chunks). The bytes of an image smaller than [`smallest`] are noise.
 //!
-//! The same specifications and seed give the same bytes on every machine. The stated ratio is that of DEFLATE
-//! with its window of 32 KiB. A coding with a window of a megabyte or more finds the repetition of the pools
-//! in files longer than a pool.
+//! The same specifications and seed give the same bytes on every machine. The stated ratio is for DEFLATE
+//! with its window of 32 KiB. A coding with a window of a megabyte or more compresses files longer than a
+//! pool further, because it detects that the pool repeats.
 
 mod image;
 mod pool;
@@ -30,8 +31,8 @@ use image::{Gifs, Jpegs, WebPs};
 pub(crate) use image::{Pngs, mng};
 use text::{Language, Texts};
 
-/// The fraction to which DEFLATE reduces a text, when a workload sets no other: about that of HTML, style
-/// sheets and scripts on the Web.
+/// The default fraction to which DEFLATE reduces a text: about that of HTML, style sheets and scripts on
+/// the Web.
 pub const TEXT_RATIO: f64 = 0.30;
 
 /// 1 January 2025, 00:00:00 GMT, in seconds since the Unix epoch: the date of every file.
@@ -54,8 +55,8 @@ pub struct FileSpec {
 
 /// The files of these specifications, in their order, without references between them.
 ///
-/// `ratio` is the fraction to which DEFLATE reduces a text. Texts of 20 kB and more meet it within 0.02, for
-/// ratios from 0.02 to 0.60; shorter texts have relatively more overhead of the coding's own header.
+/// `ratio` is the fraction to which DEFLATE reduces a text. Texts of 20 kB and more meet it within 0.02,
+/// for ratios from 0.02 to 0.60; in shorter texts the coding's own header takes a larger share.
 pub fn files(specs: impl IntoIterator<Item = FileSpec>, ratio: f64, seed: Seed) -> Vec<File> {
     let maker = Maker::new(ratio, seed);
     specs
@@ -68,15 +69,16 @@ pub fn files(specs: impl IntoIterator<Item = FileSpec>, ratio: f64, seed: Seed) 
         .collect()
 }
 
-/// A site of these files and pages. The files are as in [`files`]. In addition, a file that refers to others
-/// of a page ([`Page::named_by`]) contains references to them if its type permits: HTML to any type, style
-/// sheets to fonts and images, scripts and SVG to images.
+/// A site of these files and pages. The files are as in [`files`]. In addition, if a file refers to other
+/// files of a page ([`Page::named_by`]), it contains these references if its type permits: HTML to any
+/// type, style sheets to fonts and images, scripts and SVG to images.
 ///
-/// References are written in document order. Those that do not fit into a file's size, besides the required
-/// beginning and end of its type, are left out; the file is still part of the page.
+/// References are written in document order. A reference that does not fit into the file's size, besides
+/// the beginning and end that its type requires, is left out; the file to which it refers is still part of
+/// the page.
 ///
 /// # Panics
-/// When a page contains a file that does not exist.
+/// If a page contains a file that does not exist.
 pub fn site(
     name: impl Into<String>,
     specs: Vec<FileSpec>,
@@ -120,8 +122,8 @@ pub fn smallest(content_type: &str) -> u64 {
     }
 }
 
-/// The media type of a path's extension; `application/octet-stream` for an unknown extension, `text/html` when
-/// there is none.
+/// The media type of a path's extension; `application/octet-stream` for an unknown extension, `text/html`
+/// if the path has no extension.
 pub fn type_of(path: &str) -> &'static str {
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let name = path.rsplit('/').next().unwrap_or_default();
@@ -163,7 +165,7 @@ fn file(spec: FileSpec, body: Body) -> File {
     }
 }
 
-/// Which file refers to which, sorted by the referring file.
+/// Pairs of files: the file that refers, and the file to which it refers. Sorted by the referring file.
 struct References(Vec<(FileId, FileId)>);
 
 impl References {
@@ -190,7 +192,7 @@ impl References {
     }
 }
 
-/// Generates bodies; a pool is generated when the first body needs it.
+/// Generates bodies; each pool is generated when a body first needs it.
 struct Maker {
     ratio: f64,
     seed: Seed,
@@ -272,7 +274,7 @@ impl Maker {
                 let own = self.seed.stream("noise").child(index);
                 let mut stretches: Vec<SharedSlice> = Vec::new();
                 let start = own.draw(0) as usize % NOISE;
-                pool::weave(&mut stretches, &self.noise(), start, size);
+                pool::append_cyclic(&mut stretches, &self.noise(), start, size);
                 Body::composed(stretches)
             }
         }

@@ -4,8 +4,13 @@ use std::sync::Arc;
 
 use fathometer_model::{Seed, SharedSlice};
 
-/// Appends `length` bytes of `pool` from `start` on, continuing at its beginning when it ends.
-pub(super) fn weave(stretches: &mut Vec<SharedSlice>, pool: &Arc<[u8]>, start: usize, length: u64) {
+/// Appends `length` bytes of `pool` from `start` on, continuing at the beginning of the pool after its end.
+pub(super) fn append_cyclic(
+    stretches: &mut Vec<SharedSlice>,
+    pool: &Arc<[u8]>,
+    start: usize,
+    length: u64,
+) {
     let mut start = start % pool.len();
     let mut left = length;
     while left > 0 {
@@ -17,12 +22,12 @@ pub(super) fn weave(stretches: &mut Vec<SharedSlice>, pool: &Arc<[u8]>, start: u
     }
 }
 
-/// Noise in blocks of equal length, each after a header with its length, as the comment formats of images
-/// require. Any series of whole blocks is one slice.
+/// Noise in blocks of equal length, each preceded by a header with its length, as the comment formats of
+/// images require. Any run of whole blocks is one slice.
 pub(super) struct Framed {
     /// The blocks, each with its frame.
     pub bytes: Arc<[u8]>,
-    /// Bytes of one block with its frame.
+    /// Bytes of a block, including its frame.
     pub block: usize,
     blocks: usize,
 }

@@ -1,22 +1,23 @@
 //! Text of an exact size that DEFLATE reduces to a stated fraction.
 //!
-//! A text is a series of 64-byte records from a pool, between the file's own head and end. Each record is a
-//! statement of its language around a payload. The payload is either random letters, which compress to three
-//! quarters, or a fixed piece of prose, which compresses to almost nothing. The share of each sets the ratio.
+//! A text is a series of 64-byte records from a pool, between a head and an end that belong to the file.
+//! Each record is a statement of its language around a payload. The payload is either random letters, which
+//! compress to three quarters, or a fixed piece of prose, which compresses to almost nothing. The share of
+//! random letters sets the ratio.
 
 use std::sync::Arc;
 
 use fathometer_model::{Body, Seed, SharedSlice};
 
-use super::pool::weave;
+use super::pool::append_cyclic;
 use crate::content::English;
 
 /// Bytes of a record.
 const RECORD: usize = 64;
-/// Records of a pool: eight windows of DEFLATE, so that DEFLATE does not find the repetition when the pool
+/// Records of a pool: eight windows of DEFLATE, so that DEFLATE cannot use the repetition when the pool
 /// starts again.
 const RECORDS: usize = 4096;
-/// The minimum number of random bytes at a text's end, so that texts of one size differ.
+/// The minimum number of random bytes at a text's end, so that texts of equal size differ.
 const OWN: usize = 12;
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
@@ -35,11 +36,11 @@ pub(super) enum Language {
 struct Grammar {
     /// The beginning of every file.
     head: &'static str,
-    /// Around a record's payload.
+    /// The parts before and after a record's payload.
     record: (&'static str, &'static str),
-    /// Around the file's own end; the second string ends the file.
+    /// The parts before and after the file's own end; the second part ends the file.
     end: (&'static str, &'static str),
-    /// Around the content of a file that is too short for the other parts.
+    /// The parts before and after the content of a file that is too short for the other parts.
     short: (&'static str, &'static str),
 }
 
@@ -89,7 +90,7 @@ impl Language {
         }
     }
 
-    /// The name of its stream of random numbers.
+    /// The name of the language's stream of random numbers.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Language::Plain => "plain",
@@ -113,8 +114,8 @@ impl Language {
         }
     }
 
-    /// The statement that makes a client fetch `path`, a file of `content_type`. `None` in a language without
-    /// such a statement.
+    /// The statement that makes a client fetch `path`, a file of `content_type`. `None` if the language has
+    /// no such statement.
     fn reference(self, path: &str, content_type: &str) -> Option<String> {
         let family = content_type.split('/').next().unwrap_or_default();
         match (self, family, content_type) {
@@ -162,8 +163,8 @@ impl Texts {
         }
     }
 
-    /// The `index`-th text, of `size` bytes. It refers to `named` (path and type) in this order, as far as
-    /// there is room.
+    /// The `index`-th text, of `size` bytes. It contains references to `named` (path and type) in this
+    /// order, until it is full.
     pub fn make<'a>(
         &self,
         index: u64,
@@ -193,7 +194,7 @@ impl Texts {
         let head = frame.len();
         frame.extend_from_slice(grammar.end.0.as_bytes());
         frame.extend(letters(own, OWN));
-        // The line continues like the pool's lines, so that short files keep the ratio.
+        // The line continues as the pool's lines do, so that short files keep the ratio.
         let line = own.draw(1) as usize % RECORDS * RECORD + grammar.record.0.len();
         let payload = payload_length(self.language);
         let words = self.pool[line..line + payload].iter().cycle();
@@ -203,7 +204,7 @@ impl Texts {
         let frame: Arc<[u8]> = frame.into();
         let mut stretches = vec![SharedSlice::new(frame.clone(), 0..head)];
         let start = own.draw(0) as usize % RECORDS * RECORD;
-        weave(&mut stretches, &self.pool, start, records * RECORD as u64);
+        append_cyclic(&mut stretches, &self.pool, start, records * RECORD as u64);
         stretches.push(SharedSlice::new(frame.clone(), head..frame.len()));
         Body::composed(stretches)
     }
@@ -245,7 +246,8 @@ fn pool(language: Language, seed: Seed, ratio: f64) -> Vec<u8> {
     let mut pool = Vec::with_capacity(RECORD * RECORDS);
     for record in 0..RECORDS {
         pool.extend_from_slice(before.as_bytes());
-        // Spread as evenly as possible, so that a short text has the same share as a long one.
+        // The random records are spread as evenly as possible, so that a short text has the same share of
+        // them as a long text.
         if (record + 1) * share / RECORDS > record * share / RECORDS {
             pool.extend(letters(letters_seed.child(record as u64), payload));
         } else {
@@ -256,10 +258,11 @@ fn pool(language: Language, seed: Seed, ratio: f64) -> Vec<u8> {
     pool
 }
 
-/// How many of a pool's records are random letters, for this ratio.
+/// The number of records of a pool that are random letters, for this ratio.
 ///
-/// Interpolated between three measured points: no record, one in sixteen, all. The measurement is not
-/// repeated at run time, because compressors differ between processors and the texts must not.
+/// The number is interpolated between three measured points: no record, one in sixteen, all. The
+/// measurement is not repeated at run time, because compressors differ between processors, whereas the
+/// texts must be the same.
 fn share_of_letters(language: Language, ratio: f64) -> usize {
     const FEW: f64 = 1.0 / 16.0;
     let (none, few, all) = (0.012, 0.057, language.incompressible());
@@ -274,7 +277,7 @@ fn share_of_letters(language: Language, ratio: f64) -> usize {
 /// Random letters: 6 bits each.
 fn letters(seed: Seed, length: usize) -> impl Iterator<Item = u8> {
     (0..length).map(move |n| {
-        // Ten letters per draw.
+        // A draw gives ten letters.
         let bits = seed.draw(n as u64 / 10) >> (6 * (n % 10));
         LETTERS[(bits & 63) as usize]
     })

@@ -1,13 +1,13 @@
-//! A page of today: the median home page of July 2025 on a desktop, by the HTTP Archive
+//! A present-day page: the median home page on a desktop in July 2025, according to the HTTP Archive
 //! (`workloads/modern_page.csv`).
 //!
-//! Its totals are the published medians: 2862 KB in 80 requests, with separate medians for HTML, style
-//! sheets, fonts, scripts and images. Medians of parts do not sum to the median of the whole. The difference
-//! is assigned to JSON texts that scripts request, so that the parts and the whole are as published. Sizes
-//! within a type follow the published percentiles of that type's files.
+//! Its totals are the published medians: 2862 KB in 80 requests, with separate medians for HTML, style sheets,
+//! fonts, scripts and images. Medians of parts do not sum to the median of the whole. The difference is
+//! assigned to JSON texts that scripts request, so that the parts and the whole both match the published
+//! values. Sizes within a type follow the published percentiles of that type's files.
 //!
 //! The dependency graph: the HTML refers to style sheets, scripts, frames and the first half of the images;
-//! style sheets refer to the fonts; scripts refer to the other images and the texts.
+//! style sheets refer to the fonts; scripts refer to the other images and to the JSON texts.
 
 use crate::builder::Builder;
 use crate::plan::TargetId;
@@ -18,7 +18,7 @@ const TABLE: &str = include_str!("../../../../workloads/modern_page.csv");
 const SOURCE: &str = "Web Almanac 2025 page-weight (July 2025 crawl)";
 /// Bytes per KB in the table.
 const KB: u64 = 1024;
-/// Bytes of the smallest file.
+/// Minimum size of a file in bytes.
 const SMALLEST: u64 = 160;
 
 /// The page, requested repeatedly.
@@ -54,7 +54,7 @@ pub fn page() -> Workload {
     );
     page.add_all("html", "text/html", &vec![frame; frames], &[0]);
     let images = sizes("image", count("image"), bytes("image"));
-    // Every second one, so that both halves contain small and large images.
+    // Every second size is taken, so that both halves contain small and large images.
     let half = |late: usize| -> Vec<u64> { images.iter().copied().skip(late).step_by(2).collect() };
     page.add_all("webp", "image/webp", &half(0), &[0]);
     page.add_all(
@@ -78,8 +78,8 @@ pub fn page() -> Workload {
         ..
     } = page;
     builder.notes.push(format!(
-        "{rest} requests and {} KB that the published medians of the types leave of the medians of \
-         the page are JSON texts",
+        "{rest} requests and {} KB are JSON texts: the difference between the published medians of \
+         the page and of its types",
         rest_bytes / KB
     ));
     builder.one_page("today", &members, Some(&named_by))
@@ -123,13 +123,13 @@ impl Graph {
     }
 }
 
-/// `count` sizes with a sum of `total` bytes, distributed like the published percentiles of files of this
+/// `count` sizes that sum to `total` bytes, distributed according to the published percentiles of files of this
 /// kind, the largest first.
 fn sizes(kind: &str, count: usize, total: u64) -> Vec<u64> {
     let metric = format!("file_size.{kind}.desktop");
     let mut points = vec![(0.0, 0.0)];
     points.extend(rows(&metric));
-    // No value is published beyond the 90th percentile; the largest is assumed to be twice that.
+    // No value is published beyond the 90th percentile; the maximum is assumed to be twice the 90th percentile.
     let largest = points.last().map_or(1.0, |&(_, size)| 2.0 * size);
     points.push((100.0, largest));
     let at = |percentile: f64| {

@@ -20,9 +20,9 @@
 //! /about.html #2048
 //! ```
 //!
-//! A missing or non-positive weight counts as 1. `#` before a number is a size in bytes; before anything else
-//! it starts a comment. The layout of pages of several files is this program's own, because the published
-//! descriptions do not define the syntax.
+//! A missing or non-positive weight counts as 1. `#` before a number is a size in bytes; before anything
+//! else it starts a comment. The layout of pages of several files was defined for this program, because the
+//! published descriptions do not define the syntax.
 
 mod sets;
 
@@ -35,7 +35,7 @@ use crate::synthetic::type_of;
 use crate::target::is_origin_form;
 use crate::workload::Workload;
 
-/// The workload of a file list. A user requests page after page without a pause.
+/// Parses a file list into a workload. A user requests page after page without a pause.
 pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
     let mut list = List::default();
     for (line, content) in text.lines().enumerate() {
@@ -48,13 +48,13 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
 struct List {
     builder: Builder,
     weights: Vec<u64>,
-    /// The number of pages as declared in the list, with the line of the declaration.
+    /// The number of pages that the list declares, and the line of the declaration.
     stated: Option<(usize, u64)>,
     /// The page whose files are being read.
     open: Option<OpenPage>,
 }
 
-/// A page of several files, of which some have not been read yet.
+/// A page of several files, not all of which have been read yet.
 struct OpenPage {
     line: usize,
     files: u64,
@@ -175,7 +175,7 @@ impl List {
     }
 }
 
-/// The words of a line before its size or comment, each with its offset; and the size.
+/// The words of a line before its size or comment, each with its offset, and the size.
 type Fields<'a> = (Vec<(usize, &'a str)>, Option<u64>);
 
 fn fields(content: &str) -> Result<Fields<'_>, (usize, String)> {
@@ -190,7 +190,7 @@ fn fields(content: &str) -> Result<Fields<'_>, (usize, String)> {
             return Ok((fields, None));
         }
         return match size.parse() {
-            // More than a petabyte is taken as a typing error.
+            // More than a petabyte is regarded as a typing error.
             Ok(bytes @ 0..=1_000_000_000_000_000) => Ok((fields, Some(bytes))),
             _ => Err((
                 offset + 1,
@@ -201,7 +201,7 @@ fn fields(content: &str) -> Result<Fields<'_>, (usize, String)> {
     Ok((fields, None))
 }
 
-/// A weight; non-positive ones count as 1.
+/// Parses a weight; non-positive weights count as 1.
 fn parse_weight(text: &str) -> Result<u64, String> {
     match text.parse::<i32>() {
         Ok(weight) => Ok(u64::try_from(weight).unwrap_or(0).max(1)),
@@ -212,7 +212,7 @@ fn parse_weight(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The path of a path or of a URL.
+/// The path in a path or a URL.
 fn path_of(text: &str) -> Option<&str> {
     let path = match text.strip_prefix("http://") {
         Some(rest) => rest.find('/').map_or("/", |slash| &rest[slash..]),

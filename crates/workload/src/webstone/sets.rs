@@ -1,4 +1,4 @@
-//! Known file lists: WebStone's own, and the two of Almeida et al. (1996).
+//! Known file lists: WebStone's own list, and the two lists of Almeida et al. (1996).
 
 use crate::builder::Builder;
 use crate::plan::{Choice, Weights};
@@ -24,23 +24,23 @@ pub fn standard() -> Workload {
 /// Workload A of Almeida et al.: 18 files of 298 KB in total, 94 % of accesses to files below
 /// 50 KB.
 ///
-/// The paper prints these figures but not the files; the sizes are a set that satisfies them. It cannot
-/// satisfy the printed mean of 15 KB, because 298 / 18 is 16.6. The paper does not say either which files
-/// form a page, so each file is a page of its own.
+/// The paper prints these figures but not the files; the sizes here are chosen to satisfy them, except the
+/// printed mean of 15 KB, because 298 / 18 is 16.6. The paper does not say which files form a page, so each
+/// file is a page of its own.
 pub fn almeida_a() -> Workload {
     almeida("a", "almeida-a", 1.0)
 }
 
 /// Workload B of Almeida et al.: 180 files of 1 to 200 KB, 5 MB in total, all equally probable.
 ///
-/// As with [`almeida_a`], a set that satisfies what is printed, except the printed mean of 27 KB:
-/// 5 MB / 180 is 28.4.
+/// As with [`almeida_a`], the sizes are chosen to satisfy the printed figures, except the printed mean of
+/// 27 KB: 5 MB / 180 is 28.4.
 pub fn almeida_b() -> Workload {
     almeida("b", "almeida-b", 1.0)
 }
 
-/// Workload B with a mean file size of 300 KB, which section 5.5 of the paper uses to load a disk: 180 files,
-/// 54 000 KB in total. The paper only prints the mean; the sizes keep B's proportions.
+/// Workload B with a mean file size of 300 KB, which section 5.5 of the paper uses to load a disk: 180
+/// files, 54 000 KB in total. The paper prints only the mean; the sizes keep B's proportions.
 pub fn almeida_300k() -> Workload {
     let mean = almeida_b().statistics().mean;
     almeida("b", "almeida-300k", 300.0 * 1024.0 / mean)

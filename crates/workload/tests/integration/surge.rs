@@ -414,7 +414,7 @@ fn invalid_parameters_are_refused() {
     assert_eq!(
         refused(&|p| p.shares.base = 0.5),
         "a SURGE workload's parameters are not usable: the shares of base, embedded and single files \
-         add up to 1"
+         must be from 0 to 1 and add up to 1"
     );
     assert_eq!(
         refused(&|p| p.off = Law::Exponential { mean: -1.0 }),

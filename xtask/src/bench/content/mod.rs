@@ -1,13 +1,13 @@
-//! `cargo xtask bench content`: compression of the origin on the fly against nginx's gzip and brotli, and the encoders of
-//! `fathometer content` against the programs gzip, brotli and zstd.
+//! `cargo xtask bench content`: compression on the fly by the origin against nginx's gzip and brotli, and the
+//! encoders of `fathometer content` against the programs gzip, brotli and zstd.
 //!
 //! Both servers answer the same client, one request at a time, at equal levels. nginx has no cache of compressed
-//! content. Ours gets memory for less of it than all files need, and the client requests the files in turn, so that
-//! the least recently used one is always evicted before it is requested again; the server's own count must confirm
-//! that nothing was reused. The cost is CPU time (user and system) of the server per response.
+//! content. The cache of our server is smaller than all compressed files together, and the client requests the
+//! files in turn, so each file is evicted before it is requested again. The server's own count must confirm that
+//! nothing was reused. The cost is CPU time (user and system) of the server per response.
 //!
-//! Each program compresses all files in one process, which also reads and writes them. For `fathometer content`, the CPU time is that which it
-//! reports for a treatment, without reading and decoding.
+//! Each program compresses all files in one process, which also reads and writes them. For `fathometer content`,
+//! the CPU time is the time that its report states for a treatment, without reading and decoding.
 //!
 //! All measurements alternate in rounds, and a ratio is the median of the ratios within each round.
 
@@ -28,12 +28,12 @@ use super::trace::{Scratch, build, median};
 const ROUNDS: usize = 5;
 /// Files of the site.
 const FILES: usize = 100;
-/// Bytes of each: a page, short enough that the origin serves it from memory.
+/// Bytes of each file: a page, short enough that the origin serves it from memory.
 const SIZE: usize = 48 * 1024;
-/// Requests for each file in a round: the kernel counts CPU time in hundredths of a second.
+/// Requests for each file in a round; many, because the kernel counts CPU time in hundredths of a second.
 const PASSES: usize = 8;
 
-/// A coding at a level, of both servers, and the upper bound of our CPU time per compressed response relative to
+/// A coding and its level on both servers, and the upper bound of our CPU time per compressed response relative to
 /// nginx's.
 #[derive(Debug, Clone, Copy)]
 struct Setting {
@@ -93,7 +93,7 @@ pub(crate) fn run(
 fn on_the_fly(ours: &Path, folder: &Path, site: &Path, rounds: usize) -> Result<bool, String> {
     let processors = sched::processors().map_err(|error| error.to_string())?;
     let &[for_server, for_client, ..] = processors.as_slice() else {
-        return Err("a client and a server need a processor each".to_owned());
+        return Err("this needs two processors: one for the client, one for the server".to_owned());
     };
     println!(
         "servers on processor {for_server}, client on processor {for_client}, {rounds} rounds, {FILES} files of {SIZE} \

@@ -9,15 +9,15 @@ use serde_json::Value;
 use super::FILES;
 use crate::bench::trace::{median, timed};
 
-/// A treatment of `fathometer content`, the command that does the same, and the upper bound of our CPU time relative
-/// to that of the command.
+/// A treatment of `fathometer content`, the command that does the same, and the upper bound of our CPU time
+/// relative to the command's.
 struct Peer {
     treatment: &'static str,
     command: &'static str,
     most: f64,
 }
 
-/// The brotli of the programs is in C, ours in Rust.
+/// The program brotli is in C, our encoder in Rust.
 const PEERS: [Peer; 8] = [
     Peer::of("gzip 1", "gzip -1", 1.0),
     Peer::of("gzip 6", "gzip -6", 1.0),
@@ -39,10 +39,10 @@ impl Peer {
     }
 }
 
-/// CPU time in seconds and bytes, of ours and of the program.
+/// CPU time in seconds and bytes of output, for our program and for the other.
 type Round = [(f64, f64); 2];
 
-/// Compares them; returns whether all bars are met.
+/// Compares the programs; returns whether all bars are met.
 pub(super) fn measure(
     ours: &Path,
     folder: &Path,
@@ -119,7 +119,7 @@ fn report(ours: &Path, site: &Path) -> Result<Value, String> {
     })
 }
 
-/// The CPU time to encode all files, and the bytes.
+/// The CPU time to encode all files, and the bytes of output.
 fn treatment(report: &Value, name: &str) -> Result<(f64, f64), String> {
     let of = report["treatments"]
         .as_array()

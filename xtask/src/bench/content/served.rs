@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::Setting;
 use crate::bench::load::server::{cpu_of, free_address, pinned, spawn};
 
-/// What a compressed response takes, on average.
+/// The average cost of a compressed response.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spent {
     /// CPU time of the server, in seconds.
@@ -19,12 +19,12 @@ pub(super) struct Spent {
     pub(super) bytes: f64,
 }
 
-/// A running server. Dropping it kills it.
+/// A running server, killed on drop.
 pub(super) struct Served {
     child: Child,
     address: SocketAddr,
     coding: &'static str,
-    /// What it writes to stderr.
+    /// The file of its stderr.
     output: PathBuf,
 }
 
@@ -209,7 +209,7 @@ impl Drop for Served {
     }
 }
 
-/// The module of nginx that compresses by Brotli.
+/// The module of nginx that compresses with Brotli.
 fn brotli_module() -> Result<String, String> {
     let name = "ngx_http_brotli_filter_module.so";
     ["/usr/lib/nginx/modules", "/usr/lib64/nginx/modules"]

@@ -1,7 +1,8 @@
-/* The least that an HTTP client can do: epoll, send and recv around one request, for the bench of clients.
+/* A minimal HTTP client: a loop of epoll, send and recv around one request, for the benchmark of clients.
  *
- * It parses the first response of each connection for its length, believes that all others have the same, counts
- * bytes, and reads no clock. Usage: bare_loop CONNECTIONS SECONDS ADDRESS PORT TARGET. Prints how many exchanges ended.
+ * It parses the length of the first response of each connection, assumes that all other responses have the same
+ * length, counts bytes, and reads no clock. Usage: bare_loop CONNECTIONS SECONDS ADDRESS PORT TARGET. Prints the
+ * number of completed exchanges.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -21,8 +22,8 @@ static void fail(const char *what) { perror(what), exit(1); }
 
 struct connection {
     int socket;
-    size_t whole;    /* bytes of a response; 0 before the first is there */
-    size_t received; /* bytes of this one */
+    size_t whole;    /* bytes of a response; 0 before the first head is complete */
+    size_t received; /* bytes of the current response */
 };
 
 static char request[4096], buffer[1 << 17];
@@ -33,7 +34,7 @@ static void ask(struct connection *connection) {
     if (send(connection->socket, request, request_length, MSG_NOSIGNAL) != (ssize_t)request_length) fail("send");
 }
 
-/* The length of the response that begins in the buffer; 0 when its head is not whole. */
+/* The length of the response that begins in the buffer; 0 when its head is incomplete. */
 static size_t length_of(size_t received) {
     char *end = memmem(buffer, received, "\r\n\r\n", 4);
     char *field = end ? memmem(buffer, received, "Content-Length: ", 16) : NULL;

@@ -23,7 +23,7 @@ pub(super) enum Client {
     },
     Wrk,
     Wrk2,
-    /// epoll, send and recv for one request, in C.
+    /// A loop of epoll, send and recv for one request, in C.
     Bare,
     H2load {
         /// Requests in flight on each connection.
@@ -51,7 +51,7 @@ pub(super) struct Cost {
     /// Exchanges, as the client reports them; 0 when it does not.
     pub(super) exchanges: u64,
     /// Latency in seconds at [`samples::QUANTILES`], as the client reports it; `None` if it does not, or if
-    /// it was not requested to.
+    /// latencies were not requested.
     pub(super) latency: Option<[f64; 4]>,
 }
 
@@ -84,7 +84,8 @@ impl Client {
         self.start(place, url, seconds, false)
     }
 
-    /// The same, and requests the latencies that the client measured, which may cost it CPU time.
+    /// As [`run`](Self::run), but requests the latencies that the client measured, which may cost the client CPU
+    /// time.
     pub(super) fn run_timed(
         self,
         place: &Place,
@@ -184,7 +185,7 @@ impl Client {
                 let (address, port) = address.rsplit_once(':')?;
                 format!("{CONNECTIONS} {seconds} {address} {port} /{target}")
             }
-            // A rate above wrk2's capacity: it sends as fast as it can.
+            // A rate above wrk2's capacity: wrk2 sends as fast as it can.
             Client::Wrk2 => format!("-t1 -c{CONNECTIONS} -d{seconds}s -R 1000000 {url}"),
             Client::H2load { pipeline } => {
                 // h2load prints no median; its log contains every request.
@@ -214,8 +215,8 @@ impl Client {
         Some(std::iter::once(program).chain(rest).collect())
     }
 
-    /// The number of completed exchanges that the client reports; only for clients that servers are measured
-    /// with.
+    /// The number of completed exchanges that the client reports; only for clients that are used to measure
+    /// servers.
     fn exchanges(self, text: &str) -> Option<u64> {
         match self {
             Client::Ours { .. } | Client::OursHttp2 | Client::OursHttp3 => {

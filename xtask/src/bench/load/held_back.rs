@@ -10,8 +10,8 @@ use super::{Judgement, ROUNDS, SECONDS};
 
 /// Largest relative difference between the medians of two clients.
 const AGREEMENT: f64 = 0.05;
-/// A file that nginx sends in parts of 2 KiB, 20 ms apart. That is so long that the client's own time does not
-/// matter, and so slow that no processor is busy.
+/// A file that nginx sends in parts of 2 KiB, 20 ms apart. The delay is so long that the client's own time does not
+/// matter, and that no processor is busy.
 const SLOW_FILE: (&str, usize) = ("slow.html", 4096);
 
 /// Compares the medians that clients report for a file that nginx delays.

@@ -1,4 +1,4 @@
-//! HTTP/3: each of two clients with each of two servers, the CPU time of both. The peers are built on quic-go:
+//! HTTP/3: each of two clients with each of two servers, by the CPU time of both. The peers are built on quic-go:
 //! Caddy, and a client that is only a loop on quic-go's transport.
 
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub(super) fn measure(place: &Place, processor: usize) -> Result<[Judgement; 2],
     let peer = Server::caddy(&place.folder, processor)?;
     let servers: Vec<&Server> = std::iter::once(&ours).chain(peer.as_ref()).collect();
     let clients = [Client::OursHttp3, Client::QuicGo];
-    // Ours with ours, the peer with ours, ours with the peer, peer with peer.
+    // Pairs of a client and a server; 0 is ours, 1 is the peer.
     let pairs = [(0, 0), (1, 0), (0, 1), (1, 1)];
     let mut of_clients = pairs.map(|_| Row::default());
     let mut of_servers = pairs.map(|_| Row::default());

@@ -1,13 +1,12 @@
-//! How late requests of an open loop leave: the send lag of `fathometer load` at half of the capacity of one
-//! processor for it and one for `fathometer serve`.
+//! The send lag of `fathometer load` in an open loop, at half of the capacity of two processors: one for
+//! `fathometer load` and one for `fathometer serve`.
 //!
-//! A round begins with a closed loop that measures the capacity, because other load on the machine can change
-//! it by a factor. The program itself reports the lag: no other program can measure it.
+//! A round begins with a closed loop that measures the capacity, because other load on the machine can change the
+//! capacity several-fold. The program itself reports the lag: no other program can measure it.
 //!
-//! No program is punctual on a processor that a hypervisor gives to other guests. If the hypervisor takes the
-//! processor for 1 % of the time, it determines the 99th percentile. A round with more stolen time than
-//! `MOST_STOLEN` is therefore reported, not judged, and repeated. The kernel reports the stolen time; the lag
-//! has no influence on this decision.
+//! No program can be punctual while a hypervisor gives its processor to other guests. If this takes 1 % of the
+//! time, it determines the 99th percentile. A round with more stolen time than `MOST_STOLEN` is therefore reported,
+//! not judged, and repeated. The kernel reports the stolen time; the lag has no influence on this decision.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -24,14 +23,13 @@ use super::{FILE, Judgement};
 const ROUNDS: usize = 5;
 /// Fewest undisturbed rounds for a verdict.
 const FEWEST: usize = 3;
-/// Most rounds run to obtain them.
+/// The maximum number of rounds run to get `ROUNDS` undisturbed rounds.
 const MOST_ROUNDS: usize = 25;
 /// Offered rate as a share of the capacity.
 const SHARE: f64 = 0.5;
 /// Upper bound of the 99th percentile, in microseconds.
 const MOST: f64 = 100.0;
-/// Largest share of a round that a hypervisor may take from either processor: half of what lies above the
-/// percentile.
+/// Largest share of a round that a hypervisor may take from either processor: half of the 1 % above the percentile.
 const MOST_STOLEN: f64 = 0.005;
 const ARRIVALS: [&str; 2] = ["constant", "poisson"];
 
@@ -148,8 +146,8 @@ fn judged(kinds: &[Lags]) -> Judgement {
         }
         if met.is_none() {
             println!(
-                "            not judged: a hypervisor took more than {:.1} % of a processor in all rounds but \
-                 {counted} (wanted {FEWEST})",
+                "            not judged: a hypervisor took more than {:.1} % of a processor in all but \
+                 {counted} rounds ({FEWEST} required)",
                 100.0 * MOST_STOLEN
             );
         }

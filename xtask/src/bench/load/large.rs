@@ -1,5 +1,5 @@
-//! A server's cost for a large file: 1 MiB from the page cache. The kernel does nearly all of the work, and a
-//! server can only request it more or less efficiently.
+//! A server's cost for a large file: 1 MiB from the page cache. The kernel does nearly all of the work; servers
+//! differ only in how efficiently they request it.
 
 use super::client::Client;
 use super::place::Place;

@@ -4,30 +4,31 @@
 //! All clients measure latency from just before the call that sends a request to the end of its response.
 //! Differences between their reports are stated and removed:
 //! - wrk adds samples that it did not measure. For each latency of more than twice the mean time between a
-//!   connection's exchanges, it counts the latencies of the requests that it did not send meanwhile. It
-//!   computes them from the latency alone, so they can be removed exactly ([`without_correction`](super::samples::without_correction)). wrk's
-//!   figures here contain only its measurements.
+//!   connection's exchanges, it counts the latencies of the requests that it did not send meanwhile. It computes
+//!   these samples from the latency alone, so they can be removed exactly
+//!   ([`without_correction`](super::samples::without_correction)). wrk's figures here contain only its
+//!   measurements.
 //! - h2load prints no percentiles; they are computed from its log of all requests.
-//! - A server that reports the time of a request (nginx's `$request_time`) counts from reading it, in
-//!   milliseconds. A saturated server reads a request long after it arrived. So the server's own clock is the
-//!   kernel's on the server's interface: a capture shows when each request arrived there and when the last
-//!   packet of its response left. The program that captures needs processor time that server and clients then
-//!   lack, so the kernel hands it only every fourth exchange of each connection ([`Sampling`]). A capture counts
-//!   when it lost no packet and contains a fourth of the exchanges that nginx counted.
+//! - A server that reports the time of a request (nginx's `$request_time`) counts from when it reads the request,
+//!   in milliseconds. A saturated server reads a request long after its arrival. So the server's clock here is the
+//!   kernel's, on the server's interface: a capture shows when each request arrived there and when the last packet
+//!   of its response left. The capturing program takes processor time from server and clients, so the kernel passes
+//!   it only every fourth exchange of each connection ([`Sampling`]). A capture is used when it lost no packet and
+//!   contains a fourth of the exchanges that nginx counted.
 //!
-//! A client that is slower than the server measures its own queue. nginx therefore opens the file for every
-//! request here. Still, a client that reads many responses in a row reads the last one late, whichever client it
-//! is. So there are two servers: one for a file, where a client is busy most of the time, and one for a page that
-//! costs the server several times what it costs a client, where a client waits most of the time. Both have the
-//! same bar.
+//! A client that is slower than the server measures its own queue. nginx therefore opens the file for every request
+//! here. Still, every client that reads many responses in a row reads the last response late. So there are two
+//! servers: one for a file, with which a client is busy most of the time, and one for a page that costs the server
+//! several times as much as the client, with which a client waits most of the time. Both have the same bar.
 //!
-//! In a closed loop the clients determine the load. A client that writes many requests in a row, as wrk does,
-//! wakes the server less often. The server then does more, and latencies really differ, by a tenth on some
-//! machines. So the figures of clients that run in turns are reported, not judged. The bench judges each
-//! client's report against the capture of the same run: ours alone, and ours relative to each peer's.
-//! Differences between two runs then cancel. The median over rounds is judged by its 95 % interval from order
-//! statistics. The bar is met if the whole interval lies within the bar, and missed if the whole interval lies
-//! outside. In between, more rounds run. After the last round the result is undecided, which counts as not met.
+//! In a closed loop the clients determine the load. A client that writes many requests in a row, as wrk does, wakes
+//! the server less often. The server then completes more requests, and the true latencies differ, by a tenth on
+//! some machines. So the figures of clients that run in turns are reported, not judged. The benchmark compares each
+//! client's report with the capture of the same run, and judges two ratios: ours to the capture, and ours relative
+//! to each peer's. Differences between two runs then cancel. The median over rounds is judged by its 95 % interval
+//! from order statistics. The bar is met if the whole interval lies within the bar, and missed if the whole
+//! interval lies outside. In between, more rounds run. After the last round the result is undecided, which counts
+//! as not met.
 
 use std::collections::HashMap;
 use std::fs;
@@ -49,7 +50,7 @@ use super::{FILE, Judgement, SECONDS, SIZE};
 const NAMES: [&str; 4] = ["p50", "p90", "p99", "p99.9"];
 /// Largest relative difference of percentiles.
 const AGREEMENT: f64 = 0.03;
-/// Fewest rounds, and most rounds while an interval decides nothing.
+/// Fewest rounds, and most rounds while the interval is undecided.
 const ROUNDS: (usize, usize) = (9, 25);
 /// Seconds that a capture lasts: the run of a client, the time to start it, and the time to write the last
 /// packets.
@@ -76,7 +77,7 @@ enum Verdict {
 }
 
 impl Ratios {
-    /// The 95 % interval of their median, from order statistics: it holds for any distribution.
+    /// The 95 % interval of the median, from order statistics: it holds for any distribution.
     fn interval(&self) -> Option<(f64, f64)> {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -104,7 +105,7 @@ impl Ratios {
 /// One comparison of two sources: its name, and the ratios of each percentile.
 struct Comparison {
     name: String,
-    /// Whether it is a bar; otherwise it is only reported.
+    /// Whether the comparison is judged by the bar; otherwise it is only reported.
     is_judged: bool,
     ratios: [Ratios; 4],
 }
@@ -277,7 +278,7 @@ fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgeme
     );
     println!(
         "wrk's figures without the samples that it adds; h2load's from its log of requests; the server's clock is \
-         that of packets on its interface"
+         the time of packets on its interface"
     );
     let mut is_met = true;
     let mut results = Vec::new();
@@ -289,7 +290,7 @@ fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgeme
         } = comparison;
         if !comparison.is_there() {
             println!(
-                "{name:44}  not measured: it or dumpcap is not installed, or captures are not allowed"
+                "{name:44}  not measured: the client or dumpcap is not installed, or captures are not allowed"
             );
             // A bar without measurements is not met.
             is_met &= !is_judged;
@@ -328,18 +329,18 @@ fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgeme
         }
     }
     if lost > 0 {
-        println!("{lost} captures lost packets or exchanges, and do not count");
+        println!("{lost} captures lost packets or exchanges, and are not used");
     }
     let results = json!({ "agreement": results, "captures_lost": lost, "met": is_met });
     (is_met, results)
 }
 
-/// One of how many exchanges is captured: a power of two.
+/// One of this many exchanges is captured; a power of two.
 const EVERY: u32 = 4;
 
-/// Which exchanges of a connection are captured. Where all requests have the same length, the sequence number of a
-/// request divided by that length counts the requests of its connection, and the acknowledgement number of each
-/// packet of its response, divided by it, is the next number.
+/// Selects the exchanges of a connection that are captured. If all requests have the same length, the sequence
+/// number of a request divided by that length is the request's number in its connection. The acknowledgement number
+/// of each packet of the response, divided by the same length, is the next number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sampling {
     request_bytes: u32,
@@ -407,7 +408,8 @@ impl Capture {
         }))
     }
 
-    /// Waits for the end of the capture. Returns how to sample exchanges like those in it; `None` if it has none.
+    /// Waits for the end of the capture. Returns the sampling for exchanges like those captured; `None` if there
+    /// are none.
     fn sampling(self) -> Result<Option<Sampling>, String> {
         let (port, file) = (self.server.port(), self.file.clone());
         if self.finish()?.is_none() {

@@ -1,18 +1,18 @@
 //! `cargo xtask bench load`: cost per exchange, of clients and of servers.
 //!
-//! Clients are compared by CPU time (user and system) of the whole program per exchange with the same nginx.
-//! nginx counts the exchanges itself, so the figures do not depend on the clients' own counts. The bars of the
-//! design were set with nginx. The same cost with `fathometer serve`, which is faster than any client, is
-//! reported and not judged: there each client counts its own exchanges, and less of an exchange is the client's
-//! own cost. Servers are compared by their CPU time under the same client. Server and client each have one
-//! processor. All measurements alternate in rounds, and a ratio is the median of the ratios within each round.
-//! Other load on the machine then affects both sides of a ratio.
+//! Clients are compared by CPU time (user and system) of the whole program per exchange with the same nginx. nginx
+//! counts the exchanges itself, so the figures do not depend on the clients' own counts. The bars of the design
+//! were set with nginx. The same cost with `fathometer serve`, which is faster than any client, is reported and not
+//! judged: there each client counts its own exchanges, and a smaller part of the cost is the client's own. Servers
+//! are compared by their CPU time under the same client. Server and client each have one processor. All
+//! measurements alternate in rounds, and a ratio is the median of the ratios within each round. Other load on the
+//! machine then affects both sides of a ratio.
 //!
 //! HTTP/2 over TLS is measured with both clients and both servers, ours and nghttp2's. HTTP/3 is measured in
 //! the same way with ours and quic-go's, side by side and without a bar.
 //!
-//! A large file is measured separately: the kernel does the work, and a server can only request it efficiently.
-//! Then an open loop at half of the capacity of client and server measures how late its requests leave.
+//! A large file is measured separately: the kernel does the work, and servers differ only in how efficiently they
+//! request it. Then an open loop at half of the capacity of client and server measures how late its requests leave.
 //!
 //! The last part compares latencies that clients report, not speed: for a saturated server, where the
 //! percentiles must agree, and for a file that the server delays by a known time.
@@ -43,7 +43,7 @@ use super::trace::{Scratch, build, median};
 /// Rounds of each measurement. Other load on the machine changes within seconds; alternating rounds expose both
 /// sides of a ratio to the same load.
 const ROUNDS: usize = 9;
-/// Seconds that each client runs in each round: long compared with its start.
+/// Seconds that each client runs in each round: long compared with its start-up time.
 const SECONDS: u32 = 2;
 /// Bytes of the file.
 const SIZE: usize = 1024;
@@ -108,7 +108,7 @@ pub(crate) fn run(root: &Path, only: &[Part]) -> Result<ExitCode, String> {
     let ours = build(root)?;
     let processors = sched::processors().map_err(|error| error.to_string())?;
     let &[for_server, for_client, ..] = processors.as_slice() else {
-        return Err("a client and a server need a processor each".to_owned());
+        return Err("this needs two processors: one for the client, one for the server".to_owned());
     };
     let scratch = Scratch::new()?;
     let mut place = Place {
@@ -222,8 +222,8 @@ fn clients(place: &Place, processor: usize) -> Result<Judgement, String> {
     Ok(judged(&names, &rows, &bars))
 }
 
-/// Measures servers. With the first server (ours), also measures the clients, because it does not slow them
-/// down.
+/// Measures servers. With the first server (ours), also measures the clients, because that server does not slow
+/// them down.
 fn servers(place: &Place, processor: usize) -> Result<(Judgement, Judgement), String> {
     let servers = [
         Server::ours(place, processor)?,
@@ -253,7 +253,7 @@ fn servers(place: &Place, processor: usize) -> Result<(Judgement, Judgement), St
                 return Err(format!("{} is not installed", client.name()));
             };
             if cost.exchanges == 0 {
-                return Err(format!("{} does not report how much it did", client.name()));
+                return Err(format!("{} does not report its exchanges", client.name()));
             }
             if place_of_server == 0 {
                 at_their_limit[place_of_client].push(&cost);
@@ -262,7 +262,7 @@ fn servers(place: &Place, processor: usize) -> Result<(Judgement, Judgement), St
             row.push(&cost);
         }
     }
-    println!("\nthe same of clients, from {}", servers[0].name);
+    println!("\nclient CPU per exchange, from {}", servers[0].name);
     let faster = judged(
         &clients.map(Client::name),
         &at_their_limit,
@@ -283,15 +283,15 @@ fn servers(place: &Place, processor: usize) -> Result<(Judgement, Judgement), St
     Ok((judged(&names, &rows, &bars), faster))
 }
 
-/// HTTP/2 over TLS: each of two clients with each of two servers, the CPU time of both. Returns the judgement
-/// of clients, then that of servers.
+/// HTTP/2 over TLS: each of two clients with each of two servers, by the CPU time of both. Returns the judgement of
+/// clients, then that of servers.
 fn http2(place: &Place, processor: usize) -> Result<[Judgement; 2], String> {
     server::write_identity(&place.folder)?;
     let ours = Server::ours_secure(place, processor)?;
     let peer = Server::nghttpd(&place.folder, processor)?;
     let servers: Vec<&Server> = std::iter::once(&ours).chain(peer.as_ref()).collect();
     let clients = [Client::OursHttp2, Client::H2loadHttp2];
-    // Ours with ours, the peer with ours, ours with the peer, peer with peer.
+    // Pairs of a client and a server; 0 is ours, 1 is the peer.
     let pairs = [(0, 0), (1, 0), (0, 1), (1, 1)];
     let mut of_clients = pairs.map(|_| Row::default());
     let mut of_servers = pairs.map(|_| Row::default());

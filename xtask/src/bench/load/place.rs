@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use fathometer_sys::Interrupt;
 
-/// Where clients run.
+/// The programs and files with which clients run.
 pub(super) struct Place {
     /// The program under test.
     pub(super) ours: PathBuf,

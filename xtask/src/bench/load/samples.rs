@@ -31,8 +31,8 @@ pub(super) fn without_correction(corrected: &Samples, expected: u64) -> Samples 
     if expected == 0 {
         return measured;
     }
-    // The largest latencies only added smaller ones. From the largest down, each count is therefore already the
-    // measured one.
+    // The largest latencies only added smaller samples. From the largest down, each count is therefore already the
+    // measured count.
     let largest: Vec<u64> = measured
         .keys()
         .rev()
@@ -61,7 +61,7 @@ mod tests {
     fn samples_that_wrk_adds_are_removed() {
         let measured: Samples = [(600, 900), (640, 80), (1300, 15), (1900, 3), (6000, 2)].into();
         let expected = 620;
-        // As wrk's stats_correct does it.
+        // As wrk's `stats_correct` does.
         let mut corrected = measured.clone();
         for (&value, &count) in measured.range(2 * expected..) {
             let mut added = value - expected;

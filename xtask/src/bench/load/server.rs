@@ -22,11 +22,12 @@ pub(super) enum Tuning {
     None,
     /// Descriptors and modification times of files cached: the fastest known way to send a small file.
     Fast,
-    /// The same, with sendfile and each file's head in one segment: the usual advice for large files.
+    /// As `Fast`, with sendfile, and with each response head in the first segment of its file: the usual advice for
+    /// large files.
     Sendfile,
 }
 
-/// A running server. Dropping it kills it.
+/// A running server, killed on drop.
 pub(super) struct Server {
     pub(super) name: &'static str,
     scheme: &'static str,
@@ -89,7 +90,7 @@ impl Server {
         Server::of_ours(place, processor, "http", &[])
     }
 
-    /// The same over TLS.
+    /// As [`ours`](Self::ours), over TLS.
     pub(super) fn ours_secure(place: &Place, processor: usize) -> Result<Server, String> {
         let [chain, key] = ["chain.pem", "key.pem"].map(|name| place.folder.join(name));
         let arguments = [
@@ -101,7 +102,7 @@ impl Server {
         Server::of_ours(place, processor, "https", &arguments)
     }
 
-    /// The same, with HTTP/3 in addition.
+    /// As [`ours_secure`](Self::ours_secure), with HTTP/3 in addition.
     pub(super) fn ours_http3(place: &Place, processor: usize) -> Result<Server, String> {
         let [chain, key] = ["chain.pem", "key.pem"].map(|name| place.folder.join(name));
         let arguments = [
@@ -284,7 +285,7 @@ impl Server {
         format!("{}://{}/{file}", self.scheme, self.address)
     }
 
-    /// Requests that nginx has started to answer since its start, including this one.
+    /// Requests that nginx has started to answer since its start, including this request.
     pub(super) fn requests(&self) -> Result<u64, String> {
         let answer = self.get("status")?;
         // Three numbers in the line after their names: accepts, handled, requests.

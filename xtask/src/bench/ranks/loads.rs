@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Length of each load whose latency is measured: short, so that few meet a disturbance.
+/// Length of each load whose latency is measured: short, so that few loads are disturbed.
 pub(super) const LENGTH: &str = "5s";
 /// Length of each load whose processor time is measured.
 pub(super) const COST_LENGTH: &str = "6s";
@@ -27,17 +27,17 @@ impl Drop for Process {
     }
 }
 
-/// What the processes of a load measured together.
+/// The joint result of the processes of a load.
 pub(super) struct Load {
-    /// Processor time of all of them for each exchange, in microseconds.
+    /// Processor time of all processes per exchange, in microseconds.
     pub(super) micros: f64,
-    /// Whether all of them are valid.
+    /// Whether all results are valid.
     pub(super) is_valid: bool,
-    /// Their results: that of each independent process, or that of rank 0.
+    /// The results: one for each independent process, or the result of rank 0.
     pub(super) results: Vec<Value>,
 }
 
-/// Where loads run.
+/// The program, folder and URL of the loads.
 pub(super) struct Place {
     pub(super) ours: PathBuf,
     pub(super) folder: PathBuf,
@@ -54,7 +54,7 @@ pub(super) enum Loop {
 }
 
 impl Place {
-    /// `fathometer load` on so many connections, without the number of its threads.
+    /// The command `fathometer load` with this number of connections, without the number of threads.
     pub(super) fn load(
         &self,
         planned: Loop,
@@ -106,7 +106,7 @@ impl Place {
         Ok([rank(0), rank(1)])
     }
 
-    /// The commands of two processes with half of the load each, which do not know each other.
+    /// The commands of two independent processes with half of the load each.
     pub(super) fn independent(&self, seed: u32) -> [Vec<String>; 2] {
         let half = |seed| {
             let mut words = self.load(Loop::Closed, CONNECTIONS / 2, seed, None);
@@ -116,7 +116,7 @@ impl Place {
         [half(seed), half(seed + 1)]
     }
 
-    /// Runs two commands beside two independent processes, and returns what each pair measured. `is_first`: the two
+    /// Runs two commands beside two independent processes, and returns the result of each pair. `is_first`: the two
     /// commands are started before the processes.
     pub(super) fn beside(
         &self,
@@ -139,7 +139,7 @@ impl Place {
         }
         loads
             .try_into()
-            .map_err(|_| "two pairs of loads have not two results".to_owned())
+            .map_err(|_| "two pairs of loads do not have two results".to_owned())
     }
 
     /// Runs commands at the same time.
@@ -179,7 +179,7 @@ struct Running {
     time: PathBuf,
 }
 
-/// What loads measured together, when all have ended.
+/// Waits for all loads; returns their joint result.
 fn finished(running: Vec<Running>) -> Result<Load, String> {
     let (mut seconds, mut results, mut is_valid) = (0.0, Vec::new(), true);
     for one in running {
@@ -187,7 +187,7 @@ fn finished(running: Vec<Running>) -> Result<Load, String> {
             .child
             .wait_with_output()
             .map_err(|error| format!("failed to wait for fathometer load: {error}"))?;
-        // 3: the result is INVALID, which a busy machine causes; its cost counts.
+        // Exit code 3: the result is INVALID, because the machine is busy; its cost is used.
         if !matches!(output.status.code(), Some(0 | 3)) {
             let errors = fs::read_to_string(one.time.with_extension("err")).unwrap_or_default();
             return Err(format!(
@@ -236,7 +236,7 @@ fn free_address() -> Result<SocketAddr, String> {
         .map_err(|error| format!("no port is free: {error}"))
 }
 
-/// `fathometer serve` of a folder with one thread, and its URL.
+/// Starts `fathometer serve` on a folder with one thread; returns the process and the URL.
 pub(super) fn serve(ours: &Path, site: &Path) -> Result<(Process, String), String> {
     let address = free_address()?;
     let child = Command::new(ours)

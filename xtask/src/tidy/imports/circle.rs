@@ -1,4 +1,4 @@
-//! Circles in a graph of imports.
+//! Cycles in a graph of imports.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -13,12 +13,12 @@ pub(super) struct Import {
     pub line: usize,
 }
 
-/// Whether an import is part of a circle.
-pub(super) fn closes_one(imports: &[Import], import: &Import) -> bool {
+/// Whether an import is part of a cycle.
+pub(super) fn is_in_cycle(imports: &[Import], import: &Import) -> bool {
     shortest(imports, import.to, import.from).is_some()
 }
 
-/// The shortest circles, of which no two share a module.
+/// The shortest cycles; no two of them share a module.
 pub(super) fn circles(imports: &[Import]) -> Vec<Vec<Import>> {
     let mut all: Vec<Vec<Import>> = imports
         .iter()

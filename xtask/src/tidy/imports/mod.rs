@@ -1,7 +1,8 @@
-//! Import circles: inside a crate, no module imports one that imports it, directly or through others.
+//! Import cycles: inside a crate, no module imports a module that imports it, directly or through others.
 //!
-//! A module and the modules inside it may import each other. So imports are compared between siblings: an import
-//! of `a::x` in `b::y` is one of `a` in `b`. A re-exported name counts as an import of the module that defines it.
+//! A module and the modules inside it may import each other. So imports are compared between siblings: an import of
+//! `a::x` in `b::y` counts as an import of `a` in `b`. A re-exported name counts as an import of the module that
+//! defines it.
 
 mod circle;
 mod modules;
@@ -10,14 +11,14 @@ mod tokens;
 use std::collections::HashMap;
 
 use super::{Finding, Source};
-use circle::{Import, circles, closes_one};
+use circle::{Import, circles, is_in_cycle};
 use modules::{Crate, ModuleId};
 
-const WHY: &str = "a module in a circle cannot be understood, tested or moved without the others";
+const WHY: &str = "a module in a cycle cannot be understood, tested or moved without the others";
 const REMEDY: &str =
     "move what both need to a module below them, or pass it in as an argument or a trait";
 
-/// Imports that close a circle today: module, imported module. The list only gets shorter.
+/// Known imports that close a cycle: module, imported module. The list may only get shorter.
 const KNOWN: &[(&str, &str)] = &[];
 
 /// Checks every crate of the tree.
@@ -47,7 +48,7 @@ fn check_except(tree: &[Source], known: &[(&str, &str)]) -> Vec<Finding> {
                     .position(|&(from, to)| from == full(import.from) && to == full(import.to))
             };
             for import in &imports {
-                if let Some(n) = place(import).filter(|_| closes_one(&imports, import)) {
+                if let Some(n) = place(import).filter(|_| is_in_cycle(&imports, import)) {
                     used[n] = true;
                 }
             }
@@ -67,8 +68,8 @@ fn check_except(tree: &[Source], known: &[(&str, &str)]) -> Vec<Finding> {
             .map(|((from, to), _)| Finding {
                 path: "xtask/src/tidy/imports/mod.rs".to_owned(),
                 line: 1,
-                what: format!("KNOWN lists {from} and {to}, which closes no circle any more"),
-                why: "the list of known circles only gets shorter",
+                what: format!("KNOWN lists {from} and {to}, which no longer closes a cycle"),
+                why: "the list of known cycles only gets shorter",
                 remedy: "delete the entry",
             }),
     );
@@ -95,7 +96,7 @@ fn imports(read: &Crate) -> Vec<(ModuleId, Vec<Import>)> {
             };
             let other = read.with_ancestors(target);
             let shared = line.iter().zip(&other).take_while(|(a, b)| a == b).count();
-            // One is inside the other.
+            // One module is inside the other.
             let (Some(&from), Some(&to)) = (line.get(shared), other.get(shared)) else {
                 continue;
             };
@@ -118,7 +119,7 @@ fn imports(read: &Crate) -> Vec<(ModuleId, Vec<Import>)> {
     between
 }
 
-/// Describes a circle at the place of its first import.
+/// Describes a cycle at the place of its first import.
 fn finding(read: &Crate, parent: ModuleId, circle: &[Import]) -> Finding {
     let steps: Vec<String> = circle
         .iter()
@@ -139,7 +140,7 @@ fn finding(read: &Crate, parent: ModuleId, circle: &[Import]) -> Finding {
     Finding {
         path: circle[0].file.clone(),
         line: circle[0].line,
-        what: format!("circle of imports{within}: {}", steps.join(", ")),
+        what: format!("import cycle{within}: {}", steps.join(", ")),
         why: WHY,
         remedy: REMEDY,
     }

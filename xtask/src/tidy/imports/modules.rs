@@ -37,7 +37,7 @@ pub(super) struct NamedPath {
     pub line: usize,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     Module(ModuleId),
@@ -45,7 +45,7 @@ enum Target {
     Item(ModuleId),
 }
 
-/// Imports can import each other's names; a longer chain than this is a circle of names.
+/// Imports can refer to each other's names; a chain longer than this is treated as a cycle of names.
 const LONGEST_CHAIN: usize = 32;
 
 impl Crate {
@@ -68,7 +68,7 @@ impl Crate {
         names.join("::")
     }
 
-    /// The module and those around it, the root first.
+    /// The module and its ancestors, the root first.
     pub fn with_ancestors(&self, module: ModuleId) -> Vec<ModuleId> {
         let mut line = vec![module];
         let mut at = module;
@@ -80,8 +80,8 @@ impl Crate {
         line
     }
 
-    /// The module that a path written in `module` leads to: that of the definition, not of a re-export. `None` for
-    /// paths into other crates.
+    /// The module that a path written in `module` leads to: the module of the definition, not of a re-export.
+    /// `None` for paths into other crates.
     pub fn resolve(&self, module: ModuleId, segments: &[String]) -> Option<ModuleId> {
         match self.follow(module, segments, LONGEST_CHAIN)? {
             Target::Module(id) | Target::Item(id) => Some(id),
@@ -99,7 +99,7 @@ impl Crate {
                 name => match self.look_up(at, name, depth) {
                     Some(Target::Module(id)) => id,
                     Some(item) => return Some(item),
-                    // A first name that the module does not have is that of another crate.
+                    // A first name that the module does not have names another crate.
                     None if n == 0 => return None,
                     None => return Some(Target::Item(at)),
                 },
@@ -173,7 +173,7 @@ impl Crate {
         folder: &str,
         text: &impl Fn(&str) -> Option<&'t str>,
     ) {
-        // Of brackets that are open inside the module: 0 among its items.
+        // The number of open brackets inside the module; 0 between its items.
         let mut depth = 0_usize;
         while let Some(token) = reader.next() {
             match token.text {
@@ -233,7 +233,7 @@ impl Crate {
         }
     }
 
-    /// Records an import; one inside a function gives the module no name.
+    /// Records an import. An import inside a function gives the module no name.
     fn import(&mut self, id: ModuleId, import: Import, line: usize, of_the_module: bool) {
         let module = &mut self.modules[id];
         if of_the_module {
@@ -276,7 +276,7 @@ impl<'a> Reader<'a> {
             .map_or("", |token| token.text)
     }
 
-    /// After `#`: whether this is the attribute of code that only tests have, which is then skipped.
+    /// After `#`: skips the attribute `[cfg(test)]`, if it is next; returns whether it was.
     fn skip_test_attribute(&mut self) -> bool {
         let test = ["[", "cfg", "(", "test", ")", "]"];
         let found = (0..test.len()).all(|n| self.peek(n) == test[n]);

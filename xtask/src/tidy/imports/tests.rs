@@ -26,7 +26,7 @@ fn two_modules_that_import_each_other_are_a_circle() {
             ("b.rs", "use crate::c::C;\npub struct B;"),
             ("c.rs", "pub struct C;\n\nfn f(_: super::b::B) {}"),
         ]),
-        ["circle of imports: b imports c (crates/a/src/b.rs:1), c imports b (crates/a/src/c.rs:3)"]
+        ["import cycle: b imports c (crates/a/src/b.rs:1), c imports b (crates/a/src/c.rs:3)"]
     );
 }
 
@@ -70,9 +70,7 @@ fn an_import_counts_for_the_siblings_around_it() {
             ("c/z.rs", "pub struct Z;"),
             ("c/w.rs", "fn f() { crate::b::y::g() }"),
         ]),
-        [
-            "circle of imports: b imports c (crates/a/src/b/x.rs:1), c imports b (crates/a/src/c/w.rs:1)"
-        ]
+        ["import cycle: b imports c (crates/a/src/b/x.rs:1), c imports b (crates/a/src/c/w.rs:1)"]
     );
 }
 
@@ -86,7 +84,7 @@ fn a_circle_below_a_module_names_it() {
             ("b/y.rs", "use super::x::X;\npub struct Y;"),
         ]),
         [
-            "circle of imports in b: x imports y (crates/a/src/b/x.rs:1), y imports x (crates/a/src/b/y.rs:1)"
+            "import cycle in b: x imports y (crates/a/src/b/x.rs:1), y imports x (crates/a/src/b/y.rs:1)"
         ]
     );
 }
@@ -180,5 +178,5 @@ fn a_known_circle_passes_until_it_is_broken() {
     assert!(check_except(&tree(&files), &known).is_empty());
     let stale = check_except(&tree(&files[..2]), &known);
     assert_eq!(stale.len(), 1);
-    assert!(stale[0].what.contains("closes no circle any more"));
+    assert!(stale[0].what.contains("no longer closes a cycle"));
 }

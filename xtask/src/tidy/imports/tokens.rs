@@ -27,7 +27,7 @@ pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
         };
         let (text, after) = rest.split_at(length);
         if counts {
-            // A raw name is the same name.
+            // A raw identifier is the same name.
             let text = text.strip_prefix("r#").unwrap_or(text);
             tokens.push(Token { text, line });
         }
@@ -97,7 +97,7 @@ fn literal(text: &str) -> Option<usize> {
     Some(prefix + 1 + hashes + 1 + length)
 }
 
-/// The length of what follows an opening quotation mark, with the closing one.
+/// The length of the text after an opening quotation mark, including the closing mark.
 fn quoted(text: &str, mark: char) -> usize {
     let mut escaped = false;
     for (at, letter) in text.char_indices() {
@@ -111,7 +111,7 @@ fn quoted(text: &str, mark: char) -> usize {
     text.len()
 }
 
-/// The length of what follows an apostrophe: a character with its closing mark, or the name of a lifetime.
+/// The length of the text after an apostrophe: a character with its closing mark, or the name of a lifetime.
 fn character_or_lifetime(text: &str) -> usize {
     let mut letters = text.chars();
     match (letters.next(), letters.next()) {

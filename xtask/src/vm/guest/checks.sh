@@ -1,7 +1,7 @@
-# What is tried in the guest. Prints a line `CHECK <place> <what> ok|FAILED <detail>` for each check.
+# The checks that run in the guest. Prints a line `CHECK <place> <what> ok|FAILED <detail>` for each check.
 #
-# The load is small: an emulated processor is some fifty times slower. Figures mean nothing here, so that exit
-# code 3 (measured but invalid) is as good as 0.
+# The load is small: an emulated processor is some fifty times slower. Figures are meaningless here, so exit code 3
+# (measured but invalid) counts as success, like 0.
 groups=/sys/fs/cgroup
 
 mkdir -p /job/www
@@ -11,12 +11,12 @@ report() { # PLACE WHAT RESULT DETAIL
     printf 'CHECK %s %s %s %s\n' "$1" "$2" "$3" "$4"
 }
 
-# The last lines that a program wrote, as one.
+# Prints the last lines that a program wrote, joined to one line.
 words() { tail -n 3 "$1" | tr '\n' ' ' | cut -c1-300; }
 
-# check PLACE WHAT SECONDS CODES COMMAND...: runs a command, which must exit with one of the codes and say nothing
-# of limits that do not hold. Where the machine below is busy, measurements are invalid and repeated until the time
-# is over: a search that was interrupted after it had measured is as good.
+# check PLACE WHAT SECONDS CODES COMMAND...: runs a command, which must exit with one of the codes and must not
+# report that a limit did not hold. If the host of the guest is busy, measurements are invalid and are repeated
+# until the time limit: a command that is interrupted after it has measured passes too.
 check() {
     local place="$1" what="$2" seconds="$3" codes="$4" code=0 from=$SECONDS
     local bad="the host's limit\|stopped receiving\|device refused"
@@ -33,7 +33,7 @@ check() {
     fi
 }
 
-# Limits are seen in force from outside while a trial runs: a line for each file with the values it had.
+# Observes the limits from outside while a trial runs: writes each value as a line `FILE VALUE`.
 watch_limits() {
     while :; do
         for file in cpu.max memory.max io.max cpuset.cpus; do
@@ -52,10 +52,10 @@ seen() { # PLACE FILE PATTERN
     fi
 }
 
-# The controllers that every group hands down.
+# The controllers that each group delegates to its children.
 handed_down() { find $groups -name cgroup.subtree_control -exec grep -H . {} + | sort; }
 
-# nothing_left PLACE BEFORE: no group, no process, and controllers as they were.
+# nothing_left PLACE BEFORE: checks that no group and no process is left, and that controllers are as before.
 nothing_left() {
     local left now
     left="$(find $groups -name 'fathometer-*' | tr '\n' ' ')"
@@ -81,13 +81,13 @@ doctor() { # PLACE [COMMAND...]: prints what doctor says, for the program that s
     echo "DOCTOR $place end"
 }
 
-# Two resources are varied of a host that has every limit there is, under a load of few requests: one user,
-# half a second away.
+# Varies two resources of a host that has all limits, under a load of few requests: one user on a path with a long
+# delay.
 printf 'name = "far"\nsource = "none"\n[both]\npropagation = "200ms"\n' >/job/far.toml
 bottleneck=(fathometer bottleneck --site /job/www --path /job/far.toml --cold -c 1 -d 1s --warmup 300ms --replicates 2)
 limits=(--cpu 0.5 --memory 64M --workers 4)
-# A user has none of these: systemd does not hand the controllers down, and the kernel shows the setting of the queue
-# to root's namespaces alone.
+# A user has none of these limits: systemd does not delegate the controllers, and the kernel shows the backlog
+# setting only in root's namespaces.
 rooted=(--disk 200ops --cores 1 --backlog 16)
 varied=(--only memory --only backlog)
 if [ "$brief" = yes ]; then varied=(--only memory); fi
@@ -105,7 +105,7 @@ trials() { # PLACE LIMITS...: bottleneck with these limits, seen from outside
     seen "$place" memory.max 67108864
 }
 
-# --- the topmost group, as in a container of one's own or with init=/bin/bash
+# --- the root group, as in a separate container or with init=/bin/bash
 before="$(handed_down)"
 doctor root
 trials root "${limits[@]}" "${rooted[@]}"
@@ -113,7 +113,7 @@ seen root io.max '.*riops=2'
 seen root cpuset.cpus '[0-9]'
 if [ "$brief" = no ]; then
     check root study 200 "0 3" fathometer study /job/study.toml --quick --quiet --output /job/run
-    # One of each cell at least; what noise made invalid is there as often as it was tried.
+    # At least one record of each cell; attempts that noise made invalid are recorded too.
     check root records 10 0 test "$(wc -l </job/run/replicates.ndjson)" -ge 3
     check root held 10 1 grep -o "the host's limit[^\"]*\|stopped receiving[^\"]*" /job/run/replicates.ndjson
     check root page 300 "0 3" fathometer study nielsen97 --quick --quiet --only path=lan \
@@ -122,7 +122,7 @@ if [ "$brief" = no ]; then
 fi
 nothing_left root "$before"
 
-# --- a session, as systemd makes one
+# --- a session, as systemd creates it
 mkdir -p $groups/init.scope
 while read -r pid; do echo "$pid" >$groups/init.scope/cgroup.procs; done <$groups/cgroup.procs 2>/dev/null
 echo "+cpuset +cpu +io +memory +pids" >$groups/cgroup.subtree_control
@@ -140,7 +140,7 @@ if [ "$brief" = no ]; then
 fi
 nothing_left session "$before"
 
-# inside PLACE GROUP COMMAND...: doctor and trials in a group that has processes of its own
+# inside PLACE GROUP COMMAND...: doctor and trials in a group that already has processes
 inside() {
     local place="$1" group="$2" watcher
     shift 2
@@ -150,7 +150,7 @@ inside() {
         : >/job/seen
         watch_limits &
         watcher=$!
-        # It is not to be among the processes of the group.
+        # The watcher must not be among the processes of the group.
         echo $watcher >$groups/init.scope/cgroup.procs
         check "$place" bottleneck 90 "0 3 4" "$@" "${bottleneck[@]}" "${limits[@]}" --only memory
         kill $watcher
@@ -160,7 +160,7 @@ inside() {
     )
 }
 
-# Programs that busybox has as well are named in full, or it would run its own.
+# Programs that busybox also contains are called by their full path; otherwise busybox would run its own.
 
 # --- a user's scope with Delegate=yes
 user=$groups/user.slice/user-1000.slice
@@ -182,7 +182,7 @@ inside delegated $scope env TMPDIR=/job/tmp /bin/setpriv --reuid 1000 --regid 10
 seen delegated group "$scope/fathometer"
 nothing_left delegated "$before"
 
-# --- a container: its topmost group has processes, and nothing above it is seen
+# --- a container: its root group has processes, and no group above it is visible
 mkdir -p $groups/container
 printf '#!/bin/bash\numount %s\nmount -t cgroup2 none %s || exit 99\nexec "$@"\n' $groups $groups >/job/contained
 printf '#!/bin/bash\numount %s\nmount -t cgroup2 -o ro none %s || exit 99\nexec "$@"\n' $groups $groups >/job/contained-ro

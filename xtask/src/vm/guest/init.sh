@@ -1,5 +1,5 @@
 #!/bin/bash
-# First process of the guest: control groups of version 2 alone, then the commands on the second disk.
+# First process of the guest: mounts control groups v2 only, then runs the commands on the second disk.
 export PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8
 mount -t proc proc /proc
 mount -t sysfs sys /sys

@@ -1,4 +1,4 @@
-//! What a host's processors, memory and disk make suspect.
+//! Suspicions about a host's processors, memory and disk.
 
 use super::super::words::{bytes, number, percent};
 use super::super::{Confidence, Resource, Suspicion};
@@ -6,7 +6,7 @@ use super::{NEARLY, Seen, by_use, share, suspicion};
 
 /// Bytes of a memory page.
 const PAGE: f64 = 4096.0;
-/// Reads smaller than this many bytes load the disk by their number rather than by their size.
+/// Smaller reads than this, in bytes, load the disk by their number; larger reads load it by their size.
 const SMALL_READ: f64 = 65_536.0;
 
 impl Seen<'_> {
@@ -14,7 +14,7 @@ impl Seen<'_> {
         let used = self.signals.cpu_of_quota?;
         let throttled = self.signals.throttled_periods;
         let mut confidence = by_use(used);
-        // A quota that is used up in most of its periods delays requests, even if some is left in the other
+        // A quota that is used up in most periods delays requests, even if some of it is left in the other
         // periods.
         if throttled.is_some_and(|share| share >= 0.5) {
             let by_periods = match used {
@@ -52,7 +52,7 @@ impl Seen<'_> {
         let thread = self.signals.busiest_thread?;
         let quota = self.signals.cpu_quota_cores;
         let used = self.signals.cpu_of_quota;
-        // With one core or less of quota, a thread reaches the quota before it fills a core.
+        // With a quota of one core or less, a thread reaches the quota before it uses a whole core.
         if quota.is_some_and(|cores| cores <= 1.0) || used.is_some_and(|share| share >= 0.9) {
             return None;
         }
@@ -71,7 +71,7 @@ impl Seen<'_> {
             Resource::OneCore,
             confidence,
             vec![text],
-            "a larger quota has no effect; more threads of the server or a faster core have one",
+            "a larger quota has no effect; more threads of the server or a faster core do",
         ))
     }
 
@@ -87,9 +87,9 @@ impl Seen<'_> {
             .flatten()
             .any(|share| share >= 0.3);
         let confidence = match (signals.refaults_per_s, read >= PAGE) {
-            (Some(_), _) if self.rereads && disk_waits => Confidence::Strong,
-            (Some(_), _) if self.rereads => Confidence::Likely,
-            // Files that are read now were never in memory, so more memory would not help.
+            (Some(_), _) if self.has_refaults && disk_waits => Confidence::Strong,
+            (Some(_), _) if self.has_refaults => Confidence::Likely,
+            // The files that are read were not in memory before, so more memory would not help.
             (Some(_), _) => return None,
             (None, true) if disk_waits => Confidence::Likely,
             (None, true) => Confidence::Possible,
@@ -131,7 +131,7 @@ impl Seen<'_> {
                     percent(reads / limit)
                 ),
             ),
-            // A disk without a limit on operations, busy with small reads.
+            // A disk without a limit on operations that is busy with small reads.
             None if self.bytes_per_read()? < SMALL_READ => self.disk_by_waits()?,
             None => return None,
         };
@@ -209,9 +209,9 @@ impl Seen<'_> {
         ))
     }
 
-    /// A disk that rereads evicted pages may be the victim of short memory.
+    /// A disk from which evicted pages are read again may be busy only because memory is short.
     fn as_a_victim(&self, confidence: Confidence) -> Confidence {
-        match self.rereads {
+        match self.has_refaults {
             true => confidence.min(Confidence::Likely),
             false => confidence,
         }
@@ -219,7 +219,7 @@ impl Seen<'_> {
 
     fn disk_evidence(&self, text: String) -> Vec<String> {
         let mut evidence = vec![text];
-        if self.rereads {
+        if self.has_refaults {
             let pages = number(self.signals.refaults_per_s.unwrap_or(0.0));
             evidence.push(format!(
                 "memory may be the cause: {pages} pages per second had been in the cache before"
@@ -229,8 +229,8 @@ impl Seen<'_> {
     }
 }
 
-/// The kernel enforces disk limits only to within some per cent and counts requests at their end. So 0.05 is
-/// added.
+/// The kernel enforces disk limits only to within a few per cent, and counts requests when they complete. So
+/// 0.05 is added.
 fn disk_by_use(share: f64) -> Option<Confidence> {
     by_use(share + 0.05)
 }

@@ -1,4 +1,4 @@
-//! What the path, TCP and the accept queue make suspect.
+//! Suspicions about the path, TCP and the accept queue.
 
 use std::time::Duration;
 
@@ -47,12 +47,12 @@ impl Seen<'_> {
             (
                 signals.receive_window_limited,
                 0.5,
-                "of their time senders waited for the receive window",
+                "of the senders' time was a wait for the receive window",
             ),
             (
                 signals.send_buffer_limited,
                 0.5,
-                "of their time senders waited for room in the send buffer",
+                "of the senders' time was a wait for room in the send buffer",
             ),
         ];
         for (share, from, text) in window {
@@ -65,7 +65,7 @@ impl Seen<'_> {
                 confidence = Some(Confidence::Strong);
             }
         }
-        // Waits for the peer that no window causes: handshakes and requests.
+        // Waits for the peer that do not depend on a window: handshakes and requests.
         let handshake = signals.connect.unwrap_or_default().min(round_trip);
         let request = signals.first_byte.unwrap_or_default().min(round_trip);
         if let Some(whole) = whole(signals).filter(|whole| !whole.is_zero()) {
@@ -87,8 +87,8 @@ impl Seen<'_> {
             confidence = confidence.max(by_share);
         }
         let mut confidence = confidence?;
-        // A full link lengthens the round trip by its queue. A full processor delays every exchange in any
-        // case.
+        // A saturated link lengthens the round trip by its queue. A saturated processor delays every exchange,
+        // at any round-trip time.
         let link = [signals.link_up, signals.link_down];
         if self.is_computing || link.into_iter().flatten().any(|used| used >= NEARLY) {
             confidence = Confidence::Possible;
@@ -134,7 +134,7 @@ impl Seen<'_> {
                  another 2 s"
             ));
         }
-        // The queue is full because the server does not accept from it.
+        // The queue is full because the server does not accept connections.
         if self.workers_taken || self.is_computing {
             confidence = Confidence::Possible;
             let cause = match self.workers_taken {

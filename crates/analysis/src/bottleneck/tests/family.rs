@@ -1,4 +1,4 @@
-//! How often a verdict finds an effect of any limit when no limit has one.
+//! How often a verdict finds an effect of some limit when no limit has an effect.
 
 use fathometer_model::Seed;
 
@@ -6,8 +6,8 @@ use super::super::*;
 use super::plants::{USERS, answers, idle, observation};
 use crate::statistics::{Intervals, LEVEL};
 
-/// The share of searches in which any of eight limits has an effect on throughput, although throughput varies at random
-/// alone. Its logarithm is normal with this deviation, and the changed loads of a replicate share one baseline.
+/// The share of searches that find an effect of any of eight limits, although throughput varies only at random. The
+/// logarithm of throughput is normal with this deviation, and the changed loads of a replicate share one baseline.
 fn wrong(seed: Seed, trials: u64, replicates: u32, deviation: f64, intervals: Intervals) -> f64 {
     let limits = answers(&[]);
     let draws = seed.stream("no effect");
@@ -44,10 +44,10 @@ fn any_of_eight_limits_without_effect_seems_to_have_one_in_at_most_a_twentieth_o
     for (replicates, deviation) in [(3, 0.05), (3, 0.5), (5, 0.5)] {
         let share = wrong(Seed(1961), trials, replicates, deviation, default);
         println!("{share} of {replicates}, {deviation}");
-        // Three standard errors above the level.
+        // The bound is three standard errors above the level.
         assert!(share <= 0.073, "{share} of {replicates}, {deviation}");
     }
-    // Each limit alone at 95 %: Bonferroni's correction is taken back.
+    // Each limit at 95 %, as without Bonferroni's correction.
     let alone = Intervals {
         level: 1.0 - 8.0 * (1.0 - LEVEL),
     };

@@ -13,13 +13,13 @@ pub(super) const REPLICATES: u32 = 5;
 /// A load with a known limit: the signals of its probes, and how its throughput responds.
 pub(super) struct Plant {
     pub(super) signals: Signals,
-    /// Resource, factor and elasticity of throughput to relief.
+    /// Each step: the resource, the factor, and the elasticity of throughput to relief.
     pub(super) answers: Vec<(Resource, f64, f64)>,
 }
 
 impl Plant {
-    /// Five replicates of the unchanged load and of each change. All loads of a replicate share a drift. Each
-    /// load also has noise of its own, up to this share in either direction.
+    /// Five replicates of the unchanged load and of each change. All loads of a replicate share a drift. In
+    /// addition, each load has its own noise of up to this share in either direction.
     pub(super) fn observed(&self, noise: f64) -> Vec<Observation> {
         let draws = Seed(17).stream("noise");
         let mut observations = Vec::new();
@@ -109,7 +109,7 @@ pub(super) fn idle() -> Signals {
     }
 }
 
-/// The steps of a usual search. Only the given ones have an effect.
+/// The steps of a usual search. Only the given resources have an effect.
 pub(super) fn answers(given: &[(Resource, f64)]) -> Vec<(Resource, f64, f64)> {
     [
         (Resource::Cpu, 1.25),
@@ -163,7 +163,7 @@ pub(super) fn one_core() -> Plant {
     }
 }
 
-/// Memory is short, so the disk is read; the disk is throttled and so saturated.
+/// Memory is short, so files are read from the disk; the disk is throttled, and therefore saturated.
 pub(super) fn memory() -> Plant {
     Plant {
         signals: Signals {
@@ -179,7 +179,7 @@ pub(super) fn memory() -> Plant {
     }
 }
 
-/// The same probes, but there are so many files that some more memory changes little.
+/// The same probes, but with so many files that a little more memory changes little.
 pub(super) fn disk_operations() -> Plant {
     Plant {
         answers: answers(&[(Resource::Memory, 0.15), (Resource::DiskOperations, 0.95)]),
@@ -258,7 +258,7 @@ pub(super) fn workers() -> Plant {
     }
 }
 
-/// One request at a time: more users only wait longer.
+/// One request at a time: more users wait longer, and throughput does not grow.
 pub(super) fn lock() -> Plant {
     Plant {
         signals: idle(),
@@ -266,7 +266,8 @@ pub(super) fn lock() -> Plant {
     }
 }
 
-/// Each user sleeps separately: more users get more, and no limit of the host shortens the sleep.
+/// Each user's request sleeps separately: more users get more throughput, and no limit of the host shortens
+/// the sleep.
 pub(super) fn sleep() -> Plant {
     Plant {
         signals: idle(),

@@ -5,10 +5,10 @@ use super::Sweep;
 use crate::statistics::mean;
 use crate::sweep::shape::{Knee, Place, Rule, slope, steadiness};
 
-/// A curve of some of its replicates.
+/// A curve computed from some of its replicates.
 pub(super) struct Drawn<'a> {
     pub(super) xs: &'a [f64],
-    /// The values that replace the levels where a slope is computed.
+    /// The values that replace the levels when a slope is computed.
     pub(super) per: Option<Vec<f64>>,
     pub(super) ys: Vec<f64>,
     pub(super) knee: Option<f64>,
@@ -54,7 +54,7 @@ pub(super) fn figure(
             .map(|i| (curve.xs[i], curve.ys[i]))
             .unzip())
     };
-    // The ratio of two curves, level by level, at the levels that both have.
+    // The ratio of two curves at each level that both have.
     let gains = |one: &Drawn<'_>, other: &Drawn<'_>| -> Result<Vec<f64>, String> {
         let floor = sweep.floor.unwrap_or(f64::NEG_INFINITY);
         let gains: Vec<f64> = at(one, sweep.at, 1)?
@@ -127,7 +127,8 @@ pub(super) fn figure(
     }
 }
 
-/// The knee of `one` over that of `other`. A curve that still rises at its last level has not shown its knee.
+/// The ratio of the knees of `one` and `other`. A curve that still rises at its last level has not reached its
+/// knee.
 fn ratio_of_knees(one: &Drawn<'_>, other: &Drawn<'_>, along: &str) -> Result<f64, String> {
     let knee = |curve: &Drawn<'_>| -> Result<f64, String> {
         let last = curve.xs.last().copied();
@@ -142,8 +143,8 @@ fn ratio_of_knees(one: &Drawn<'_>, other: &Drawn<'_>, along: &str) -> Result<f64
     Ok(knee(one)? / knee(other)?)
 }
 
-/// The level from which `one` stays below `other`, among the levels that both have, with straight lines between
-/// them; `None` when there is no such level.
+/// The level from which `one` stays below `other`, with straight lines between the levels that both have;
+/// `None` when there is no such level.
 fn crossing(one: &Drawn<'_>, other: &Drawn<'_>) -> Option<f64> {
     let leads: Vec<(f64, f64)> = one
         .xs
@@ -187,9 +188,9 @@ mod tests {
         let xs = [0.0, 1.0, 50.0, 100.0];
         let flat = drawn(&xs, &[5.0, 400.0, 400.0, 400.0]);
         let rising = drawn(&xs, &[50.0, 60.0, 300.0, 500.0]);
-        // `flat` is below at first, above from 1 on, and below again after 75.
+        // `flat` is below `rising` at first, above it from 1 on, and below it again after 75.
         assert_eq!(crossing(&flat, &rising), Some(75.0));
-        // In the other direction, `rising` falls below between 0 and 1 and does not stay below.
+        // In the other direction, `rising` falls below `flat` between 0 and 1, but does not stay below it.
         assert_eq!(crossing(&rising, &flat), None);
         assert_eq!(crossing(&flat, &flat), None);
         let few = drawn(&xs[..3], &[50.0, 60.0, 300.0]);

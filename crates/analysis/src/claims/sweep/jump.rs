@@ -1,5 +1,5 @@
-//! The estimates of figures that jump from one value to the next, such as a knee, which is a level: they are not
-//! normally distributed.
+//! Estimates of figures that jump from one value to the next, such as a knee, which is always a level. These
+//! figures are not normally distributed.
 
 use super::super::{Kind, Relation};
 use super::Sweep;
@@ -12,12 +12,12 @@ use crate::statistics::{Inference, Interval, Scale};
 #[derive(Clone, Copy)]
 pub(super) struct Jump {
     scale: Scale,
-    /// How far below and above it the true value may lie for certain, on that scale.
+    /// How far below and above the figure the true value may certainly lie, on that scale.
     slack: (f64, f64),
     range: Interval,
 }
 
-/// How a figure jumps; `None` when it is smooth.
+/// How a figure jumps; `None` for a smooth figure.
 pub(super) fn jump(
     relation: &Relation,
     sweep: &Sweep,
@@ -27,7 +27,7 @@ pub(super) fn jump(
 ) -> Option<Jump> {
     match relation.kind {
         Kind::Knee if sweep.knee.as_ref().is_some_and(|knee| knee.rule.is_level()) => {
-            // A knee lies between its level and the one before; of a ratio of knees, each does.
+            // A knee lies between its level and the previous level; in a ratio of knees, this applies to both.
             let (scale, slack) = match relation.right {
                 None => (Scale::Linear, (back(xs, value, expected), 0.0)),
                 Some(_) => {
@@ -58,18 +58,18 @@ pub(super) fn jump(
     }
 }
 
-/// How far a level is above the one before, each over what is expected; 0 for the first.
+/// The distance from the previous level to this level, both divided by the expected value; 0 for the first level.
 fn back(xs: &[f64], value: f64, expected: f64) -> f64 {
     let levels = xs.iter().rev().map(|x| x / expected);
     let before = levels
         .filter(|x| *x < value)
         .fold(f64::NEG_INFINITY, f64::max);
-    // Less by a rounding error, so that the interval does not reach below the level itself.
+    // Reduced by a rounding error, so that the interval excludes the previous level.
     let gap = (value - before) * (1.0 - 1e-12);
     if before.is_finite() { gap } else { 0.0 }
 }
 
-/// The largest ratio of a level to the one before.
+/// The largest ratio of a level to the previous level.
 fn widest_ratio(xs: &[f64]) -> f64 {
     let ratios = xs
         .windows(2)
@@ -83,8 +83,8 @@ pub(super) const POSITIVE: Interval = Interval {
     high: f64::INFINITY,
 };
 
-/// The figure of all replicates, with the interval of the figures of single replicates: of those that every level
-/// of every curve has.
+/// The figure of all replicates. Its interval is computed from the figures of those single replicates that every
+/// level of every curve has.
 pub(super) fn by_replicates(
     inputs: &Inputs<'_>,
     traces: &[Trace<'_>],
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn the_widest_step_of_a_curve_is_a_ratio() {
         assert_eq!(widest_ratio(&[1.0, 2.0, 8.0, 16.0]), 4.0);
-        // A step from 0 has no ratio.
+        // A step from 0 has no ratio and is ignored.
         assert_eq!(widest_ratio(&[0.0, 2.0, 3.0]), 1.5);
         assert_eq!(widest_ratio(&[5.0]), 1.0);
     }

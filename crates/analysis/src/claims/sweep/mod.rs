@@ -1,7 +1,7 @@
 //! Tests that use whole curves.
 //!
-//! [`trace`] reads the curves with all their replicates from a run, and [`figure`] computes the figure of a test from
-//! the means of some of the replicates. A figure that jumps has another interval ([`jump`]), and a ranking compares
+//! [`trace`] reads the curves with all their replicates from a run. [`figure`] computes the figure of a test from the
+//! means of some of the replicates. Figures that jump have their own kind of interval ([`jump`]). A ranking compares
 //! many curves pair by pair ([`ranking`]).
 
 mod figure;
@@ -25,7 +25,7 @@ use figure::{Drawn, figure};
 use jump::{by_replicates, jump};
 use trace::{Trace, curves_of};
 
-/// Which curve a test uses, and which part of it.
+/// The curve of a test, and the part of the curve that the test uses.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sweep {
@@ -33,20 +33,21 @@ pub struct Sweep {
     pub along: String,
     /// A metric that divides the test's metric, level by level.
     pub over: Option<String>,
-    /// A metric whose values replace the levels in a `slope`: the slope is then the cost of one more of it.
+    /// A metric whose values replace the levels in a `slope`: the slope is then the cost of one more unit of that
+    /// metric.
     pub per: Option<String>,
     /// The rule for the knee.
     pub knee: Option<Knee>,
-    /// The levels that are used.
+    /// The levels of the curve that are used.
     #[serde(default)]
     pub at: Place,
-    /// How the figures of several levels become one, for `at`, `identity` and `gain`.
+    /// How the figures of several levels are combined, for `at`, `identity` and `gain`.
     #[serde(default)]
     pub pick: Pick,
-    /// The floor for values in a `gain`, in the metric's unit; a smaller value counts as this. Without it, a
+    /// The floor for values in a `gain`, in the metric's unit; smaller values count as the floor. Without a floor, a
     /// ratio to almost zero would be huge.
     pub floor: Option<f64>,
-    /// The factors whose levels add up to the expected place of a `knee`; the estimate is the knee over that
+    /// The factors whose levels add up to the expected place of a `knee`; the estimate is the knee divided by that
     /// sum.
     #[serde(default)]
     pub relative_to: Vec<String>,
@@ -57,7 +58,7 @@ pub struct Sweep {
     pub across: BTreeMap<String, Vec<String>>,
 }
 
-/// Whether a kind fits the description of its curves.
+/// Checks that a kind of estimate fits the description of its curves.
 pub(super) fn check(kind: Kind, metric: &str, sweep: Option<&Sweep>) -> Result<(), String> {
     let word = format!("{kind:?}").to_lowercase();
     let Some(sweep) = sweep else {
@@ -161,8 +162,8 @@ impl Bench<'_> {
             figure(relation.kind, sweep, &curves, expected)
         };
         if let Err(reason) = figure(&samples) {
-            // If the test estimates the knee itself, a missing knee makes the test unusable. If another figure
-            // needs the knee, its condition did not occur.
+            // If the test estimates the knee itself, a missing knee makes the test unusable. If another figure needs
+            // the knee, the event that the test is about did not occur.
             return match relation.kind {
                 Kind::Knee => Measured::Unusable(reason),
                 _ => Measured::Absent(reason),
@@ -199,8 +200,8 @@ impl Bench<'_> {
         }
     }
 
-    /// The levels that a test looks at, where every curve has them. Empty where they are not known, for example
-    /// because a curve has no knee.
+    /// The levels that a test uses, if every curve has them. Empty if the levels are not known, for example because a
+    /// curve has no knee.
     pub(super) fn levels_of(
         &self,
         relation: &Relation,
@@ -239,7 +240,7 @@ impl Bench<'_> {
             .collect()
     }
 
-    /// The sum of the levels at which the knee is expected; 1 where no place is expected.
+    /// The sum of the levels at which the knee is expected; 1 if no place is expected.
     fn expected(&self, sweep: &Sweep, trace: &Trace<'_>) -> Result<f64, String> {
         if sweep.relative_to.is_empty() {
             return Ok(1.0);

@@ -15,7 +15,7 @@ use crate::statistics::{
 
 impl Bench<'_> {
     /// Whether two curves change their order. The intervals use the Bonferroni correction, so that all
-    /// comparisons together err no more often than a single one would.
+    /// comparisons together have the error rate of a single comparison.
     pub(super) fn ranking(
         &self,
         relation: &Relation,
@@ -63,7 +63,7 @@ impl Bench<'_> {
         let strict = Intervals {
             level: simultaneous_level(self.inputs.intervals.level, pairs.len()),
         };
-        let mut contests: BTreeMap<(&str, &str), Contest> = BTreeMap::new();
+        let mut contests: BTreeMap<(&str, &str), PairwiseComparison> = BTreeMap::new();
         for (one, other) in &pairs {
             let both = [one.3.clone(), other.3.clone()];
             let matched = Matched::of(&self.inputs.run.info, &both);
@@ -124,7 +124,7 @@ impl Bench<'_> {
     }
 }
 
-/// An interval that several comparisons gave, as if it were that of one estimate.
+/// The basis of an interval that comes from several comparisons, in the form of the basis of one estimate.
 fn as_basis(estimate: &Estimate, interval: Interval, intervals: Intervals) -> Basis {
     let normal = Basis {
         n: estimate.n,
@@ -137,7 +137,7 @@ fn as_basis(estimate: &Estimate, interval: Interval, intervals: Intervals) -> Ba
         logarithmic: true,
         range: POSITIVE,
     };
-    // Half of it on the logarithmic scale, in units of what an error of 1 would give.
+    // Half of the interval on the logarithmic scale, in units of the half length that an error of 1 gives.
     let unit = (normal.interval(intervals.level).high / estimate.value).ln();
     let half = (estimate.value / interval.low)
         .max(interval.high / estimate.value)
@@ -165,23 +165,23 @@ fn combinations(across: &BTreeMap<String, Vec<String>>) -> Vec<Vec<(String, Stri
         })
 }
 
-/// One of the ranked values at one place: its level, the environment, the level of the numeric factor, and its
-/// replicates.
+/// One of the ranked values at one place: its level, the environment, the level of the numeric factor, and the
+/// values of its replicates.
 type Standing = (String, String, f64, Vec<(u32, f64)>);
 
-/// Two levels compared at several places, with the extremes of their ratio.
+/// Two levels that are compared at several places, with the extremes of their ratio.
 #[derive(Default)]
-struct Contest {
+struct PairwiseComparison {
     n: usize,
     /// The greatest ratio and the smallest ratio, each with its place.
     ends: Option<(f64, String, f64, String)>,
-    /// The greatest and the smallest ratio that the intervals support, and those that they allow; `None` when a
-    /// comparison has no interval.
+    /// The greatest and the smallest ratio that the intervals support, and those that the intervals allow;
+    /// `None` when no comparison has an interval.
     supported: Option<(f64, f64)>,
     allowed: Option<(f64, f64)>,
 }
 
-/// How far a pair changes its order; at most 1 when it does not.
+/// How far a pair of curves changes its order; at most 1 when it does not.
 struct Turn {
     value: f64,
     low: Option<f64>,
@@ -189,7 +189,7 @@ struct Turn {
     places: (String, String),
 }
 
-impl Contest {
+impl PairwiseComparison {
     fn note(&mut self, ratio: Estimate, place: &str) {
         self.n = if self.n == 0 {
             ratio.n
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_pair_changes_its_order_by_the_smaller_of_its_two_leads() {
-        let mut contest = Contest::default();
+        let mut contest = PairwiseComparison::default();
         contest.note(ratio(2.0, 1.8, 2.2), "at 1");
         let turn = contest.turn().unwrap();
         assert!((turn.value - 0.5).abs() < 1e-12, "one place is no change");

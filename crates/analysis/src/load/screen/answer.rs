@@ -1,14 +1,14 @@
-//! The first four lines: rate, latency, errors, validity with the bound that was hit.
+//! The first four lines: rate, latency, errors, and validity with the bound of the rate.
 
 use super::super::lines::{HEAD, WIDTH, line};
 use super::super::quantity::{bytes, count, counted, percent, three_digits, time};
 use super::super::{Counts, LoadResult, LoopKind, Window, bound, rates};
 use crate::text::columns_of;
 
-/// The largest number of error classes that the line of errors names, as far as they fit.
+/// The largest number of error classes in the line of errors, if there is room.
 const CLASSES: usize = 3;
 
-/// The four lines. A result that is INVALID has a further line for each reason.
+/// The four lines. An INVALID result has a further line for each reason.
 pub(super) fn lines(result: &LoadResult) -> String {
     let window = &result.measured;
     let mut text = line("rate", &rate(result));

@@ -1,12 +1,12 @@
-//! The details: the outcome of every exchange, offered against achieved rate, exact bytes, errors with their
-//! meanings, the generator's own cost, and every setting that was not requested.
+//! The details: the outcome of every exchange, offered and achieved rate, exact bytes, errors with their
+//! meanings, the generator's own cost, and every setting that was not given.
 
 use super::super::lines::line;
 use super::super::quantity::{bytes, count, counted, percent, three_digits, time};
 use super::super::{LoadResult, LoopKind, Window, WorkerHealth, protocol_screen, rates};
 use crate::text::{Align, Grid};
 
-/// All of them, in parts with an empty line between.
+/// All details, in parts that are separated by empty lines.
 pub(super) fn render(result: &LoadResult) -> String {
     let mut text = outcomes(&result.measured);
     text.push_str(&errors(&result.measured));
@@ -31,14 +31,14 @@ fn outcomes(window: &Window) -> String {
         count(counts.unfinished),
     );
     if counts.retried > 0 {
-        outcome.push_str(&format!(", {} asked once more", count(counts.retried)));
+        outcome.push_str(&format!(", {} retried", count(counts.retried)));
     }
     let mut text = line("exchanges", &outcome);
     if counts.wrong_size > 0 {
         text.push_str(&line(
             "wrong size",
             &format!(
-                "{} of another length than planned: the server has other files, or its answers vary",
+                "{} of another length than planned: the server has other files, or its responses vary",
                 counted(counts.wrong_size, "response"),
             ),
         ));
@@ -47,7 +47,7 @@ fn outcomes(window: &Window) -> String {
         text.push_str(&line(
             "pages",
             &format!(
-                "{} whole, {} with a failure; {} ended",
+                "{} complete, {} with a failure; {} ended",
                 count(counts.pages),
                 count(counts.pages_failed),
                 counted(counts.sessions, "session"),
@@ -61,18 +61,18 @@ fn outcomes(window: &Window) -> String {
         .map(|(status, times)| format!("{status}: {}", count(*times)))
         .collect();
     let statuses = match statuses.is_empty() {
-        true => "none: no response came whole".to_owned(),
+        true => "none: no complete response".to_owned(),
         false => statuses.join(", "),
     };
     text.push_str(&line("statuses", &statuses));
     text
 }
 
-/// The connections: how many, how long they lived, and the share of that time that was used.
+/// The connections: their number, their mean life, and the share of the open time in which they were idle.
 fn connections(window: &Window) -> String {
     let (counts, connections) = (&window.counts, &window.connections);
     let mut text = format!(
-        "{} asked for, {} established",
+        "{} attempted, {} established",
         count(counts.connects),
         count(counts.connected)
     );
@@ -146,7 +146,7 @@ fn errors(window: &Window) -> String {
         (
             "status 4xx",
             status(400, 499),
-            "the server holds the request for wrong",
+            "the server rejected the request",
         ),
         (
             "status 5xx",
@@ -156,7 +156,7 @@ fn errors(window: &Window) -> String {
         (
             "unfinished",
             counts.unfinished,
-            "given up when the drain was over, neither answered nor timed out",
+            "neither answered nor timed out at the end of the drain",
         ),
     ] {
         if times > 0 {
@@ -187,7 +187,7 @@ fn rates(result: &LoadResult) -> String {
             text.push_str(&line(
                 "achieved",
                 &format!(
-                    "{}/s (a closed loop offers what is answered)",
+                    "{}/s (closed loop: the offered rate is the same)",
                     three_digits(achieved)
                 ),
             ));
@@ -218,7 +218,7 @@ fn rates(result: &LoadResult) -> String {
     text.push_str(&line(
         "sent",
         &format!(
-            "{} B of heads, {} B of content",
+            "{} B of headers, {} B of content",
             count(bytes.request_heads.0),
             count(bytes.request_bodies.0)
         ),
@@ -226,7 +226,7 @@ fn rates(result: &LoadResult) -> String {
     text.push_str(&line(
         "received",
         &format!(
-            "{} B of heads, {} B of bodies, {} B of them content",
+            "{} B of headers, {} B of bodies, {} B of them content",
             count(bytes.response_heads.0),
             count(bytes.response_bodies.0),
             count(bytes.content.0)
@@ -245,11 +245,11 @@ fn load_factor(result: &LoadResult) -> String {
     let pages = rates::page_load_factor(window);
     let mut value = match pages {
         Some(pages) => format!(
-            "{} exchanges, {} pages under way on average",
+            "{} exchanges, {} pages in flight on average",
             three_digits(exchanges),
             three_digits(pages)
         ),
-        None => format!("{} exchanges under way on average", three_digits(exchanges)),
+        None => format!("{} exchanges in flight on average", three_digits(exchanges)),
     };
     if let LoopKind::Closed { users } = result.setup.kind {
         value.push_str(&format!(", {}", counted(u64::from(users), "user")));
@@ -359,7 +359,7 @@ fn settings(result: &LoadResult) -> String {
         .map(|(setting, value)| format!("{setting} {value}"))
         .collect();
     let defaults = match defaults.is_empty() {
-        true => "none: every setting was asked for".to_owned(),
+        true => "none: every setting was given".to_owned(),
         false => defaults.join(", "),
     };
     let mut text = line("by default", &defaults);

@@ -1,9 +1,9 @@
-//! What `fathometer load` prints at its end: at most 100 columns, readable without colour.
+//! The final screen of `fathometer load`: at most 100 columns, readable without colour.
 //!
-//! The answer comes first, in four lines: the rate, the latency, the errors, and the validity with the bound
-//! that was hit (`answer.rs`). Then follow a small distribution of the latency and the table of phases. All else
-//! is in [`details()`]: outcomes, bytes, errors with their meanings, the generator's own cost, and every setting
-//! that was not requested.
+//! The answer comes first, in four lines: the rate, the latency, the errors, and the validity with the bound of
+//! the rate (`answer.rs`). A small distribution of the latency and the table of phases follow. All other figures
+//! are in [`details()`]: outcomes, bytes, errors with their meanings, the generator's own cost, and every
+//! setting that was not given.
 
 mod answer;
 mod details;
@@ -19,19 +19,19 @@ use crate::text::{Align, Grid, columns_of, hanging};
 /// Number of targets that are shown; the others are only in the files.
 const TARGETS: usize = 10;
 
-/// The screen. `promises` are the verdicts on an SLO, when there was one. What was requested explicitly, as the
-/// figures of probes and of targets, is always shown.
-pub fn render(result: &LoadResult, promises: &[Verdict]) -> String {
+/// The screen. `slos` are the verdicts on the SLOs, if there are any. Figures that were requested
+/// explicitly, such as those of probes and of targets, are always shown.
+pub fn render(result: &LoadResult, slos: &[Verdict]) -> String {
     let mut text = answer(result);
     text.push('\n');
     text.push_str(&table::render(&result.measured));
-    text.push_str(&requested(result, promises));
+    text.push_str(&requested(result, slos));
     text.push_str("\nMore: --details (all figures, every default), --report FILE.html, --json\n");
     text
 }
 
 /// The screen with all figures and all settings.
-pub fn details(result: &LoadResult, promises: &[Verdict]) -> String {
+pub fn details(result: &LoadResult, slos: &[Verdict]) -> String {
     let mut text = answer(result);
     text.push('\n');
     text.push_str(&table::render(&result.measured));
@@ -39,8 +39,8 @@ pub fn details(result: &LoadResult, promises: &[Verdict]) -> String {
     text.push('\n');
     text.push_str(&details::render(result));
     text.push_str(&ranks::table(&result.ranks));
-    text.push_str(&requested(result, promises));
-    // Repeated here for readers who see only the end of a long screen.
+    text.push_str(&requested(result, slos));
+    // Repeated here because readers may see only the end of a long screen.
     if !result.validity.is_valid() {
         let reasons = counted(result.validity.reasons.len() as u64, "reason");
         text.push_str(&format!("\nINVALID: {reasons}, above\n"));
@@ -48,7 +48,7 @@ pub fn details(result: &LoadResult, promises: &[Verdict]) -> String {
     text
 }
 
-/// The answer, what was measured, and the distribution of the latency.
+/// The answer, the settings of the measurement, and the distribution of the latency.
 fn answer(result: &LoadResult) -> String {
     let mut text = answer::lines(result);
     text.push('\n');
@@ -68,32 +68,32 @@ fn answer(result: &LoadResult) -> String {
     text
 }
 
-/// What probes measured on the server's machine; empty when none ran.
+/// The measurements of probes on the server's machine; empty without probes.
 pub fn server(result: &LoadResult) -> String {
     server_screen::render(result)
 }
 
-/// What the command line asked for: probes, targets, an SLO; then the findings.
-fn requested(result: &LoadResult, promises: &[Verdict]) -> String {
+/// Output that the command line requested (probes, targets, SLOs), then the findings.
+fn requested(result: &LoadResult, slos: &[Verdict]) -> String {
     let mut text = server_screen::render(result);
     if result.targets.len() > 1 {
         text.push('\n');
         text.push_str(&targets(result));
     }
-    if !promises.is_empty() {
+    if !slos.is_empty() {
         text.push('\n');
-        text.push_str(&promised(promises, result.validity.is_valid()));
+        text.push_str(&slo_lines(slos, result.validity.is_valid()));
     }
     text.push_str(&remarks(result));
     text
 }
 
-/// Why the figures are not valid; `None` when they are.
+/// The reasons why the figures are not valid; `None` when they are valid.
 pub(super) fn invalid(result: &LoadResult) -> Option<String> {
     if result.validity.is_valid() {
         return None;
     }
-    let mut text = String::from("INVALID: these figures are not to be believed\n");
+    let mut text = String::from("INVALID: do not trust these figures\n");
     for reason in &result.validity.reasons {
         text.push_str(&hanging("  - ", reason, WIDTH));
     }
@@ -103,7 +103,7 @@ pub(super) fn invalid(result: &LoadResult) -> Option<String> {
 /// The findings, each on a line of its own; empty when there are none.
 pub(super) fn remarks(result: &LoadResult) -> String {
     let findings = findings::of(result);
-    // It is already shown at the top.
+    // The size mismatch is already shown at the top.
     let mismatch = result.measured.counts.size_mismatch();
     let findings = findings
         .iter()
@@ -190,11 +190,11 @@ fn targets(result: &LoadResult) -> String {
     text
 }
 
-/// The verdicts on thresholds. An INVALID result decides no threshold, whatever its figures.
-fn promised(promises: &[Verdict], is_valid: bool) -> String {
+/// The verdicts on SLOs. An INVALID result decides no SLO, whatever its figures.
+fn slo_lines(slos: &[Verdict], is_valid: bool) -> String {
     let mut text = String::new();
-    for verdict in promises {
-        let word = match (verdict.kept, is_valid) {
+    for verdict in slos {
+        let word = match (verdict.met, is_valid) {
             (true, _) => "kept",
             (false, true) => "BROKEN",
             (false, false) => "inconclusive",
@@ -203,11 +203,7 @@ fn promised(promises: &[Verdict], is_valid: bool) -> String {
         if let Some(reason) = &verdict.reason {
             outcome.push_str(&format!(" ({reason})"));
         }
-        text.push_str(&hanging(
-            &format!("promise {} ", verdict.promise),
-            &outcome,
-            WIDTH,
-        ));
+        text.push_str(&hanging(&format!("SLO {} ", verdict.slo), &outcome, WIDTH));
     }
     text
 }

@@ -1,4 +1,4 @@
-//! A small picture of a distribution of times: its density on a logarithmic axis, with its percentiles.
+//! A small plot of a distribution of times: its density on a logarithmic axis, with its percentiles.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇',
 /// The percentiles that are marked under the axis, if there is room.
 const MARKS: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
-/// Fewer times than this have no shape.
+/// With fewer times than this, no plot is drawn.
 const FEWEST: u64 = 20;
 
-/// The picture under a head; empty when there are too few times, or all of them are equal.
+/// The plot under a heading; empty if there are too few times, or all times are equal.
 pub(super) fn render(head: &str, times: &Distribution) -> String {
     let (Some(least), Some(most)) = (times.min(), times.max()) else {
         return String::new();
@@ -62,7 +62,7 @@ pub(super) fn render(head: &str, times: &Distribution) -> String {
 struct Axis {
     /// The logarithm of the first time, in nanoseconds.
     start: f64,
-    /// The logarithm of the last time over the first.
+    /// The logarithm of the ratio of the last time to the first.
     span: f64,
 }
 
@@ -90,7 +90,8 @@ impl Axis {
     }
 }
 
-/// Heights in eighths of a line, in proportion to the counts; a column that is not empty has at least one.
+/// Heights in eighths of a line, in proportion to the counts; a non-empty column has a height of at least
+/// one.
 fn heights(counts: &[u64]) -> Vec<usize> {
     let most = counts.iter().copied().max().unwrap_or(0).max(1) as f64;
     let levels = 8.0 * LINES as f64;

@@ -1,10 +1,10 @@
-//! The table of phases: a row for each, in h2load's layout.
+//! The table of phases: one row for each phase, in h2load's layout.
 
 use super::super::quantity::{count, time};
 use super::super::{Distribution, Window, rates};
 use crate::text::{Align, Grid};
 
-/// What the rows are.
+/// The explanation of the rows.
 pub(super) const NOTE: &str = "\
 corrected: from the planned instant, as a user waits, to the last byte. uncorrected: from the
 request's first byte, as most tools count; it misses requests that a stall held back. queue: waiting
@@ -41,7 +41,7 @@ pub(super) fn render(window: &Window) -> String {
     grid.render()
 }
 
-/// Adds one column between figures, so that units do not touch the next figure.
+/// Inserts a column between figures, so that units do not touch the next figure.
 fn apart(mut fields: Vec<String>) -> Vec<String> {
     for field in fields.iter_mut().skip(2) {
         field.insert(0, ' ');

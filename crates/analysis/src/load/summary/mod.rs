@@ -15,83 +15,84 @@ use super::protocols::{DatagramsSummary, FramesSummary, HandshakesSummary};
 use super::server::{ServerProbes, SuspicionSummary};
 use super::{RankFigures, Verdict};
 
-/// The format version of the summary; it changes when a member changes its meaning or is removed.
+/// The format version of the summary. It changes when the meaning of a member changes or a member is removed.
 pub const FORMAT: u32 = 1;
 
-/// What a load test found.
+/// The result of a load test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
-    /// The form of this summary: 1. It changes when a member changes its meaning or goes; members may
-    /// be added without.
+    /// The format version of this summary: 1. It changes when the meaning of a member changes or a member is removed,
+    /// but not when a member is added.
     pub format: u32,
     /// The validity of the figures.
     pub validity: ValiditySummary,
-    /// What stands out of it, a sentence each: that every response was an error, for one.
+    /// Notable facts, one sentence each, for example that every response was an error.
     pub findings: Vec<String>,
     /// The URL, workload and policy of the test.
     pub setup: SetupSummary,
-    /// The steady state: what the figures are about.
+    /// The measured window, which the figures describe.
     pub measured: WindowSummary,
-    /// What came before it, when there was a warm-up.
+    /// The warm-up before the measured window, if there was one.
     pub warm_up: Option<WindowSummary>,
-    /// What was still under way when it ended.
+    /// The drain: exchanges in flight at the end of the measured window.
     pub drain: Option<WindowSummary>,
-    /// What the users of a closed loop did, which must agree with their number by Little's law. `null` for an open loop,
-    /// for a number of users that changes, and where exchanges failed.
+    /// The time of the users of a closed loop; it must agree with their number by Little's law. `null` for an open loop,
+    /// if the number of users changes, and if exchanges failed.
     pub user_time: Option<UserTimeSummary>,
-    /// The generator itself.
+    /// The state of the generator itself.
     pub generator: GeneratorSummary,
-    /// What probes saw of the server's machine, when they were asked to look.
+    /// Measurements of probes on the server's machine, if they were requested.
     pub server: Option<ServerProbes>,
-    /// Resources that this makes suspect, the strongest first.
+    /// Resources that are suspected from the figures, the strongest suspicion first.
     pub suspected: Vec<SuspicionSummary>,
-    /// The course, from the start of the warm-up to the end of the drain.
+    /// The timeline, from the start of the warm-up to the end of the drain.
     pub timeline: Vec<IntervalSummary>,
-    /// Exchanges of the measured window by target, when they were asked for.
+    /// Exchanges of the measured window by target, if they were requested.
     pub targets: Vec<TargetSummary>,
-    /// Lines or entries of the workload's source that are not requested: how many, by reason.
+    /// Lines or entries of the workload's source that are not requested: numbers by reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub skipped: BTreeMap<String, u64>,
-    /// How much of the workload's sequence of pages was requested, when it has one.
+    /// How much of the workload's sequence of pages was requested, if the workload has a sequence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<SequenceSummary>,
     /// Each rank of a test on several machines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<RankFigures>,
-    /// What was promised, and whether it was kept.
-    pub promises: Vec<Verdict>,
+    /// The thresholds (SLOs) of the test, and the verdicts on them.
+    #[serde(alias = "promises")]
+    pub slos: Vec<Verdict>,
 }
 
-/// What the users of a closed loop did in the measured window, as mean numbers of users.
+/// Mean numbers of busy and pausing users of a closed loop in the measured window.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UserTimeSummary {
-    /// The users that the test had.
+    /// The number of users of the test.
     pub users: f64,
-    /// Pages that were under way: by Little's law their rate times their mean time.
+    /// Mean number of pages in progress: by Little's law, their rate times their mean time.
     pub busy: f64,
-    /// Users that paused.
+    /// Mean number of pausing users.
     pub paused: f64,
-    /// The most pages that a user has under way at the same time.
+    /// The most pages that a user has in progress at the same time.
     pub slots: u32,
-    /// The largest difference between users and their sum that is valid, as a share of the users.
+    /// The largest valid difference between `users` and `busy` plus `paused`, as a share of the users.
     pub tolerance_share: f64,
 }
 
-/// How much of a workload's sequence of pages was requested, from the start of the warm-up on.
+/// How much of a workload's sequence of pages was requested, counted from the start of the warm-up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SequenceSummary {
-    /// Its length in pages.
+    /// The length of the sequence in pages.
     pub pages: u64,
     /// Pages requested.
     pub requested: u64,
-    /// How often the whole sequence was requested; above 1 it was begun again.
+    /// How many times the whole sequence was requested; above 1, it was repeated.
     pub times: f64,
 }
 
-/// The validity of the figures, with the reasons where they are INVALID.
+/// The validity of the figures, with the reasons if they are INVALID.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ValiditySummary {
@@ -105,28 +106,28 @@ pub struct ValiditySummary {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetupSummary {
-    /// Where the load went.
+    /// The URL of the server.
     pub url: String,
     /// The workload's name; the path for a single URL.
     pub workload: String,
-    /// How connections were used.
+    /// The connection policy, as in `h1.1-pipeline16`.
     pub policy: String,
-    /// How requests came about.
+    /// How requests were generated.
     #[serde(rename = "loop")]
     pub kind: LoopSummary,
     /// Threads of the generator.
     pub threads: u32,
-    /// Time before the measured window, as asked for.
+    /// Requested length of the warm-up.
     pub warm_up_s: f64,
-    /// Length of the measured window, when a time was asked for.
+    /// Requested length of the measured window, if a time was requested.
     pub duration_s: Option<f64>,
-    /// Exchanges, when a count was asked for.
+    /// Requested number of exchanges, if a count was requested.
     pub exchanges: Option<u64>,
-    /// How long an exchange might take.
+    /// The time limit of an exchange.
     pub timeout_s: f64,
     /// Longest time that a wake-up of the generator was delayed so that several responses were read at once; 0 is off.
     pub wake_up_coalescing_ms: f64,
-    /// Where everything random came from.
+    /// The seed of all random choices.
     pub seed: u64,
     /// Settings that were not given, with their default values.
     pub defaults: BTreeMap<String, String>,
@@ -136,100 +137,100 @@ pub struct SetupSummary {
     pub version: String,
     /// Facts about the machine.
     pub machine: BTreeMap<String, String>,
-    /// Start, in seconds since the Unix epoch.
+    /// Start time, in seconds since the Unix epoch.
     pub started_s: f64,
 }
 
-/// How requests came about.
+/// How requests were generated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum LoopSummary {
-    /// Users that waited for their answers.
+    /// Users that waited for their responses.
     Closed {
-        /// How many.
+        /// Number of users.
         users: u32,
     },
-    /// Requests that came when they came.
+    /// Requests at times that did not depend on responses.
     Open {
-        /// Their process in words.
+        /// The arrival process in words, as in `constant 1000/s`.
         arrivals: String,
-        /// Its mean rate: sessions a second, single exchanges when the plan has one target.
+        /// The mean rate of arrivals: sessions per second, or single exchanges if the plan has one target.
         arrivals_per_s: f64,
-        /// The most connections.
+        /// The largest number of connections.
         connections: u32,
-        /// How many requests arrive at the same instant; absent: each by itself.
+        /// The number of requests that arrive at the same instant; absent if each request arrives separately.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         batch: Option<NonZeroU32>,
     },
 }
 
-/// What happened in a stretch of time.
+/// The events within a span of time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WindowSummary {
-    /// Its length.
+    /// The length of the window.
     pub duration_s: f64,
-    /// Exchanges planned in it, and what became of them in whichever window they ended.
+    /// Exchanges planned in the window, with their outcomes, whichever window they ended in.
     pub counts: CountsSummary,
     /// Bytes above TCP.
-    // Results of older versions say octets.
+    // Results of older versions use this name.
     #[serde(alias = "octets")]
     pub bytes: ByteCountsSummary,
-    /// What came to its end while it lasted, a second.
+    /// Rates per second of exchanges and connections within the window.
     pub rates: RatesSummary,
-    /// Little's Load Factor: the sum of corrected response times over the length. How many
-    /// exchanges were under way on average.
+    /// Little's Load Factor: the sum of corrected response times divided by the window's length. It is the mean number
+    /// of exchanges in flight.
     pub littles_load_factor: Option<f64>,
-    /// The same of whole pages, when some have more than one file: how many users were busy.
+    /// The load factor of whole pages, if some have more than one file: the mean number of busy users.
     pub littles_load_factor_of_pages: Option<f64>,
-    /// What became of connections while it lasted.
+    /// The connections within the window.
     pub connections: ConnectionsSummary,
-    /// TLS handshakes that were completed while it lasted; `null` when there were none.
+    /// TLS handshakes that completed within the window; `null` if there were none.
     pub tls: Option<HandshakesSummary>,
-    /// What HTTP/2 put on connections while it lasted; `null` when nothing.
+    /// HTTP/2 frames on connections within the window; `null` if there were none.
     pub http2: Option<FramesSummary>,
-    /// What QUIC put on the wire beneath HTTP/3 while it lasted; `null` when nothing.
+    /// QUIC datagrams below HTTP/3 within the window; `null` if there were none.
     pub quic: Option<DatagramsSummary>,
-    /// How long everything took.
+    /// The duration of each phase.
     pub phases: PhasesSummary,
 }
 
-/// What became of connections while a window lasted, whenever they were established. A life is from
-/// being established to being closed; those of connections that outlived the window are in `open_s`
-/// and `idle_s` with the part that lies in it, and not in `life`.
+/// Connections within a window, whenever they were established. A connection's life lasts from its establishment until
+/// it is closed. Connections that outlived the window are not in `life`; `open_s` and `idle_s` contain the part of their
+/// life that lies in the window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConnectionsSummary {
-    /// Established in it.
+    /// Connections established in the window.
     pub established: u64,
-    /// Ended in it.
+    /// Connections that ended in the window.
     pub ended: u64,
-    /// Of those, closed by the generator.
+    /// Ended connections that the generator closed.
     pub closed_by_client: u64,
-    /// Closed by the server, or because it had announced that.
+    /// Ended connections that the server closed, or the generator because the server had announced it.
     pub closed_by_server: u64,
-    /// Ended by a failure.
+    /// Ended connections that failed.
     pub failed: u64,
-    /// The time that connections were open in it, all together.
+    /// Total time that connections were open in the window.
     pub open_s: f64,
-    /// The part of that in which nothing was asked.
+    /// The part of that time in which no request was in flight on the connection.
     pub idle_s: f64,
-    /// The same as a share, 0 to 1.
+    /// `idle_s` as a share of `open_s`, 0 to 1.
     pub idle_share: Option<f64>,
-    /// How many were open on average.
+    /// Mean number of open connections.
     pub mean_open: Option<f64>,
-    /// Lives of those that ended.
+    /// Lives of the connections that ended.
     pub life: Option<Phase>,
-    /// Exchanges on each of those that ended.
+    /// Number of completed exchanges on each connection that ended.
     pub exchanges: Option<NumbersSummary>,
 }
 
-/// A distribution of whole numbers. Percentiles are exact up to 255, and have two digits beyond.
+/// A distribution of whole numbers. Percentiles are exact up to 255, and have two significant digits above.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "the names say it all")]
 pub struct NumbersSummary {
-    /// How many numbers.
+    /// Number of values.
     pub count: u64,
     pub min: u64,
     pub max: u64,
@@ -245,23 +246,23 @@ pub struct NumbersSummary {
 pub struct CountsSummary {
     /// Planned exchanges.
     pub planned: u64,
-    /// Those whose request was handed to the transport.
+    /// Exchanges whose request was passed to the transport.
     pub sent: u64,
-    /// Those whose response came whole, whatever its status.
+    /// Exchanges whose response was completed, whatever its status.
     pub completed: u64,
-    /// Those that failed.
+    /// Exchanges that failed.
     pub failed: u64,
-    /// Those neither completed nor failed when the drain was over.
+    /// Exchanges that had neither completed nor failed at the end of the drain.
     pub unfinished: u64,
     /// Complete responses with a status of 400 and above.
     pub status_errors: u64,
-    /// Final status codes of the completed.
+    /// Final status codes of the completed exchanges.
     pub statuses: BTreeMap<String, u64>,
-    /// The failed, by reason.
+    /// Reasons of the failed exchanges.
     pub failures: BTreeMap<String, u64>,
     /// Responses whose content had another length than planned.
     pub wrong_size: u64,
-    /// Requests retried because their connection closed before a response.
+    /// Requests that were retried because their connection ended before a response.
     pub retried: u64,
     /// Connections attempted.
     pub connects: u64,
@@ -271,99 +272,100 @@ pub struct CountsSummary {
     pub connect_failures: BTreeMap<String, u64>,
     /// Pages of which every exchange completed.
     pub pages: u64,
-    /// Pages of which one failed.
+    /// Pages with a failed exchange.
     pub pages_failed: u64,
-    /// Sessions that came to their end.
+    /// Sessions that finished.
     pub sessions: u64,
 }
 
-/// Bytes above TCP, and above TLS where there is TLS.
+/// Bytes above TCP, and above TLS if it is used.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ByteCountsSummary {
-    /// Request heads as transferred: of HTTP/2 the frames that carry them, their own heads included.
+    /// Request header sections as transferred; for HTTP/2 and HTTP/3, the frames that carry them, including frame
+    /// headers.
     pub request_heads_bytes: u64,
-    /// Names and values of their fields before compression; the same where nothing is compressed.
+    /// Names and values of request header fields before compression; the same as transferred without compression.
     pub request_fields_bytes: u64,
-    /// What compression saved of them, at most 1; `null` where nothing is compressed.
+    /// The share that compression saved of the request headers, at most 1; `null` without compression.
     pub request_savings_share: Option<f64>,
     /// Request content.
     pub request_bodies_bytes: u64,
-    /// Response heads as transferred, interim responses included.
+    /// Response header sections as transferred, including interim responses.
     pub response_heads_bytes: u64,
-    /// Names and values of their fields before compression.
+    /// Names and values of response header fields before compression.
     pub response_fields_bytes: u64,
-    /// What compression saved of them, at most 1.
+    /// The share that compression saved of the response headers, at most 1.
     pub response_savings_share: Option<f64>,
     /// Response content with its transfer coding.
     pub response_bodies_bytes: u64,
     /// Response content without its transfer coding.
     pub content_bytes: u64,
-    /// Responses of exchanges that failed, as far as they came, heads and content as transferred; in none of the
+    /// Received bytes of the responses of failed exchanges, headers and content as transferred; not contained in the
     /// other figures.
     pub failed_responses_bytes: u64,
 }
 
-/// Rates over a window's length; `null` when it has none.
+/// Rates over a window's length; `null` if the window has no length.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RatesSummary {
-    /// Exchanges planned in it.
+    /// Exchanges planned in the window.
     pub offered_per_s: Option<f64>,
-    /// Exchanges whose response came whole while it lasted, whenever they were planned.
+    /// Exchanges whose response was completed within the window, whenever they were planned.
     pub achieved_per_s: Option<f64>,
-    /// Response bytes of those, heads and content.
+    /// Response bytes of these exchanges, headers and content.
     pub throughput_bytes_per_s: Option<f64>,
-    /// Content of those with a status below 400, without transfer coding.
+    /// Response content of these exchanges with a status below 400, without transfer coding.
     pub goodput_bytes_per_s: Option<f64>,
-    /// Connections established while it lasted.
+    /// Connections established within the window.
     pub connected_per_s: Option<f64>,
-    /// Errors over everything that ended or was given up: failures, statuses of 400 and above, and
-    /// the unfinished. 0 to 1.
+    /// Errors divided by all exchanges that ended or were abandoned, 0 to 1. Errors are failures, statuses of 400 and
+    /// above, and unfinished exchanges.
     pub errors_share: Option<f64>,
 }
 
-/// How long everything took; `null` where nothing was recorded. Failed exchanges are in `corrected`
-/// and `uncorrected` with the time until they failed.
+/// The duration of each phase; `null` if nothing was recorded. Failed exchanges count in `corrected` and `uncorrected`
+/// with the time until they failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PhasesSummary {
-    /// From the plan's instant to the last byte.
+    /// From the planned instant to the last byte.
     pub corrected: Option<Phase>,
-    /// From the request's first byte to the response's last.
+    /// From the request's first byte to the response's last byte.
     pub uncorrected: Option<Phase>,
-    /// From the plan's instant until a connection was free.
+    /// From the planned instant until a connection was free.
     pub queue: Option<Phase>,
-    /// From then until the first byte was handed to the transport: the generator's own lateness.
+    /// From a free connection until the first byte was passed to the transport: the generator's own delay.
     pub send_lag: Option<Phase>,
-    /// From asking for a connection to having it, TLS left out.
+    /// From the connection attempt to the established connection, without TLS.
     pub connect: Option<Phase>,
-    /// From having a connection to being able to ask over TLS on it.
+    /// From the established connection to the end of its TLS handshake.
     pub tls: Option<Phase>,
-    /// From the request's first byte to the response's first.
+    /// From the request's first byte to the response's first byte.
     pub first_byte: Option<Phase>,
-    /// From the response's first byte to its last.
+    /// From the response's first byte to its last byte.
     pub transfer: Option<Phase>,
     /// From the start of a page to its last byte.
     pub page: Option<Phase>,
-    /// From the plan's instant to the failure, of those that failed.
+    /// From the planned instant to the failure, for failed exchanges.
     pub failed: Option<Phase>,
 }
 
-/// A distribution of times. Extremes, mean and deviation are exact; percentiles have a relative
-/// error below 10^-3.
+/// A distribution of times. Extremes, mean and standard deviation are exact; percentiles have a relative error below
+/// 10^-3.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "the names say it all")]
 pub struct Phase {
-    /// How many times.
+    /// Number of times.
     pub count: u64,
     pub min_ms: f64,
     pub max_ms: f64,
     pub mean_ms: f64,
     /// Standard deviation.
     pub sd_ms: f64,
-    /// Share of them within a standard deviation of the mean, 0 to 1.
+    /// Share of the times within one standard deviation of the mean, 0 to 1.
     pub within_sd_share: f64,
     pub p50_ms: f64,
     pub p75_ms: f64,
@@ -377,92 +379,92 @@ pub struct Phase {
     pub p99_99_ms: f64,
 }
 
-/// How the generator itself fared over the measured window.
+/// The state of the generator itself over the measured window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GeneratorSummary {
-    /// Processor time in its own code.
+    /// Processor time in user mode.
     pub cpu_user_s: f64,
-    /// Processor time in the kernel on its behalf.
+    /// Processor time in the kernel.
     pub cpu_system_s: f64,
-    /// Both, for an exchange that ended.
+    /// Processor time (user and kernel) per exchange that ended.
     pub cpu_per_exchange_us: Option<f64>,
-    /// The part of the processor time that was spent busy-waiting before planned instants (`--spin`), all threads.
+    /// Processor time spent busy-waiting before planned instants (`--spin`), over all threads.
     pub busy_wait_s: f64,
-    /// Share of the window that the busiest thread was not waiting, 0 to 1.
+    /// Share of the window in which the busiest thread was not waiting, 0 to 1.
     pub busiest_thread_share: Option<f64>,
-    /// Longest time that anything could have waited for a thread.
+    /// The longest time that an event may have waited for a thread.
     pub longest_turn_ms: Option<f64>,
-    /// Each thread.
+    /// The state of each thread.
     pub threads: Vec<ThreadSummary>,
-    /// The most memory it ever held.
+    /// The peak memory use.
     pub peak_memory_bytes: u64,
-    /// The most descriptors it had open.
+    /// The largest number of open descriptors.
     pub descriptors: u64,
-    /// How many it might have had.
+    /// The limit on open descriptors.
     pub descriptors_limit: u64,
     /// Connections that failed because no local address and port was left.
     pub ports_exhausted: u64,
-    /// Share of the machine's processor time that the hypervisor gave to others, 0 to 1.
+    /// Share of the machine's processor time that the hypervisor gave to other guests, 0 to 1.
     pub steal_share: f64,
 }
 
-/// How one thread fared.
+/// The state of one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ThreadSummary {
-    /// Share of the window that it was not waiting, 0 to 1.
+    /// Share of the window in which the thread was not waiting, 0 to 1.
     pub busy_share: f64,
     /// Longest time between two waits.
     pub longest_turn_ms: f64,
-    /// Share of the window in which it delayed wake-ups so that responses came together, 0 to 1.
+    /// Share of the window in which the thread delayed wake-ups so that several responses are read at once, 0 to 1.
     pub rested_share: f64,
-    /// The mean latency with delayed wake-ups in units of that without, as the thread compared it; null where
-    /// nothing was compared.
+    /// The mean latency with delayed wake-ups divided by that without, as last compared; `null` if they were not
+    /// compared.
     pub rest_latency_ratio: Option<f64>,
-    /// Time that it busy-waited before planned instants.
+    /// Time in which the thread busy-waited before planned instants.
     pub busy_wait_s: f64,
-    /// Median time by which a sleep lasted longer than asked for; null where nothing was planned for an instant.
+    /// Median time by which a sleep exceeded its requested length; `null` if nothing was planned for an instant.
     pub wake_up_latency_ms: Option<f64>,
 }
 
-/// A stretch of the course.
+/// An interval of the timeline.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IntervalSummary {
-    /// Its start, from the start of the test.
+    /// The start of the interval, from the start of the test.
     pub start_s: f64,
-    /// Its length.
+    /// The length of the interval.
     pub length_s: f64,
-    /// Exchanges planned in it.
+    /// Exchanges planned in the interval.
     pub planned: u64,
-    /// Exchanges completed in it.
+    /// Exchanges completed in the interval.
     pub completed: u64,
-    /// Exchanges that failed in it, and responses of status 400 and above.
+    /// Exchanges that failed in the interval, and responses with a status of 400 and above.
     pub errors: u64,
-    /// Response bytes in it.
+    /// Response bytes in the interval.
     pub received_bytes: u64,
-    /// Connections open at its end.
+    /// Connections open at the end of the interval.
     pub connections: u64,
-    /// Corrected latency of what ended in it.
+    /// Median of the corrected latency of the exchanges that ended in the interval.
     pub p50_ms: Option<f64>,
-    /// Its 90th percentile.
+    /// 90th percentile of the corrected latency.
     pub p90_ms: Option<f64>,
-    /// Its 99th percentile.
+    /// 99th percentile of the corrected latency.
     pub p99_ms: Option<f64>,
-    /// Its maximum.
+    /// Maximum of the corrected latency.
     pub max_ms: Option<f64>,
     /// 99th percentile of the send lag.
     pub send_lag_p99_ms: Option<f64>,
 }
 
-/// How often a target was fetched.
+/// Numbers of requests for a target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TargetSummary {
-    /// Method and request target.
+    /// Method and request target, as in `GET /a.html`.
     pub target: String,
-    /// Responses that came whole, with a status below 400.
+    /// Complete responses with a status below 400.
     pub completed: u64,
     /// Requests that failed, or whose response had a status of 400 and above.
     pub failed: u64,
@@ -470,8 +472,8 @@ pub struct TargetSummary {
 
 impl Summary {
     /// Adds the verdicts on thresholds to the summary.
-    pub fn with_promises(mut self, promises: Vec<Verdict>) -> Summary {
-        self.promises = promises;
+    pub fn with_slos(mut self, slos: Vec<Verdict>) -> Summary {
+        self.slos = slos;
         self
     }
 
@@ -483,7 +485,7 @@ impl Summary {
         text
     }
 
-    /// The JSON Schema of every summary in this format.
+    /// The JSON Schema of summaries in this format.
     pub fn schema() -> String {
         let mut schema = schemars::schema_for!(Summary);
         schema.insert("title".to_owned(), "Fathometer load summary".into());

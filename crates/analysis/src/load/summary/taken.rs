@@ -19,7 +19,7 @@ use super::{
 };
 
 impl Summary {
-    /// The summary of a result without thresholds; [`Summary::promises`] takes verdicts.
+    /// The summary of a result, without verdicts; [`Summary::with_slos`] adds them.
     pub fn of(result: &LoadResult) -> Summary {
         Summary {
             format: FORMAT,
@@ -62,7 +62,7 @@ impl Summary {
                 times: sequence.times(),
             }),
             ranks: result.ranks.clone(),
-            promises: Vec::new(),
+            slos: Vec::new(),
         }
     }
 }

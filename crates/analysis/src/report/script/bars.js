@@ -1,4 +1,4 @@
-// Bars: the legend switches eras, and a focused or pointed bar shows its figure, interval and number of replicates.
+// Bars: the legend switches eras. A bar with focus or under the pointer shows its figure, interval and number of replicates.
 (() => {
   "use strict";
   for (const figure of document.querySelectorAll("figure.bars")) {

@@ -1,4 +1,4 @@
-// A filter of the list of all cells, and of the era of the whole page. Without this script everything is shown.
+// A filter of the list of all cells, and of the era of the whole page. Without this script, all cells are shown.
 (() => {
   "use strict";
   const element = (name, properties, ...children) => {
@@ -58,7 +58,7 @@
   section.querySelector(".block").before(picker);
   apply();
 
-  // A link to a cell shows it even if the filter hides it, and opens its replicates.
+  // A link to a cell shows the cell even if the filter hides it, and opens its replicates.
   const show = () => {
     const row = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (!row?.matches("tr[data-levels]")) return;

@@ -1,5 +1,5 @@
-// Line charts that zoom, show values and switch series. Without this script a figure keeps its static SVG, and so it
-// does in print. The data are in a JSON block of each figure (report/live.rs).
+// Line charts that zoom, show values and switch series. Without this script, and in print, a figure keeps its static SVG.
+// The data are in a JSON block of each figure (report/live.rs).
 (() => {
   "use strict";
   const LOOKS = 6;
@@ -14,7 +14,7 @@
     return made;
   };
 
-  // The shapes of report/curves.rs, so that lines differ not only in colour.
+  // The shapes of report/curves.rs, so that lines do not differ only in colour.
   const shape = (context, place, x, y, size) => {
     const corners = [
       null,
@@ -34,8 +34,8 @@
     context.fill();
   };
 
-  // Positions of all series, each once. A series without a point at a position has `undefined` there, which does not
-  // break its line; a point without a value has `null`, which does.
+  // The positions of all series, each once. A series without a point at a position has `undefined` there, which does not
+  // break its line; a point without a value has `null`, which breaks the line.
   const align = series => {
     const xs = [...new Set(series.flatMap(line => line.points.map(point => point[0])))].sort((a, b) => a - b);
     const columns = series.flatMap(line => {
@@ -47,7 +47,7 @@
 
   const lookup = panel => panel.series.map(line => new Map(line.points.map(point => [point[0], point])));
 
-  // What is drawn beside the lines: marks, knees, fitted lines, published levels, the line y = x.
+  // Drawings in addition to the lines: marks, knees, fitted lines, published levels, the line y = x.
   const extras = panel => chart => {
     const context = chart.ctx;
     const ratio = devicePixelRatio;
@@ -176,7 +176,7 @@
     return chart;
   };
 
-  // The cell of the point at the cursor that is nearest to the pointer, or of the first series.
+  // The cell of the point at the cursor that is nearest to the pointer; without a pointer, of the first series.
   const cell = (panel, maps, chart) => {
     const index = chart.cursor.idx;
     if (index === null || index === undefined) return undefined;
@@ -206,7 +206,7 @@
     chart.setScale("x", { min: xs[0], max: xs[xs.length - 1] });
   };
 
-  // Arrow keys move along the points, plus and minus zoom, zero shows everything, Enter leads to the cell.
+  // Arrow keys move along the points, plus and minus zoom, zero shows everything, Enter goes to the cell.
   const keys = (chart, follow) => event => {
     const xs = chart.data[0];
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
@@ -256,7 +256,7 @@
     const charts = panels.map(panel => {
       const holder = element("div", { className: "panel", tabIndex: 0 });
       holder.setAttribute("role", "group");
-      holder.setAttribute("aria-label", `${panel.title}, ${panel.unit}. Arrow keys move along the points, plus and minus zoom, 0 shows all, Enter leads to the cell of a point.`);
+      holder.setAttribute("aria-label", `${panel.title}, ${panel.unit}. Arrow keys move along the points, plus and minus zoom, 0 shows all, Enter goes to the cell of a point.`);
       const act = (label, title, action) => element("button", { type: "button", title, onclick: () => action(chart) }, label);
       const heading = element("div", { className: "heading" }, element("b", {}, panel.title), `, ${panel.unit}`);
       live.append(element("div", { className: "frame" }, heading, holder));
@@ -268,7 +268,7 @@
         if (target) location.hash = target;
       };
       holder.addEventListener("keydown", keys(chart, follow));
-      // A drag zooms; a click that does not move leads to the cell.
+      // A drag zooms; a click without a drag goes to the cell.
       let pressed = 0;
       chart.over.addEventListener("mousedown", event => { pressed = event.clientX; });
       chart.over.addEventListener("click", event => { if (Math.abs(event.clientX - pressed) < 3) follow(); });
@@ -283,8 +283,8 @@
     return charts;
   };
 
-  // A figure is made live when it comes near the window, and the others one by one when the page has opened, so that a
-  // long report opens at once.
+  // A figure becomes interactive when it comes near the window, and the other figures one by one after the page has
+  // opened, so that a long report opens at once.
   const charts = [];
   const waiting = new Set([...document.querySelectorAll("figure.curve")].filter(figure => figure.querySelector("script.data")));
   const start = figure => {

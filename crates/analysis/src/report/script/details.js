@@ -1,4 +1,4 @@
-// A link to a closed part of the page opens it.
+// A link to a closed part of the page opens that part.
 (() => {
   "use strict";
   const open = () => {

@@ -1,16 +1,16 @@
-// Time-sequence graphs that zoom and explain what is at the pointer. Without this script a figure keeps its static SVG,
-// and so it does in print. The data are in a JSON block of each figure (fathometer-packets, plot/data.rs).
+// Time-sequence graphs that zoom and describe the point under the pointer. Without this script, and in print, a figure
+// keeps its static SVG. The data are in a JSON block of each figure (fathometer-packets, plot/data.rs).
 (() => {
   "use strict";
   // Drawings grow with the text of the page, which is larger in wide windows.
   const UNIT = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
   const HEIGHTS = [320 * UNIT, 140 * UNIT];
   const LEFT = 62 * UNIT, RIGHT = 10, TOP = 8, BOTTOM = 34 * UNIT;
-  // Closer than this to the pointer, in pixels, is at the pointer.
+  // The largest distance in pixels at which a point counts as under the pointer.
   const REACH = 12;
-  // Up to this number of drops and retransmissions in view, each is named beside its mark.
+  // Up to this number of drops and retransmissions in view, each has a label at its mark.
   const NAMED = 14;
-  // Beyond this number of connections, marks are smaller.
+  // With more connections than this, marks are smaller.
   const FEW = 6;
   const SHALLOWEST_US = 20, LOWEST_BYTES = 40;
   const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -66,7 +66,7 @@
       holder.style.height = `${HEIGHTS[index]}px`;
       holder.style.minHeight = "0";
       holder.setAttribute("role", "group");
-      holder.setAttribute("aria-label", `${panel.title}: sequence numbers over time. Arrow keys move, plus and minus zoom, 0 shows all, N and P lead to the next and the previous drop or retransmission.`);
+      holder.setAttribute("aria-label", `${panel.title}: sequence numbers over time. Arrow keys move, plus and minus zoom, 0 shows all, N and P go to the next and the previous drop or retransmission.`);
       const top = Math.max(panel.bytes * 1.04, LOWEST_BYTES);
       const events = panel.connections.flatMap(one => [
         ...one.drops.map(([at, start, end, cause]) => ({ at, y: one.below + (start + end) / 2, text: `dropped by the path: ${cause}`, short: cause, one, start, end })),
@@ -115,7 +115,7 @@
       context.stroke();
     };
 
-    // Bars of one kind; those of one pixel column that touch become one.
+    // Bars of one kind; bars in the same pixel column that touch are merged.
     const bars = (context, segments, kind, below, at) => {
       context.beginPath();
       let bar = null;
@@ -201,7 +201,7 @@
       const { connections } = chart.panel;
       connections.forEach((one, index) => {
         const above = connections[index + 1]?.below ?? chart.panel.bytes;
-        // Windows of several connections would hide each other's segments: only a large one is drawn.
+        // The windows of several connections would hide each other's segments, so only the window of a large connection is drawn.
         const isLarge = at.y(one.below) - at.y(above) > chart.height / 3;
         if (one.below > chart.bytes.to || (above < chart.bytes.from && !isLarge)) return;
         context.lineWidth = 1;
@@ -229,7 +229,7 @@
         context.strokeRect(x, y, right - x, low - y);
       }
       context.restore();
-      // For tests and for readers of the page's code: what is in view.
+      // The visible range, for tests and for readers of the page's code.
       chart.holder.dataset.view = [time.from, time.to, chart.bytes.from, chart.bytes.to].map(Math.round).join(" ");
     };
 
@@ -313,7 +313,7 @@
         if (distance < best.distance) best = { distance, us, bytes: (low + high) / 2, text };
       };
       const [from, to] = [at.us(x - REACH), at.us(x + REACH)];
-      // Rare things first: of equal distances the first is kept.
+      // Rare points come first, because at equal distances the first point is kept.
       for (const event of chart.events) {
         if (event.at >= from && event.at <= to) offer(event.at, event.one.below + event.start, event.one.below + event.end, words(event.text, event.at, event.one, event.start, event.end));
       }
@@ -361,7 +361,7 @@
         const { left, top } = canvas.getBoundingClientRect();
         return [event.clientX - left, event.clientY - top];
       };
-      // The wheel zooms a panel that has the focus; otherwise it scrolls the page, as everywhere.
+      // The wheel zooms a panel that has the focus; otherwise it scrolls the page as usual.
       canvas.addEventListener("wheel", event => {
         if (document.activeElement !== holder && !event.ctrlKey) return;
         event.preventDefault();
@@ -406,7 +406,7 @@
     return drawAll;
   };
 
-  // A figure is made live when it comes into view: most of them are in closed parts of the page.
+  // A figure becomes interactive when it comes into view, because most figures are in closed parts of the page.
   const drawn = [];
   const near = new IntersectionObserver(entries => {
     entries.filter(entry => entry.isIntersecting).forEach(({ target }) => {

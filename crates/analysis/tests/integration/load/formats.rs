@@ -26,7 +26,7 @@ fn tables_of_comma_separated_values() {
     assert_eq!(lines["measured.phases.page.max_ms"], "10000.0,ms");
     assert_eq!(lines["generator.cpu_user_s"], "0.06,s");
     assert_eq!(lines["setup.workload"], "\"webstone, \"\"heavy\"\"\",");
-    assert_eq!(lines["promises.0.kept"], "false,");
+    assert_eq!(lines["slos.0.met"], "false,");
     insta::assert_snapshot!("summary_csv", summary);
 
     let summary = csv::summary(&sample::multiplexed(), &[]);

@@ -2,7 +2,7 @@
 
 pub mod formats;
 mod page;
-mod promises;
 pub mod sample;
 mod schema;
 mod screen;
+mod slos;

@@ -57,8 +57,8 @@ fn every_summary_keeps_the_schema_and_comes_back_the_same() {
         .parse()
         .unwrap();
     for (name, result) in sample::all() {
-        for promises in [Vec::new(), slo.judge(&result)] {
-            let summary = Summary::of(&result).with_promises(promises);
+        for slos in [Vec::new(), slo.judge(&result)] {
+            let summary = Summary::of(&result).with_slos(slos);
             let text = summary.to_json();
             let value: Value = serde_json::from_str(&text).unwrap();
             assert_eq!(value["format"], 1);
@@ -114,7 +114,7 @@ fn the_schema_check_detects_faults() {
         &|v| v["measured"]["counts"]["statuses"]["200"] = json!(0.5),
         &|v| v["setup"]["loop"]["kind"] = json!("half-open"),
         &|v| v["timeline"][3]["planned"] = json!([]),
-        &|v| v["promises"] = json!([{}]),
+        &|v| v["slos"] = json!([{}]),
     ] {
         assert!(with(change).is_err());
     }

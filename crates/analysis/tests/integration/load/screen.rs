@@ -59,7 +59,7 @@ fn the_bound_that_was_hit_is_named() {
     );
     assert!(bound::of(&sample::silent()).contains("completed no exchange"));
     let watched = bound::of(&sample::watched());
-    assert!(watched.contains("suspect: "), "{watched}");
+    assert!(watched.contains("suspected: "), "{watched}");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn tls_and_http2_have_lines_of_their_own() {
         "64 handshakes (48 full, 16 resumed, 12 with early data, 4 with early data refused)",
         "TLS 1.3, AES-128-GCM, X25519, h2; 500 B sent, 975 B received and 250 µs of CPU each",
         // 1 - 190/800 and 1 - 460/1840.
-        "heads 76.2 % and 75.0 % smaller by compression",
+        "headers 76.2 % and 75.0 % smaller by compression",
         "at most 16 streams at a time on a connection, 100 allowed",
         "10 528 frames sent, 20 128 received",
     ] {
@@ -176,10 +176,10 @@ fn the_names_of_webstone_workloads() {
 #[test]
 fn no_line_is_longer_than_a_hundred_columns() {
     for (name, result) in sample::all() {
-        let promises = slo().judge(&result);
+        let slos = slo().judge(&result);
         for text in [
-            screen::render(&result, &promises),
-            screen::details(&result, &promises),
+            screen::render(&result, &slos),
+            screen::details(&result, &slos),
             webstone::render(&result),
         ] {
             for line in text.lines() {

@@ -16,7 +16,7 @@ pub(super) fn decode(content: &[u8], limits: Limits) -> Result<Picture, ImageErr
     limits.check(width, height, 1)?;
     match info.pixel_format {
         PixelFormat::L8 | PixelFormat::RGB24 => {}
-        PixelFormat::L16 => return Err(ImageError::NotApplicable("it has 16 bits a sample")),
+        PixelFormat::L16 => return Err(ImageError::NotApplicable("it has 16 bits per sample")),
         PixelFormat::CMYK32 => return Err(ImageError::NotApplicable("its colours are CMYK")),
     }
     let decoded = decoder.decode().map_err(malformed)?;

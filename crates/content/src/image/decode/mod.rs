@@ -19,12 +19,12 @@ pub(super) fn decode(
         Format::Jpeg => jpeg::decode(content, limits),
         Format::Webp => webp::decode(content, limits),
         Format::Avif => Err(ImageError::NotApplicable(
-            "it is AVIF, and no decoder of it is in use here",
+            "it is AVIF, which this program does not decode",
         )),
     })
 }
 
-/// The error of a library.
+/// Converts the error of a library.
 fn malformed(error: impl std::fmt::Display) -> ImageError {
     ImageError::Malformed(error.to_string())
 }

@@ -21,7 +21,7 @@ pub(super) fn decode(content: &[u8], limits: Limits) -> Result<Picture, ImageErr
         .map_or(1, |control| control.num_frames);
     limits.check(width, height, count)?;
     if info.bit_depth == BitDepth::Sixteen {
-        return Err(ImageError::NotApplicable("it has 16 bits a sample"));
+        return Err(ImageError::NotApplicable("it has 16 bits per sample"));
     }
     if info.animation_control.is_some() && info.frame_control.is_none() {
         return Err(ImageError::NotApplicable(
@@ -87,7 +87,7 @@ pub(super) fn decode(content: &[u8], limits: Limits) -> Result<Picture, ImageErr
         let rgba = canvas.show(&rgba, at, blend, dispose);
         frames.push(Frame { rgba, delay });
     }
-    // Chunks may stand behind the pixels.
+    // Chunks may follow the pixels.
     reader.finish().map_err(malformed)?;
     let exif = reader
         .info()

@@ -1,22 +1,23 @@
-//! Text in an image, recognised by its colours and its shapes.
+//! Recognises text in an image by its colours and its shapes.
 //!
-//! The background is flat, and every other pixel is between it and one ink, as smooth edges of glyphs are. The ink forms
-//! lines of similar height, each of several shapes of similar size with gaps between them.
+//! The background is flat, and every other pixel is a mixture of the background and one ink, like the smooth
+//! edges of glyphs. The ink forms lines of similar height. Each line has several shapes of similar size with
+//! gaps between them.
 
 use std::fmt::Write as _;
 
 use super::super::Picture;
 use super::{css_color, visible};
 
-/// Pixels of a side; larger images are drawings.
+/// The largest width and height in pixels. Larger images count as drawings.
 const LARGEST: u32 = 2_000;
-/// The least and the greatest height of a line of text, in pixels.
+/// The smallest and largest height of a line of text, in pixels.
 const LINE_HEIGHT: std::ops::RangeInclusive<u32> = 6..=100;
-/// Shapes of a line below which it may be anything.
+/// The fewest shapes in a line. With fewer, the line may be anything.
 const FEWEST_SHAPES: usize = 3;
-/// Strokes that a row crosses, on average, of which no drawing has as many in one line.
+/// The mean number of strokes that a row of text crosses. No drawing has as many in one line.
 const MANY_STROKES: f64 = 6.0;
-/// How far a channel of a pixel may be from the line between background and ink.
+/// The largest distance of a pixel's channel from the line between background and ink.
 const TOLERANCE: i32 = 24;
 
 /// Text that was found in an image.
@@ -26,12 +27,12 @@ pub struct TextShape {
     height: u32,
     background: [u8; 4],
     ink: [u8; 4],
-    /// First row and number of rows of each line.
+    /// The first row and the number of rows of each line.
     lines: Vec<(u32, u32)>,
     is_bold: bool,
 }
 
-/// How much of the ink each pixel has: 0 to 255.
+/// The share of ink in each pixel, from 0 to 255.
 struct Coverage {
     width: usize,
     ink: Vec<u8>,
@@ -59,7 +60,7 @@ impl TextShape {
                 .collect::<Option<_>>()?,
         };
         let marked = coverage.ink.iter().filter(|&&ink| ink >= 128).count();
-        // Text covers a fifth of its lines, and these a part of the image.
+        // In an image of text, ink covers 1 % to 40 % of the pixels.
         if marked * 100 < pixels.len() || marked * 100 > pixels.len() * 40 {
             return None;
         }
@@ -78,16 +79,16 @@ impl TextShape {
         })
     }
 
-    /// Pixels in a row, and rows.
+    /// The width and the height in pixels.
     pub(super) fn size(&self) -> [u32; 2] {
         [self.width, self.height]
     }
 
-    /// The element, with a text that is escaped.
+    /// The element with this text, which must be escaped.
     pub(super) fn html(&self, text: &str) -> String {
         let (_, ink_height) = self.lines[0];
         let has_descender = text.contains(['g', 'j', 'p', 'q', 'y', 'Q', ',', ';']);
-        // Ascenders of common fonts are 0.73 em high, descenders 0.21 em deep.
+        // In common fonts, ascenders are 0.73 em high and descenders 0.21 em deep.
         let em = f64::from(ink_height) / if has_descender { 0.94 } else { 0.73 };
         let pitch = match self.lines.as_slice() {
             [(first, _), .., (last, _)] => f64::from(last - first) / (self.lines.len() - 1) as f64,
@@ -110,7 +111,7 @@ impl TextShape {
     }
 }
 
-/// The colour of nearly all of the edge.
+/// The colour of nearly all pixels of the border.
 fn background(pixels: &[[u8; 4]], width: usize) -> Option<[u8; 4]> {
     let rows = pixels.len() / width;
     let edge = |index: usize| {
@@ -121,7 +122,7 @@ fn background(pixels: &[[u8; 4]], width: usize) -> Option<[u8; 4]> {
         .filter(|&index| edge(index))
         .map(|index| pixels[index])
         .collect();
-    // The majority by Boyer and Moore, which is then counted.
+    // Finds the majority candidate by the algorithm of Boyer and Moore, which is then counted.
     let (mut candidate, mut votes) = (edge[0], 0_usize);
     for &pixel in &edge {
         match (votes, pixel == candidate) {
@@ -130,7 +131,7 @@ fn background(pixels: &[[u8; 4]], width: usize) -> Option<[u8; 4]> {
             (_, false) => votes -= 1,
         }
     }
-    // The palette of a GIF may have two colours for one.
+    // The palette of a GIF may contain two nearly equal colours for one.
     let is_same = |pixel: &&[u8; 4]| (0..4).all(|at| pixel[at].abs_diff(candidate[at]) <= 4);
     let same = edge.iter().filter(is_same).count();
     let is_flat = same * 100 >= edge.len() * 95 && matches!(candidate[3], 0 | 255);
@@ -147,19 +148,21 @@ fn ink(pixels: &[[u8; 4]], background: [u8; 4]) -> Option<[u8; 4]> {
         .iter()
         .filter(|pixel| pixel[3] == 255 && **pixel != background);
     let ink = *match background[3] {
-        // On a transparent background any opaque colour is ink: the first decides, and the others are compared with it.
+        // On a transparent background any opaque colour is ink. The first one is used, and the others are
+        // compared with it.
         0 => opaque.clone().next()?,
         _ => opaque.max_by_key(|pixel| distance(pixel))?,
     };
-    // Text that can be read has a contrast.
+    // Legible text has a minimum contrast.
     (background[3] == 0 || distance(&ink) >= 60 * 60).then_some(ink)
 }
 
-/// How much ink makes the background this pixel: 0 to 255; `None` if no mixture of both does.
+/// The share of ink that mixes with the background to this pixel, from 0 to 255. `None` if no mixture gives the
+/// pixel.
 fn covered(pixel: [u8; 4], background: [u8; 4], ink: [u8; 4]) -> Option<u8> {
     let of = |color: [u8; 4], at: usize| i32::from(color[at]);
     if background[3] == 0 {
-        // Of a transparent background the coverage is the alpha.
+        // On a transparent background the coverage is the alpha value.
         let is_ink = (0..3).all(|at| (of(pixel, at) - of(ink, at)).abs() <= TOLERANCE);
         return (pixel[3] == 0 || is_ink).then_some(pixel[3]);
     }
@@ -184,7 +187,7 @@ impl Coverage {
         self.ink[row as usize * self.width + column] >= 96
     }
 
-    /// Runs of rows with ink.
+    /// The runs of rows with ink.
     fn lines(&self) -> Vec<(u32, u32)> {
         let mut lines: Vec<(u32, u32)> = Vec::new();
         let mut is_open = false;
@@ -204,7 +207,7 @@ impl Coverage {
         lines
     }
 
-    /// Whether the line has several shapes, none much wider than high, and rows that cross several strokes.
+    /// Whether the line has several shapes, no shape much wider than high, and rows that cross several strokes.
     fn is_text(&self, (top, height): (u32, u32)) -> bool {
         let has_ink = |column: usize| (top..top + height).any(|row| self.is_ink(row, column));
         let mut widths = Vec::new();
@@ -224,7 +227,7 @@ impl Coverage {
         }
         let strokes: usize = (top..top + height).map(|row| self.runs(row).count()).sum();
         let strokes_per_row = strokes as f64 / f64::from(height);
-        // Letters may touch each other; a word then has many strokes.
+        // Letters may touch each other. A word is then one shape with many strokes.
         let is_narrow = widths.iter().all(|&width| width <= height * 4);
         let has_many_strokes = strokes_per_row >= MANY_STROKES;
         // Bars and rules have the same shape everywhere.
@@ -245,7 +248,7 @@ impl Coverage {
             .map(<[u8]>::len)
     }
 
-    /// The median length of a run of ink, as a share of a line's height.
+    /// The median length of a run of ink, relative to the line height.
     fn stroke(&self, lines: &[(u32, u32)]) -> f64 {
         let mut lengths: Vec<usize> = lines
             .iter()

@@ -1,4 +1,4 @@
-//! The arguments of `capacity`, and what a search is to reach by them.
+//! The arguments of `capacity`, and the goal of the search that they set.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,83 +21,86 @@ pub struct CapacityArguments {
     /// The server: http[s]://host[:port]/path
     #[arg(required_unless_present = "self_test")]
     pub(super) url: Option<String>,
-    /// Promises whose capacities are searched, as in 'p99<100ms,errors<0.1%'; may be given several times. An exchange
-    /// that fails, or whose status is 400 or above, breaks every promise
+    /// SLOs whose capacities are searched for, as in 'p99<100ms,errors<0.1%'; may be given several times. An exchange
+    /// that fails, or whose status is 400 or above, counts against every SLO
     #[arg(long, value_name = "LIST", required_unless_present = "self_test")]
     pub(super) slo: Vec<Slo>,
-    /// Search the highest number of closed-loop users without pauses, instead of the highest rate
+    /// Find the highest number of closed-loop users without pauses, instead of the highest rate
     #[arg(long, conflicts_with = "ue")]
     pub(super) users: bool,
-    /// Search the highest number of users with the pauses and sessions of the workload
+    /// Find the highest number of users with the pauses and sessions of the workload (SURGE's user equivalents)
     #[arg(long)]
     pub(super) ue: bool,
     /// Arrival process of an open loop: constant or poisson
     #[arg(long, value_enum, value_name = "PROCESS", default_value = "constant")]
     pub(super) arrivals: ArrivalsChoice,
-    /// The most connections of an open loop [default: 512, and up to 8192 where exchanges wait for a free one]
+    /// Maximum number of connections of an open loop [default: 512, raised up to 8192 if exchanges wait for a free
+    /// connection]
     #[arg(short = 'c', long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     pub(super) connections: Option<u32>,
-    /// Relative width of the interval between the load that works and the one that fails
+    /// Target width of the capacity's interval, relative to the capacity: the search stops when the load that works
+    /// and the load that fails are this close
     #[arg(long, value_name = "WIDTH", default_value = "2%", value_parser = percent)]
     pub(super) width: f64,
-    /// Probability with which the interval contains the capacity, at least
+    /// Confidence level: the lowest probability with which the interval contains the capacity
     #[arg(long, value_name = "SHARE", default_value = "95%", value_parser = percent)]
     pub(super) confidence: f64,
     /// Load of the first trial, in requests per second or users [default: 100 requests per second, 4 users]
     #[arg(long, value_name = "LOAD", value_parser = positive)]
     pub(super) start: Option<f64>,
-    /// The largest load to try [default: 1000000 requests per second, 10000 users]
+    /// Largest load to try, in requests per second or users [default: 1000000 requests per second, 10000 users]
     #[arg(long, value_name = "LOAD", value_parser = positive)]
     pub(super) most: Option<f64>,
-    /// Length of the warm-up before each measured window; a longer one is detected and left out
+    /// Length of the warm-up before each measured window; a longer warm-up of the server is detected and excluded
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     pub(super) warmup: Duration,
-    /// Shortest trial that may decide that a load works (RFC 9971: final trial duration); half of it may decide that
-    /// one fails
+    /// Shortest trial that can show that a load works (RFC 9971: final trial duration); half this time can show that
+    /// a load fails
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = some_time)]
     pub(super) final_trial: Duration,
-    /// Longest trial
+    /// Maximum duration of a trial
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = some_time)]
     pub(super) longest_trial: Duration,
-    /// No trial begins after this time; the bounds found so far are then inconclusive
+    /// Time limit of the search: no trial starts after it; the bounds found until then are reported as inconclusive
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = some_time)]
     pub(super) budget: Duration,
-    /// Do not measure the generator's own limit first: the rate up to which it is on time against an origin of this
-    /// program, with the same requests. Loads above that limit are not tried
+    /// Do not calibrate the generator. The calibration measures the highest rate at which the generator is on time,
+    /// with the same requests to this program's own origin; higher loads are not tried
     #[arg(long)]
     pub(super) no_calibration: bool,
     /// Timeout of an exchange [default: ten times the largest latency limit, at least 1s]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub(super) timeout: Option<Duration>,
-    /// Monitor a server on this machine by its process ID or its unit (nginx.service), with the limits of its
-    /// control group, or the machine alone with "here": the answer then says what gave out first. May be given
-    /// several times
+    /// Monitor a server on this machine by its process ID or its unit (nginx.service), with the limits of its control
+    /// group, or the machine alone with "here": the result then names the resource that was exhausted first. May be
+    /// given several times
     #[arg(long, value_name = "PID|UNIT|here")]
     pub(super) probe: Vec<Target>,
     /// Seed of the workload and of all random choices
     #[arg(long, default_value_t = fathometer_load::workload::SEED)]
     pub(super) seed: u64,
-    /// Check the capacity of every promise: 'capacity>=1200/s' or 'capacity>=300users'; exit code 4 if one is lower
+    /// Check the capacity for every SLO: 'capacity>=1200/s' or 'capacity>=300users'; exit code 4 if a capacity is
+    /// lower
     #[arg(long, value_name = "GATE")]
     pub(super) gate: Option<Gate>,
     /// Print the result as JSON
     #[arg(long)]
     pub(super) json: bool,
-    /// Also write a page with the curve through all trials: one HTML file, without scripts
+    /// Also write an HTML page with the curve through all trials: a single file without scripts
     #[arg(long, value_name = "FILE.html")]
     pub(super) report: Option<PathBuf>,
     /// Show no progress
     #[arg(short = 'q', long)]
     pub(super) quiet: bool,
-    /// Search on simulated servers whose capacity is known, in virtual time, and print how often the interval
-    /// contains it
+    /// Search on simulated servers with a known capacity, in virtual time, and print how often the interval contains
+    /// the capacity
     #[arg(long, conflicts_with_all = ["url", "slo"])]
     pub(super) self_test: bool,
-    /// With --self-test: search on servers on real sockets of loopback instead, four searches at a time, for 10 to 25
-    /// minutes; the machine should have nothing else to do
+    /// With --self-test: use real servers over loopback instead of simulated servers; four searches at a time, 10 to
+    /// 25 minutes. The machine should be idle
     #[arg(long, requires = "self_test")]
     pub(super) real: bool,
-    /// Number of searches of the self-test [default: 200, with --real 48]
+    /// Number of searches of the self-test [default: 200; 48 with --real]
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     pub(super) searches: Option<u64>,
     /// Options of `fathometer load` for the requests: --policy, --workload, --header, --insecure, --threads …
@@ -111,13 +114,13 @@ const EXAMPLES: &str = "Examples:
   fathometer capacity http://127.0.0.1:8080/ --slo 'p99<50ms' --probe nginx.service
   fathometer capacity http://127.0.0.1:8080/ --slo 'p95<1s' --ue -- --workload surge
   fathometer capacity https://127.0.0.1:8443/ --slo 'p99<20ms' -- --policy h2 --insecure
-  fathometer capacity --self-test                     do the intervals contain capacities that are known?
-  fathometer capacity --self-test --real              the same on sockets
+  fathometer capacity --self-test                     do the intervals contain the known capacities?
+  fathometer capacity --self-test --real              the same on real sockets
 
-Exit codes: 0 each promise has its interval, 1 failed, 2 usage error, 3 inconclusive or INVALID (interrupted, out of
+Exit codes: 0 each SLO has an interval, 1 failed, 2 usage error, 3 inconclusive or INVALID (interrupted, out of
 time, or beyond what this generator can send), 4 a gate failed, or (--self-test) too few intervals contain the capacity.";
 
-/// What a search is to reach.
+/// The goal of a search.
 pub(super) fn goal(arguments: &CapacityArguments, demand: Demand) -> Goal {
     let whole = demand.is_users();
     let (start, most) = if whole { (4.0, 10_000.0) } else { (100.0, 1e6) };
@@ -128,7 +131,7 @@ pub(super) fn goal(arguments: &CapacityArguments, demand: Demand) -> Goal {
         start: arguments.start.unwrap_or(start),
         most: arguments.most.unwrap_or(most),
         whole,
-        // Slots begin with the measured window.
+        // Rounded up to whole slots, because the measured window begins with a slot.
         warm_up: (arguments.warmup.as_secs_f64() / SLOT).ceil() * SLOT,
         final_trial: arguments.final_trial.as_secs_f64(),
         longest_trial: arguments.longest_trial.as_secs_f64(),
@@ -137,7 +140,7 @@ pub(super) fn goal(arguments: &CapacityArguments, demand: Demand) -> Goal {
     }
 }
 
-/// `2%` or `0.02`, above 0 and below 1.
+/// Parses a share above 0 and below 1: `2%` or `0.02`.
 fn percent(text: &str) -> Result<f64, String> {
     let number = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),

@@ -1,7 +1,7 @@
-//! The calibration of the generator: trials of this program's own origin with the same protocol, connections and recorder,
-//! before the first trial of a search.
+//! The calibration of the generator: trials against this program's own origin with the same protocol, connections and
+//! recorder, before the first trial of a search.
 
-use fathometer_capacity::Promise;
+use fathometer_capacity::SloLimit;
 use fathometer_model::{Bytes, Seed};
 use fathometer_study::capacity_search::own_origin::{OriginOptions, OwnOrigin};
 use fathometer_study::capacity_search::{ArrivalProcess, Calibration, Demand, Trials};
@@ -11,7 +11,7 @@ use super::super::Failure;
 use super::super::load::{LoadArguments, TrialSetup};
 use super::server::{self, Server};
 
-/// The requests that are calibrated.
+/// The requests for which the generator's highest rate is measured.
 pub struct Requests<'a> {
     /// The URL under test.
     pub url: &'a str,
@@ -19,13 +19,13 @@ pub struct Requests<'a> {
     pub options: &'a [String],
     /// Connections of an open loop.
     pub connections: u32,
-    /// The promises of the search: its recorder counts for each.
-    pub promises: &'a [Promise],
+    /// The SLOs of the search; the recorder counts bad exchanges for each.
+    pub slos: &'a [SloLimit],
     /// Seed of the workload.
     pub seed: u64,
 }
 
-/// Measures the limit for the requests of a setup; `None` if the generator is not on time at any rate.
+/// Measures the generator's limit for the requests of a setup; `None` if the generator is not on time at any rate.
 ///
 /// # Errors
 /// If the origin does not start, or a test fails.
@@ -61,6 +61,6 @@ pub fn measure(
         targets: Vec::new(),
     };
     let seed = Seed(requests.seed).stream("calibration");
-    let mut trials = Trials::new(own, demand, requests.promises, seed, clock, interrupted);
+    let mut trials = Trials::new(own, demand, requests.slos, seed, clock, interrupted);
     Calibration::measure(&mut trials, requests.connections, response, setup.policy())
 }

@@ -1,4 +1,4 @@
-//! `fathometer capacity`: the highest load at which a server keeps its promises.
+//! `fathometer capacity`: the highest load at which a server meets its SLOs.
 
 mod arguments;
 mod calibration;
@@ -8,7 +8,7 @@ mod server;
 use std::process::ExitCode;
 
 use fathometer_capacity::gate::Gate;
-use fathometer_capacity::{Answer, Outcome, Promise, Search, TrialPlan, TrialRecord};
+use fathometer_capacity::{Answer, Outcome, Search, SloLimit, TrialPlan, TrialRecord};
 use fathometer_files::whole_file;
 use fathometer_model::{Bytes, Seed};
 use fathometer_study::capacity_search::output::{self, Found};
@@ -25,7 +25,7 @@ use self::server::Server;
 use super::load::{ArrivalsChoice, LoadArguments, TrialSetup};
 use super::{Failure, usage};
 
-/// Why there is no search.
+/// The error if no request of the first test succeeds; the search does not start.
 const NO_ANSWER: &str =
     "no request of the first test succeeded: check the URL with `fathometer fetch`";
 
@@ -36,9 +36,9 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
         (true, true) => return self_test::run_on_sockets(arguments),
         (false, _) => {}
     }
-    let mut promises = Vec::new();
+    let mut slos = Vec::new();
     for slo in &arguments.slo {
-        promises.extend(Promise::of(slo).map_err(|error| usage(error.to_string()))?);
+        slos.extend(SloLimit::of(slo).map_err(|error| usage(error.to_string()))?);
     }
     let demand = match (arguments.users, arguments.ue) {
         (true, _) => Demand::Users,
@@ -66,7 +66,7 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
         ));
     }
     let url = arguments.url.as_deref().unwrap_or_default();
-    let timeout = arguments.timeout.unwrap_or_else(|| timeout(&promises));
+    let timeout = arguments.timeout.unwrap_or_else(|| timeout(&slos));
     let clock = Clock::start();
     let load = LoadArguments::for_trials(
         url,
@@ -80,12 +80,12 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
         targets: arguments.probe.clone(),
     };
     let interrupt = Interrupt::install()?;
-    let mut search = Search::new(goal, promises.clone());
+    let mut search = Search::new(goal, slos.clone());
     let interrupted = || interrupt.is_raised();
     let mut trials = Trials::new(
         server,
         demand,
-        &promises,
+        &slos,
         Seed(arguments.seed),
         clock,
         &interrupted,
@@ -94,16 +94,10 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
         None if !interrupted() => return Err(NO_ANSWER.into()),
         response => response.unwrap_or(Bytes(0)),
     };
-    let calibration = calibrate(
-        arguments,
-        &trials,
-        (&promises, response),
-        clock,
-        &interrupted,
-    )?;
+    let calibration = calibrate(arguments, &trials, (&slos, response), clock, &interrupted)?;
     if let Some(found) = &calibration {
         match demand {
-            Demand::Rate { .. } => search.limit_generator(found.limit_per_s, found.reason()),
+            Demand::Rate { .. } => search.set_generator_limit(found.limit_per_s, found.reason()),
             _ => trials.limit_rate(found.limit_per_s, found.reason()),
         }
     }
@@ -137,17 +131,17 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
     }
     if interrupted() {
         say(format_args!(
-            "interrupted: the bounds are those of the trials that were complete"
+            "interrupted: the bounds are those of the completed trials"
         ));
     }
     Ok(code(&outcome, arguments.gate.as_ref()))
 }
 
-/// Measures the generator's own limit and prints it; `None`: not measured, or not known.
+/// Measures the generator's own limit and prints it; `None` if it was not measured or could not be determined.
 fn calibrate(
     arguments: &CapacityArguments,
     trials: &Trials<'_, Server>,
-    (promises, response): (&[Promise], Bytes),
+    (slos, response): (&[SloLimit], Bytes),
     clock: Clock,
     interrupted: &(dyn Fn() -> bool + Sync),
 ) -> Result<Option<Calibration>, Failure> {
@@ -156,14 +150,16 @@ fn calibrate(
     }
     let setup = &trials.subject().setup;
     if !setup.has_only_gets() {
-        say(format_args!("not calibrated: only requests of GET are"));
+        say(format_args!(
+            "not calibrated: calibration supports only GET requests"
+        ));
         return Ok(None);
     }
     let requests = Requests {
         url: arguments.url.as_deref().unwrap_or_default(),
         options: &arguments.load,
         connections: arguments.connections.unwrap_or(CONNECTIONS.0),
-        promises,
+        slos,
         seed: arguments.seed,
     };
     let found = calibration::measure(&requests, setup, response, clock, interrupted)?;
@@ -171,7 +167,7 @@ fn calibrate(
         _ if arguments.quiet => {}
         Some(found) => say(format_args!("{}", output::generator(found))),
         None => say(format_args!(
-            "the generator's limit is not known: it was late at every rate, so this machine may be too busy"
+            "the generator's limit is unknown: the generator was late at every rate; this machine may be too busy"
         )),
     }
     Ok(found)
@@ -180,11 +176,11 @@ fn calibrate(
 fn progress(plan: &TrialPlan, elapsed: f64, whole: bool) -> String {
     use fathometer_capacity::Purpose;
     let purpose = match plan.purpose {
-        Purpose::Bracket => "looking for a load that fails",
+        Purpose::Bracket => "searching for a load that fails",
         Purpose::Locate => "locating the capacity",
-        Purpose::Works => "does it work?",
-        Purpose::Fails => "does it fail?",
-        Purpose::Recovery => "does it work again after the overload?",
+        Purpose::Works => "testing whether this load works",
+        Purpose::Fails => "testing whether this load fails",
+        Purpose::Recovery => "testing whether the server recovers from the overload",
     };
     format!(
         "{elapsed:6.1} s  {}: {purpose}",
@@ -192,9 +188,9 @@ fn progress(plan: &TrialPlan, elapsed: f64, whole: bool) -> String {
     )
 }
 
-/// 3 if an answer is missing; else that of the gate.
+/// The exit code: 4 if the gate fails for an SLO, else 3 if an answer is missing, else 0.
 fn code(outcome: &Outcome, gate: Option<&Gate>) -> ExitCode {
-    let answers = || outcome.promises.iter().map(|promise| &promise.answer);
+    let answers = || outcome.slos.iter().map(|slo| &slo.answer);
     let verdicts: Vec<Option<bool>> = answers()
         .map(|answer| match gate {
             Some(gate) => gate.is_kept(answer),

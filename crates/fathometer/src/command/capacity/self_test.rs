@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::thread;
 
 use fathometer_capacity::Goal;
-use fathometer_capacity::self_test::{self, Searched};
+use fathometer_capacity::self_test::{self, SearchResult};
 use fathometer_capacity::simulated::KINDS;
 use fathometer_model::Seed;
 use fathometer_study::capacity_search::socket_self_test;
@@ -14,7 +14,7 @@ use fathometer_sys::{Clock, Interrupt};
 use super::super::Failure;
 use super::arguments::CapacityArguments;
 
-/// Searches of the self-test in virtual time.
+/// Default number of searches of the self-test in virtual time.
 const SEARCHES: u64 = 200;
 
 /// Runs the searches of the self-test on two threads: each is a function of its seed and number.
@@ -29,12 +29,12 @@ pub(super) fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
     let quiet = arguments.quiet;
     let every = 2u64;
     let searches = arguments.searches.unwrap_or(SEARCHES);
-    let search = move |first: u64| -> Vec<(u64, Searched)> {
+    let search = move |first: u64| -> Vec<(u64, SearchResult)> {
         let numbers = (first..searches).step_by(every as usize);
         numbers
             .map(|number| {
                 let kind = KINDS[(number % kinds) as usize];
-                let searched = Searched::with_ramp(kind, goal, seed, number / kinds);
+                let searched = SearchResult::with_ramp(kind, goal, seed, number / kinds);
                 if !quiet {
                     say(format_args!(
                         "{number}: {} {:.0} s",
@@ -46,7 +46,7 @@ pub(super) fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
             })
             .collect()
     };
-    let mut all: Vec<(u64, Searched)> = thread::scope(|scope| {
+    let mut all: Vec<(u64, SearchResult)> = thread::scope(|scope| {
         let threads: Vec<_> = (0..every)
             .map(|first| scope.spawn(move || search(first)))
             .collect();
@@ -59,11 +59,11 @@ pub(super) fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
             .collect()
     });
     all.sort_by_key(|(number, _)| *number);
-    let all: Vec<Searched> = all.into_iter().map(|(_, searched)| searched).collect();
+    let all: Vec<SearchResult> = all.into_iter().map(|(_, searched)| searched).collect();
     show_self_test(arguments, &all)
 }
 
-/// Runs the searches of the self-test on sockets.
+/// Runs the searches of the self-test on real sockets.
 pub(super) fn run_on_sockets(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
     let clock = Clock::start();
     let interrupt = Interrupt::install()?;
@@ -84,8 +84,11 @@ pub(super) fn run_on_sockets(arguments: &CapacityArguments) -> Result<ExitCode, 
     show_self_test(arguments, &all)
 }
 
-/// Prints the table of a self-test: exit code 4 if the intervals do not keep their confidence.
-fn show_self_test(arguments: &CapacityArguments, all: &[Searched]) -> Result<ExitCode, Failure> {
+/// Prints the table of a self-test: exit code 4 if too few intervals contain the capacity.
+fn show_self_test(
+    arguments: &CapacityArguments,
+    all: &[SearchResult],
+) -> Result<ExitCode, Failure> {
     match arguments.json {
         true => println!("{}", serde_json::to_string_pretty(&self_test::rows(all))?),
         false => print!("{}", self_test::text(all)),

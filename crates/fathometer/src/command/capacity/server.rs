@@ -1,4 +1,4 @@
-//! The server under test: what the trials of the command are applied to.
+//! The server under test of a capacity search.
 
 use fathometer_analysis::load::LoadResult;
 use fathometer_load::server_probes::{Probes, Target};
@@ -13,7 +13,7 @@ use super::super::load::TrialSetup;
 pub struct Server {
     /// The protocol and connections of the requests.
     pub setup: TrialSetup,
-    /// What is monitored during each trial of the search.
+    /// The processes and units that are monitored during each trial of the search.
     pub targets: Vec<Target>,
 }
 
@@ -38,7 +38,7 @@ impl Subject for Server {
     }
 }
 
-/// The options of a load test with such users; their number is set for each trial.
+/// The `load` options for this kind of load; each trial sets the number.
 pub fn options(demand: Demand) -> &'static [&'static str] {
     match demand {
         Demand::Rate { .. } => &["--rate", "1"],

@@ -1,4 +1,4 @@
-//! `fathometer cluster slurm -- study`: a study as a job array of Slurm, and the merged run.
+//! `fathometer cluster slurm -- study`: runs a study as a Slurm job array and merges the runs of its tasks.
 
 use std::ffi::OsString;
 use std::num::NonZeroU32;
@@ -20,10 +20,10 @@ pub(super) fn is_study(command: &[OsString]) -> bool {
     command.first().is_some_and(|word| word == "study")
 }
 
-/// Options of `study` that the array sets itself, or that no share can have.
+/// Options of `study` that the array sets itself, or that a share cannot have.
 const RESERVED: [&str; 5] = ["--output", "--rank", "--ranks", "--resume", "--new"];
 
-/// The first of these that a command has.
+/// The first reserved option in a command.
 pub(super) fn reserved_option(command: &[OsString]) -> Option<String> {
     command.iter().find_map(|word| {
         let word = word.to_string_lossy();
@@ -69,14 +69,14 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let interrupt = Interrupt::install()?;
-    // A client of NFS remembers for up to a minute that a file does not exist.
+    // These files are created in advance: an NFS client can cache for up to a minute that a file does not exist.
     let followed = (0..ranks.get()).flat_map(|rank| {
         let [errors, code, _] = files_of(rank);
         [errors, code]
     });
     folder::make(&folder, &script, followed)?;
     let job = programs::submit(&folder.join(files::SCRIPT)).inspect_err(|_| {
-        // It holds only what was made above.
+        // The folder holds only what was created above.
         let _ = std::fs::remove_dir_all(&folder);
     })?;
     eprintln!(
@@ -97,15 +97,15 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
     merged(&folder, &codes, arguments, failed)
 }
 
-/// The exit code of each rank, once it has one.
+/// The exit code of each rank; `None` for a rank that has not recorded one yet.
 fn codes(folder: &Path, ranks: NonZeroU32) -> Result<Vec<Option<u8>>, JobError> {
     (0..ranks.get())
         .map(|rank| folder::code_in(&folder.join(&files_of(rank)[1])))
         .collect()
 }
 
-/// Whether a rank failed, was killed or left no code. A share that is INVALID (3), or whose claims are not met (4), is no
-/// failure: the merged run decides.
+/// Whether a rank failed, was killed or left no code. A share that is INVALID (3), or whose claims are not met (4),
+/// is not a failure: the merged run decides.
 fn is_failure(code: &Option<u8>) -> bool {
     !matches!(code, Some(0 | 3 | 4))
 }
@@ -126,7 +126,7 @@ fn summary(codes: &[Option<u8>]) -> String {
     }
 }
 
-/// Merges the runs that there are. The exit code is that of the merged run; 1 if a rank failed.
+/// Merges the available runs. The exit code is that of the merged run, or 1 if a rank failed.
 fn merged(
     folder: &Path,
     codes: &[Option<u8>],
@@ -138,7 +138,7 @@ fn merged(
         .filter(|run| run.join("run.json").is_file())
         .collect();
     if runs.is_empty() {
-        // As for a usage error, which all ranks have.
+        // Without any run, for example after a usage error, which all ranks report: the largest code of a rank.
         let code = codes.iter().flatten().copied().max().unwrap_or(1);
         return Ok(ExitCode::from(match code {
             0 | 126.. => 1,

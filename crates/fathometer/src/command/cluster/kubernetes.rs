@@ -20,12 +20,12 @@ const MOST_RANKS: u32 = 10_000;
 /// Arguments of `cluster kubernetes`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Of a load test: prints a headless Service and an Indexed Job with one pod for each rank. The Job succeeds if rank 0 \
-does. A failed pod is not started again: it would join a running test. The comments of the output are the commands that \
-create the ranks' secret, show the result, and remove the Job.
+For a load test: prints a headless Service and an Indexed Job with one pod for each rank. The Job succeeds if rank 0 \
+succeeds. A failed pod is not restarted, because it would join a running test. The comments in the output are the \
+commands that create the ranks' secret, show the result, and remove the Job.
 
-Of a study: prints an Indexed Job whose pods measure a share of the replicates each, one pod on a node at a time, and keep \
-their runs on the volume of --claim. With --merge: prints the Job that merges the runs when all shares have ended.
+For a study: prints an Indexed Job. Each pod measures a share of the replicates and keeps its run on the volume of \
+--claim; a node runs one pod at a time. With --merge: prints the Job that merges the runs after all shares are complete.
 
 Examples:
   fathometer cluster kubernetes --ranks 4 --image REGISTRY/fathometer:0.2 -- load http://shop:8080/ --rate 40000 -d 60s
@@ -42,34 +42,36 @@ pub(super) struct KubernetesArguments {
     /// Name of the Job, and of its Service or its runs
     #[arg(long, value_name = "NAME", default_value = "fathometer")]
     name: Name,
-    /// Namespace [default: that of kubectl's context]
+    /// Namespace [default: the namespace of kubectl's context]
     #[arg(long, value_name = "NAME")]
     namespace: Option<Name>,
-    /// Processors requested for each rank; there is no limit, which would stop a rank in the middle of its work
+    /// CPU request of each rank; there is no CPU limit, because throttling would stop a rank in the middle of its
+    /// work
     #[arg(long, value_name = "AMOUNT", default_value = "1")]
     cpu: Quantity,
-    /// Memory of each rank: requested, and the limit of a load test
+    /// Memory request of each rank; for a load test also its memory limit
     #[arg(long, value_name = "AMOUNT", default_value = "512Mi")]
     memory: Quantity,
     /// Time limit of the Job: 90s, 10m, 2h [default: none]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     time: Option<Duration>,
-    /// Port on which rank 0 waits for the other ranks
+    /// Port on which rank 0 listens for the other ranks
     #[arg(
         long, value_name = "PORT", default_value_t = 7420, value_parser = value_parser!(u16).range(1024..),
         conflicts_with = "claim"
     )]
     port: u16,
-    /// Print a new secret for the ranks too, instead of the command that creates one
+    /// Also print a new secret for the ranks, instead of the command that creates one
     #[arg(long, conflicts_with = "claim")]
     with_secret: bool,
-    /// Claim of the volume for the runs of a study, which all nodes can write to (ReadWriteMany)
+    /// PersistentVolumeClaim of the volume for the runs of a study; all nodes must be able to write to it
+    /// (ReadWriteMany)
     #[arg(long, value_name = "NAME")]
     claim: Option<Name>,
     /// Print the Job that merges the runs of a study
     #[arg(long, requires = "claim")]
     merge: bool,
-    /// The command of fathometer that each rank runs, with its arguments
+    /// The fathometer command that each rank runs, with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }

@@ -1,4 +1,4 @@
-//! `fathometer cluster`: a load test or a study on the machines of a cluster, by the scheduler that the cluster has.
+//! `fathometer cluster`: runs a load test or a study on the machines of a cluster, through the cluster's scheduler.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -36,7 +36,7 @@ pub fn run(arguments: &ClusterArguments) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Refuses a command of ranks that this program does not have.
+/// Fails if the command for the ranks is not a command of this program.
 fn check_command(words: &[OsString]) -> Result<(), Failure> {
     let known = words
         .first()
@@ -55,7 +55,7 @@ fn check_command(words: &[OsString]) -> Result<(), Failure> {
     )))
 }
 
-/// The streams of this program.
+/// The standard output and standard error of this program.
 struct OwnStreams;
 
 impl Streams for OwnStreams {

@@ -1,4 +1,4 @@
-//! `fathometer cluster slurm`: a load test as a job of Slurm.
+//! `fathometer cluster slurm`: runs a load test as a Slurm job.
 
 use std::ffi::OsString;
 use std::num::NonZeroU32;
@@ -21,14 +21,14 @@ use crate::command::{Failure, usage};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The test runs as one job with one task for each rank. What rank 0 prints is printed here. The exit code is that of \
-rank 0; it is 1 if rank 0 was killed or left none, or if the job was cancelled. Ctrl-C cancels the job.
+rank 0; it is 1 if rank 0 was killed or left no exit code, or if the job was cancelled. Ctrl-C cancels the job.
 
-The job's folder must be on a file system that all nodes share. It receives the batch script, what each rank prints, \
-the ranks' shared secret (mode 0600), and the records of each rank of `load` (--spool), which `fathometer merge` makes \
-a result of if rank 0 is lost.
+The job's folder must be on a file system that all nodes share. It receives the batch script, the output of each rank, \
+the ranks' shared secret (mode 0600), and the records of each rank of `load` (--spool). If rank 0 is lost, \
+`fathometer merge` makes a result from these records.
 
-A study runs as a job array: each task measures a share of its replicates, and the runs are merged when all have \
-ended. The exit code is that of the merged study.
+A study runs as a job array: each task measures a share of the replicates, and the runs are merged after all tasks \
+have exited. The exit code is that of the merged study.
 
 Examples:
   fathometer cluster slurm --ranks 4 --sbatch=--exclusive -- study nielsen97 --full
@@ -42,7 +42,7 @@ pub(super) struct SlurmArguments {
     /// Number of nodes [default: one for each rank]
     #[arg(long, value_name = "N")]
     pub(super) nodes: Option<NonZeroU32>,
-    /// Processors of each rank [default: Slurm's, usually 1]
+    /// Number of processors for each rank [default: Slurm's, usually 1]
     #[arg(long, value_name = "N")]
     pub(super) cpus: Option<NonZeroU32>,
     /// Partition of the job [default: the cluster's]
@@ -63,13 +63,13 @@ pub(super) struct SlurmArguments {
     /// New folder for the job's files [default: fathometer-job-1, -2 …]
     #[arg(long, value_name = "FOLDER")]
     pub(super) folder: Option<PathBuf>,
-    /// Seconds that other ranks may run after rank 0 has exited, before they are stopped
+    /// Seconds for which other ranks may run after rank 0 has exited, before they are stopped
     #[arg(long, value_name = "SECONDS", value_parser = whole_seconds, default_value = "30")]
     grace: Duration,
     /// Print the batch script; create and submit nothing
     #[arg(long)]
     pub(super) print: bool,
-    /// The command of fathometer that each rank runs, with its arguments
+    /// The fathometer command that each rank runs, with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
 }
@@ -104,7 +104,7 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
     let folder = folder::choose(arguments.folder.as_deref())?;
     let spool = spool(&folder, ranks, &arguments.command);
     if let Some(spool) = &spool {
-        // Behind the name of the command, where it is an option whatever follows.
+        // Directly after the command's name, where it is parsed as an option, whatever follows.
         let option = ["--spool".into(), spool.clone().into_os_string()];
         command.splice(2..2, option);
     }
@@ -129,7 +129,7 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::install()?;
     folder::make(&folder, &script, files::FOLLOWED)?;
     let job = programs::submit(&folder.join(files::SCRIPT)).inspect_err(|_| {
-        // It holds only what was made above.
+        // The folder holds only what was created above.
         let _ = std::fs::remove_dir_all(&folder);
     })?;
     eprintln!(
@@ -148,15 +148,15 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
     let code = ending.exit_code(cancelled);
     if let Some(spool) = spool.filter(|spool| code == 1 && has_files(spool)) {
         eprintln!(
-            "fathometer: what the ranks recorded until then: fathometer merge {}",
+            "fathometer: to show what the ranks recorded until then: fathometer merge {}",
             String::from_utf8_lossy(&quote(spool.as_os_str().as_bytes()))
         );
     }
     Ok(ExitCode::from(code))
 }
 
-/// Where the ranks of a load test keep their records, so that nothing is lost with rank 0. `None` for one rank, for
-/// other commands, and if the command has a folder of its own.
+/// The folder for the records of the ranks of a load test, which survive the loss of rank 0. `None` for a single
+/// rank, for other commands, and if the command has a spool folder of its own.
 fn spool(folder: &Path, ranks: NonZeroU32, command: &[OsString]) -> Option<PathBuf> {
     let (name, options) = command.split_first()?;
     let has_its_own = options.iter().any(|word| {

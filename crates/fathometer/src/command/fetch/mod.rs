@@ -37,29 +37,30 @@ const LISTED: usize = 20;
 pub struct FetchArguments {
     /// The page: http://host[:port]/path or https://host[:port]/path
     url: String,
-    /// Connection policy: h1.0, h1.0xN, h1.0-keepalive, h1.1, h1.1xN, h1.1-pipeline, h1.1-pipeline-ranges, h2,
-    /// h2c, h2xN, h2-sharded, h2-push, h3, h3-alt-svc (h2 until the server announces h3 by Alt-Svc); the
-    /// default is h1.1 for http and h2 for https. To request all files in one response, append -package,
-    /// -package-v1, -package-delta, -tar, -tar-whole or -zip; package alone is h1.1-package
+    /// Connection policy: h1.0, h1.0xN, h1.0-keepalive, h1.1, h1.1xN, h1.1-pipeline, h1.1-pipeline-ranges, h2, h2c,
+    /// h2xN, h2-sharded, h2-push, h3, h3-alt-svc (h2 until the server announces h3 by Alt-Svc) [default: h1.1 for
+    /// http, h2 for https]. To request all files in one response, append -package, -package-v1, -package-delta, -tar,
+    /// -tar-whole or -zip; package alone means h1.1-package
     #[arg(long)]
     policy: Option<Policy>,
-    /// Fetch the files that FILE lists, one target (/path) per line, instead of a page. The URL is that of
-    /// their folder; a package of the files is requested with it
+    /// Fetch the files listed in FILE, one request target (/path) per line, instead of a page. The URL is that of
+    /// their folder; a package of the files is requested at this URL
     #[arg(long, value_name = "FILE")]
     list: Option<PathBuf>,
-    /// Priorities that requests state: none, browser, round-robin
+    /// Priorities to send with requests: none, browser, round-robin
     #[arg(long, default_value = "none")]
     priority: Priorities,
-    /// `revalidate` fetches the page twice and reports the second visit
+    /// Visit to report; revalidate fetches the page twice and reports the second visit
     #[arg(long, value_enum, default_value = "first")]
     visit: VisitChoice,
     /// Validators that HTTP/1.0 and 1.1 use to revalidate
     #[arg(long, value_enum, default_value = "etag")]
     revalidation: RevalidationChoice,
-    /// When the buffered requests of a pipeline are sent: explicit, buffer, `timer-<n>ms`
+    /// When to send the buffered requests of a pipeline: explicit (after the first request, and when no further
+    /// request is possible), buffer (when the buffer is full), `timer-<n>ms` (after at most n ms)
     #[arg(long, default_value = "explicit")]
     flush: Flush,
-    /// Size of the pipeline's buffer in bytes
+    /// Size of the pipeline's request buffer, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1024)]
     buffer: u64,
     /// Accept the content codings deflate and gzip
@@ -97,8 +98,8 @@ enum RevalidationChoice {
     Head,
 }
 
-/// Fetches the page and prints the measurements. Exit code 1 if files are missing: not received, answered with
-/// a status other than success, or left out because the page has too many.
+/// Fetches the page and prints the measurements. Exit code 1 if files are missing: not received, answered with a
+/// status other than success, or left out because the page has too many files.
 pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
     let url = Url::parse(&arguments.url)?;
     let policy = policy_for(arguments, &url)?;
@@ -170,7 +171,7 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
     let (mut retrieval, mut statistics) = visit(Visit::First, ValidatorCache::default())?;
     let mut is_cached = true;
     if arguments.visit == VisitChoice::Revalidate {
-        // What the first visit lacks is fetched whole by the second, which is no revalidation.
+        // The second visit fetches in full what the first visit lacks; this is not a revalidation.
         is_cached = Missing::of(&retrieval, options.list.as_deref()).complete;
         if !is_cached {
             for (target, failure) in &retrieval.failures {
@@ -179,7 +180,7 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
                     failure.in_words()
                 );
             }
-            eprintln!("the first visit is not complete: the second would also fetch files");
+            eprintln!("the first visit is incomplete: the second visit fetches missing files");
         }
         (retrieval, statistics) = visit(Visit::Revalidate, retrieval.cache)?;
     }
@@ -200,7 +201,7 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
     })
 }
 
-/// Prints what a retrieval lacks.
+/// Prints which files a retrieval lacks.
 fn warn(missing: &Missing<'_>) {
     for (target, status) in missing.refused.iter().take(LISTED) {
         let advice = match status {
@@ -229,10 +230,10 @@ fn policy_for(arguments: &FetchArguments, url: &Url) -> Result<Policy, Failure> 
     }
     match (url.secure, policy.tls) {
         (true, false) => Err(usage(format!(
-            "{policy} is without TLS, and the URL is https: write http, or --policy h2"
+            "{policy} does not use TLS, but the URL is https: write http, or --policy h2"
         ))),
         (false, true) => Err(usage(format!(
-            "{policy} is over TLS, and the URL is http: write https, or a policy without TLS"
+            "{policy} uses TLS, but the URL is http: write https, or a policy without TLS"
         ))),
         (false, false) if arguments.security.are_given() => {
             Err(usage("TLS options need an https URL"))

@@ -147,7 +147,7 @@ fn print_protection(retrieval: &Retrieval) {
     );
 }
 
-/// Prints which alternative services were announced, what became of them, and the exchanges over each protocol.
+/// Prints which alternative services were announced, their outcome, and the number of exchanges over each protocol.
 fn print_services(retrieval: &Retrieval) {
     let Some(start) = start_of(retrieval).filter(|_| !retrieval.services.is_empty()) else {
         return;
@@ -157,8 +157,8 @@ fn print_services(retrieval: &Retrieval) {
         let what = match service.news {
             ServiceEvent::Known => "known from before",
             ServiceEvent::Found => "announced",
-            ServiceEvent::Cleared => "taken back",
-            ServiceEvent::Failed => "given up",
+            ServiceEvent::Cleared => "withdrawn",
+            ServiceEvent::Failed => "abandoned",
         };
         let failure = service
             .failure
@@ -185,7 +185,7 @@ fn print_services(retrieval: &Retrieval) {
     );
 }
 
-/// Prints how far field compression reduced the heads, if it was used.
+/// Prints how far HPACK or QPACK reduced the header sections, if they were compressed.
 fn print_heads(retrieval: &Retrieval) {
     let compressed = retrieval.exchanges.iter();
     let compressed = compressed.filter(|exchange| exchange.response_fields.is_some());
@@ -201,11 +201,11 @@ fn print_heads(retrieval: &Retrieval) {
     let [up, plain_up, down, plain_down] = sums;
     if plain_up.0 > 0 && plain_down.0 > 0 {
         println!(
-            "  request heads     {up} of {plain_up} before compression, {:.0} % saved",
+            "  request headers   {up} of {plain_up} before compression, {:.0} % saved",
             saved(up, plain_up)
         );
         println!(
-            "  response heads    {down} of {plain_down}, {:.0} % saved",
+            "  response headers  {down} of {plain_down}, {:.0} % saved",
             saved(down, plain_down)
         );
     }

@@ -1,4 +1,4 @@
-//! `load URL --against BASELINE`: two servers, measured in turn.
+//! `load URL --against BASELINE`: two servers, measured in interleaved slices.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub fn run(arguments: &LoadArguments, baseline: &str) -> Result<ExitCode, Failur
     Ok(exit_code(&comparison))
 }
 
-/// Refuses options that do not fit.
+/// Rejects options that cannot be combined with `--against`.
 fn check(arguments: &LoadArguments) -> Result<(), Failure> {
     if arguments.requests.is_some() || arguments.rate.is_some() || !arguments.save.is_empty() {
         return Err(usage(
@@ -75,7 +75,7 @@ fn check(arguments: &LoadArguments) -> Result<(), Failure> {
         ));
     }
     if !matches!(arguments.format, Format::Screen | Format::Json) || arguments.report.is_some() {
-        return Err(usage("--against prints a screen, or --json"));
+        return Err(usage("--against prints a screen or JSON, and no --report"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The command line of `load`.
+//! The arguments of `load`.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub(super) const USERS: u32 = 50;
 /// Default length of the measured window.
 pub(super) const TIME: Duration = Duration::from_secs(10);
 
-/// The longest busy-wait before a planned instant.
+/// Default of the longest busy-wait before a planned send time.
 pub(super) const SPIN: Duration = Duration::from_micros(50);
 
 /// The largest flow-control window of HTTP/2.
@@ -38,7 +38,7 @@ const EXAMPLES: &str = "Examples:
   fathometer load http://127.0.0.1:8080/ --workload webstone -c 40 --policy h1.0 --format webstone
   fathometer load http://127.0.0.1:8080/ --workload surge --ue 200 -d 10m
   fathometer load http://127.0.0.1:8080/ -c 200 --probe $(pgrep -o nginx)
-  fathometer load https://127.0.0.1:8443/ -c 16 -m 16 --insecure    HTTP/2, 16 streams on each of 16
+  fathometer load https://127.0.0.1:8443/ -c 16 -m 16 --insecure    16 connections, 16 streams each
 
 Exit codes: 0 success, 1 failed, interrupted, or no exchange succeeded, 2 usage error,
 3 measured but INVALID (SLOs are then inconclusive), 4 an SLO is violated, or the server
@@ -50,15 +50,15 @@ stopped answering before the end.";
 pub struct LoadArguments {
     /// The server: http[s]://host[:port]/path; with --workload the path is ignored
     pub(super) url: String,
-    /// Closed-loop users, which wait for their responses; in an open loop the maximum of connections [default:
-    /// 50]
+    /// Number of closed-loop users, which wait for their responses; in an open loop, the maximum number of
+    /// connections [default: 50]
     #[arg(short = 'c', long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     pub(super) connections: Option<u32>,
-    /// Users with the pauses and sessions of the workload (SURGE's user equivalents)
+    /// Number of users with the pauses and sessions of the workload (SURGE's user equivalents), instead of -c
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(conflicts_with_all = ["connections", "rate"])]
     pub(super) ue: Option<u32>,
-    /// Change the number of users in steps: 10@0s,50@30s
+    /// Change the number of users at given times: 10@0s,50@30s sets 10 users at the start and 50 after 30 s
     #[arg(long, value_name = "STEPS", conflicts_with = "rate")]
     pub(super) steps: Option<String>,
     /// Length of the measured window [default: 10s]
@@ -68,15 +68,16 @@ pub struct LoadArguments {
     #[arg(short = 'n', long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     #[arg(conflicts_with = "duration")]
     pub(super) requests: Option<u64>,
-    /// Open loop: requests (pages, sessions) per second, whether or not the server keeps up: a rate (1000), a
-    /// ramp (100..1000) or steps (100x30s,200x30s)
+    /// Open loop: send this many requests (pages, sessions) per second, whether or not the server keeps up: a rate
+    /// (1000), a ramp (100..1000) or steps (100x30s,200x30s)
     #[arg(long, value_name = "RATE")]
     pub(super) rate: Option<String>,
     /// Arrival process of an open loop [default: constant; recorded for a workload with recorded times, unless
     /// --rate or -c is given]
     #[arg(long, value_enum, value_name = "PROCESS")]
     pub(super) arrivals: Option<ArrivalsChoice>,
-    /// Requests (pages, sessions) of an open loop that arrive at the same instant; the mean rate stays
+    /// Batch size of an open loop: requests (pages, sessions) that arrive at the same instant; the mean rate stays
+    /// the same [default: 1]
     #[arg(long, value_name = "N", requires = "rate")]
     pub(super) batch: Option<NonZeroU32>,
     /// Replay speed factor for recorded times: 2 is twice as fast
@@ -139,8 +140,8 @@ pub struct LoadArguments {
     /// Pin each thread to its own processor
     #[arg(long)]
     pub(super) pin: bool,
-    /// Longest busy-wait before a planned instant (0s: off). It is never longer than the measured wake-up
-    /// latency, and there is none while threads of this machine wait for a processor
+    /// Longest busy-wait before a planned send time (0s: off). It is never longer than the measured wake-up latency,
+    /// and it is off while threads of this machine wait for a processor
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "50us")]
     pub(super) spin: Duration,
     /// Longest time to delay a wake-up of a closed loop so that several responses are read at once (wake-up
@@ -154,28 +155,30 @@ pub struct LoadArguments {
     /// Close connections that are idle for this time [default: never]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub(super) keep_alive: Option<Duration>,
-    /// Reset connections instead of closing them, so that no port stays in TIME_WAIT
+    /// Close connections with RST instead of FIN, so that no port stays in TIME_WAIT
     #[arg(long)]
     pub(super) reset: bool,
     /// Leave Nagle's algorithm enabled (do not set TCP_NODELAY)
     #[arg(long)]
     pub(super) nagle: bool,
-    /// Monitor a server on this machine by its process ID or its unit (nginx.service), with the limits of its
-    /// control group, or the machine alone with "here"; may be given several times
+    /// Monitor the server during the test, if it runs on this machine: a process ID or a systemd unit
+    /// (nginx.service), with the limits of its control group. "here" monitors only the machine. May be given several
+    /// times
     #[arg(long, value_name = "PID|UNIT|here")]
     pub(super) probe: Vec<Target>,
-    /// Count requests by target
+    /// Also count the requests of each target (URL path)
     #[arg(long)]
     pub(super) targets: bool,
-    /// SLOs to check, as in 'p98<100ms,errors<0.1%'; exit code 4 if one is violated
+    /// SLOs to check, as in 'p98<100ms,errors<0.1%'; exit code 4 if an SLO is violated
     #[arg(long, value_name = "LIST")]
     pub(super) slo: Option<Slo>,
-    /// Compare with this server: slices of both loads are interleaved (ABBA), so that the machine's drift falls out.
-    /// The default duration is then 40s; several --probe may name both servers. With the same URL it tests for false
-    /// alarms
+    /// Compare with the server at this URL: slices of both tests are interleaved (ABBA), so that drift of the machine
+    /// cancels out. The default duration is then 40s; several --probe may name both servers. With the same URL, this
+    /// is an A/A test: it tests for false alarms
     #[arg(long, value_name = "BASELINE_URL")]
     pub(super) against: Option<String>,
-    /// Length of the measured window of a slice of --against [default: 50 response times, 40 to 400 ms]
+    /// Length of the measured window of each slice of --against [default: 50 response times, at least 40ms, at most
+    /// 400ms]
     #[arg(long, value_name = "TIME", value_parser = some_time, requires = "against")]
     pub(super) slice: Option<Duration>,
     #[command(flatten)]
@@ -183,21 +186,21 @@ pub struct LoadArguments {
     /// Output format
     #[arg(long, value_enum, default_value = "screen")]
     pub(super) format: Format,
-    /// Show all figures, the bytes, the errors with their meanings, the generator's cost and every default
+    /// Show all figures: also bytes, errors with their meanings, the generator's cost and every default
     #[arg(long)]
     pub(super) details: bool,
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
     pub(super) json: bool,
-    /// Also write the result to a file; its name's ending selects the format: .json, .csv, .hlog
+    /// Also write the result to a file; the file name extension selects the format: .json, .csv, .hlog
     /// (HdrHistogram), .prom, .txt, .html, or .parquet (one row per exchange); may be given several times
     #[arg(long, value_name = "FILE")]
     pub(super) save: Vec<PathBuf>,
-    /// Also write a page with charts of the test: one HTML file, without scripts
+    /// Also write an HTML page with charts of the test: a single file without scripts
     #[arg(long, value_name = "FILE.html", value_parser = page)]
     pub(super) report: Option<PathBuf>,
-    /// Repeat the measured window up to N times if only noise of this machine (late wake-ups, a hypervisor that
-    /// takes the processors) made it INVALID [default: 2; with --requests 0]
+    /// Repeat the measured window up to N times if only noise of this machine (late wake-ups, a hypervisor that takes
+    /// the processors) made it INVALID [default: 2; 0 with --requests]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(..=100))]
     pub(super) repeats: Option<u32>,
     /// Show no progress
@@ -220,7 +223,7 @@ pub enum ArrivalsChoice {
     Recorded,
 }
 
-/// The name of a page.
+/// Parses the file name of an HTML page.
 fn page(text: &str) -> Result<PathBuf, String> {
     match text.ends_with(".html") {
         true => Ok(PathBuf::from(text)),

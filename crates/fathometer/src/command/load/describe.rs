@@ -1,4 +1,4 @@
-//! The facts about a test that the engine does not have, and the defaults that were used.
+//! Adds the facts about a test that the engine does not record, and the defaults that were used.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use fathometer_sys::Machine;
 use super::arguments::{LoadArguments, SPIN};
 use super::plan;
 
-/// Adds the facts about the test that the engine does not have.
+/// Adds the facts that the engine does not record.
 pub(super) fn describe(
     result: &mut LoadResult,
     arguments: &LoadArguments,

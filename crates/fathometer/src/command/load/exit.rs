@@ -1,16 +1,16 @@
-//! How a test ended: the exit code.
+//! The exit code of a test.
 
 use std::process::ExitCode;
 
 use fathometer_analysis::load::{LoadResult, Verdict};
 
-/// The exit code of a result and its promises.
-pub(crate) fn exit_code(result: &LoadResult, promises: &[Verdict]) -> ExitCode {
+/// Returns the exit code of a result and of the verdicts on its SLOs.
+pub(crate) fn exit_code(result: &LoadResult, slos: &[Verdict]) -> ExitCode {
     let counts = &result.measured.counts;
     let has_gone_silent = result.measured.ended.silent_from.is_some();
     if !result.validity.is_valid() {
         ExitCode::from(3)
-    } else if has_gone_silent || promises.iter().any(|promise| !promise.kept) {
+    } else if has_gone_silent || slos.iter().any(|slo| !slo.met) {
         ExitCode::from(4)
     } else if counts.completed == 0 && counts.planned > 0 {
         // No exchange succeeded: the measurement is valid, but the test failed.

@@ -57,7 +57,7 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
     let Ready {
         planned, checked, ..
     } = &ready;
-    // There is nothing to save before this line, and a signal ends the program at once.
+    // Before this line there is nothing to save, so a signal ends the program at once.
     let interrupt = Interrupt::install()?;
     let files: Vec<PathBuf> = arguments
         .save
@@ -104,7 +104,7 @@ fn show_result(
     result: &LoadResult,
     was_interrupted: bool,
 ) -> Result<ExitCode, Failure> {
-    let promises = arguments
+    let slos = arguments
         .slo
         .as_ref()
         .map(|slo| slo.judge(result))
@@ -115,8 +115,8 @@ fn show_result(
         arguments.format
     };
     // If one file cannot be written, the others and the screen are still written.
-    let failures = saved.write(result, &promises, arguments.details);
-    print!("{}", format.render(result, &promises, arguments.details)?);
+    let failures = saved.write(result, &slos, arguments.details);
+    print!("{}", format.render(result, &slos, arguments.details)?);
     for failure in &failures {
         eprintln!("fathometer: {failure}");
     }
@@ -127,7 +127,7 @@ fn show_result(
         eprintln!("{covered}");
         return Ok(ExitCode::from(1));
     }
-    Ok(exit_code(result, &promises))
+    Ok(exit_code(result, &slos))
 }
 
 /// A test of one URL that is ready to run: the server supports the policy, and the workload is read.
@@ -206,7 +206,7 @@ impl Ready {
     }
 }
 
-/// Checks the connection, and prints what TLS has negotiated.
+/// Checks the connection, and prints what TLS negotiated.
 fn checked(
     arguments: &LoadArguments,
     url: &Url,
@@ -233,8 +233,8 @@ fn checked(
     Ok(checked)
 }
 
-/// Why a window is worth a repeat: noise of this machine alone made it INVALID. A window in which the server stopped
-/// answering is not: that is a finding, and a repeat would lose it.
+/// The reason to repeat a window: only noise of this machine made it INVALID. `None` if the server stopped answering
+/// in it: that is a result, and a repeat would discard it.
 fn noise(validity: &Validity, silent_from: Option<Duration>) -> Option<String> {
     (fathometer_load::is_noise(validity) && silent_from.is_none())
         .then(|| validity.reasons.join("; "))
@@ -261,7 +261,8 @@ fn repeated<T, E>(
     }
 }
 
-/// Half of the processors: a server under test on this machine needs the other half.
+/// Default number of threads: half of the processors, because a server under test on this machine needs the other
+/// half.
 fn threads() -> usize {
     sched::processors().map_or(1, |processors| processors.len().div_ceil(2))
 }

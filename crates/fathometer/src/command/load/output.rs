@@ -16,7 +16,7 @@ use fathometer_workload::plan::Plan;
 use super::super::{Failure, usage};
 use fathometer_load::{Recorder, RecorderError};
 
-/// Rows per part of a record: a killed test loses at most the part being written.
+/// Rows per part of a record. A killed test loses at most the part that is being written.
 const ROWS_PER_PART: u64 = 4_000_000;
 
 /// An output format.
@@ -36,7 +36,7 @@ pub enum Format {
     Hdr,
     /// Prometheus text format
     Prometheus,
-    /// A page of HTML
+    /// An HTML page
     Html,
 }
 
@@ -45,23 +45,21 @@ impl Format {
     pub fn render(
         self,
         result: &LoadResult,
-        promises: &[Verdict],
+        slos: &[Verdict],
         details: bool,
     ) -> Result<String, Failure> {
         Ok(match self {
-            Format::Screen if details => load::screen::details(result, promises),
-            Format::Screen => load::screen::render(result, promises),
+            Format::Screen if details => load::screen::details(result, slos),
+            Format::Screen => load::screen::render(result, slos),
             Format::Webstone => load::webstone::render(result),
             Format::Json => {
-                let mut json = Summary::of(result)
-                    .with_promises(promises.to_vec())
-                    .to_json();
+                let mut json = Summary::of(result).with_slos(slos.to_vec()).to_json();
                 if !json.ends_with('\n') {
                     json.push('\n');
                 }
                 json
             }
-            Format::Csv => load::csv::summary(result, promises),
+            Format::Csv => load::csv::summary(result, slos),
             Format::Timeline => load::csv::timeline(result),
             Format::Hdr => {
                 let mut log = Vec::new();
@@ -69,7 +67,7 @@ impl Format {
                 String::from_utf8(log)?
             }
             Format::Prometheus => load::prometheus::render(result),
-            Format::Html => load_page::render(result, promises),
+            Format::Html => load_page::render(result, slos),
         })
     }
 
@@ -107,7 +105,7 @@ struct Record(Arc<Mutex<RecordState>>);
 struct RecordState {
     /// The parts that were started; all but the last are complete.
     parts: Vec<PathBuf>,
-    /// The next part could not be opened, so the last one is complete too.
+    /// Whether opening the next part failed; then the last part is complete too.
     is_unopened: bool,
     failure: Option<String>,
 }
@@ -152,17 +150,17 @@ impl Saved {
     pub fn recorder(&self) -> Option<Box<dyn Recorder>> {
         let (path, targets) = self.rows.clone()?;
         for part in std::mem::take(&mut *self.record.lock()).parts {
-            // The file is written again, and a failure to do so is reported.
+            // A failure is ignored: the file is written again, and that failure is reported.
             let _ = std::fs::remove_file(part);
         }
         Some(Box::new(Rows::new(path, &targets, self.record.clone())))
     }
 
     /// Writes the files, each completely or not at all. Returns all failures, including that of the record.
-    pub fn write(&self, result: &LoadResult, promises: &[Verdict], details: bool) -> Vec<String> {
+    pub fn write(&self, result: &LoadResult, slos: &[Verdict], details: bool) -> Vec<String> {
         let mut failures: Vec<String> = self.record.lock().failure.clone().into_iter().collect();
         for (format, path) in &self.files {
-            let written = format.render(result, promises, details).and_then(|text| {
+            let written = format.render(result, slos, details).and_then(|text| {
                 write_whole(path, &text).map_err(|error| refused(path, &error).into())
             });
             failures.extend(written.err().map(|failure| failure.to_string()));
@@ -200,7 +198,7 @@ fn refused(path: &Path, error: &std::io::Error) -> String {
     )
 }
 
-/// `name.parquet` is the first part, `name-0002.parquet` the second.
+/// The file of a part: `name.parquet` for the first part, `name-0002.parquet` for the second.
 fn part(path: &Path, number: u32) -> PathBuf {
     if number <= 1 {
         return path.to_owned();
@@ -240,7 +238,7 @@ impl Rows {
         }
     }
 
-    /// Stops recording and keeps the reason. Removes the part being written: without its end it is unreadable.
+    /// Stops recording and keeps the reason. Removes the part being written: without its footer, it is unreadable.
     fn give_up(&mut self, error: &RecorderError) {
         self.writer = None;
         let mut record = self.record.lock();

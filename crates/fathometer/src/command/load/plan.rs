@@ -24,7 +24,7 @@ pub struct Planned {
     pub plan: Arc<Plan>,
     /// The users of a closed loop, or the arrivals of an open loop.
     pub users: Users,
-    /// The length of the recording, if it is one.
+    /// The length of the recording, if the workload is a recording.
     pub length: Option<Duration>,
     /// Notes about the workload for the user.
     pub notes: Vec<String>,
@@ -82,7 +82,7 @@ pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
                         ));
                     };
                     let arrivals = Arrivals::recorded(times, arguments.speed)?;
-                    // End one second after the last request, so that it is included.
+                    // The test ends one second after the last request, so that this request is included.
                     length = arrivals
                         .recorded_length()
                         .map(|length| length + Duration::from_secs(1));
@@ -106,7 +106,7 @@ pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
                     .batch
                     .into_iter()
                     .fold(arrivals, Arrivals::in_batches),
-                // A whole batch has connections.
+                // Enough connections for a whole batch.
                 connections: arguments
                     .connections
                     .unwrap_or(USERS.max(arguments.batch.map_or(0, NonZeroU32::get))),

@@ -1,4 +1,4 @@
-//! A load test that several machines carry out together: one of them is this process.
+//! A load test that several machines share; this process is one of the ranks.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ use super::rank_arguments::RankArguments;
 use super::{Ready, describe, outline, output, show, show_result, title};
 use crate::build_facts;
 
-/// The place of this process among several ranks; `None`: the test is its own.
+/// The place of this process among several ranks; `None` if the test has only this process.
 pub(super) fn placement(arguments: &LoadArguments) -> Result<Option<Placement>, Failure> {
     let mut given = GivenPlace {
         rank: arguments.ranks.rank,
@@ -32,7 +32,7 @@ pub(super) fn placement(arguments: &LoadArguments) -> Result<Option<Placement>, 
     };
     let variable = |name: &str| std::env::var(name).ok();
     let mut found = environment::placement(&given, &variable);
-    // A launcher that knows its processes may know where they meet.
+    // A launcher that numbers the processes by PMI may also publish the rendezvous.
     if let Err(PlaceError::NoRendezvous {
         rank, source_of, ..
     }) = &found
@@ -57,14 +57,14 @@ pub(super) fn placement(arguments: &LoadArguments) -> Result<Option<Placement>, 
     Ok(several)
 }
 
-/// The shortest time without a word after which a rank is lost: two pings, which come once a second.
-const LEAST_SILENCE: Duration = Duration::from_secs(2);
+/// The shortest `--rank-timeout`: two pings, which are sent once a second.
+const MIN_RANK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Refuses options that belong to one machine, and those that would lose every rank.
+/// Rejects options for a single machine, and a time-out so short that every rank would be lost.
 fn check(arguments: &LoadArguments) -> Result<(), Failure> {
-    if arguments.ranks.rank_timeout < LEAST_SILENCE {
+    if arguments.ranks.rank_timeout < MIN_RANK_TIMEOUT {
         return Err(usage(
-            "--rank-timeout is too short: ranks show once a second that they are there, so set at least 2s",
+            "--rank-timeout is too short: ranks send a ping once a second, so set at least 2s",
         ));
     }
     for (is_given, name, why) in [
@@ -104,7 +104,7 @@ fn secret(arguments: &RankArguments) -> Result<Secret, Failure> {
             Ok(secret) => (secret.into_bytes(), environment::SECRET.to_owned()),
             Err(_) => {
                 return Err(usage(format!(
-                    "several ranks need a secret that all of them share: set --secret-file FILE or {}, made once with \
+                    "several ranks need a shared secret: set --secret-file FILE or {} on all ranks; create it once with \
                      `head -c 32 /dev/urandom | base64`",
                     environment::SECRET
                 )));
@@ -114,7 +114,7 @@ fn secret(arguments: &RankArguments) -> Result<Secret, Failure> {
     Secret::new(&content).map_err(|error| format!("{from}: {error}").into())
 }
 
-/// The files that this rank writes: rank 0 those of the whole, each rank the rows of its own exchanges.
+/// The files that this rank writes: rank 0 the results of the whole test, each rank the rows of its own exchanges.
 fn files(arguments: &LoadArguments, rank: u32) -> Vec<PathBuf> {
     let is_rows = |path: &Path| path.extension().is_some_and(|ending| ending == "parquet");
     let all = arguments.save.iter().chain(&arguments.report);
@@ -138,7 +138,7 @@ fn facts(options: &Options) -> TestFacts {
     }
 }
 
-/// What must be equal on all ranks.
+/// The hash of what must be equal on all ranks.
 fn plan_of(arguments: &LoadArguments, options: &Options) -> [u8; 32] {
     plan_hash::hash(&[
         &arguments.url,
@@ -165,7 +165,7 @@ fn plan_of(arguments: &LoadArguments, options: &Options) -> [u8; 32] {
     ])
 }
 
-/// Carries out the share of this rank. Rank 0 prints the result of the whole.
+/// Runs the share of this rank. Rank 0 prints the result of the whole test.
 pub(super) fn run(arguments: &LoadArguments, place: &Placement) -> Result<ExitCode, Failure> {
     check(arguments)?;
     let secret = secret(&arguments.ranks)?;
@@ -267,7 +267,7 @@ pub(super) fn run(arguments: &LoadArguments, place: &Placement) -> Result<ExitCo
     }
 }
 
-/// Checks, before anything starts, that this rank's spool can be written and is none of an earlier test.
+/// Checks before the test that this rank's spool can be written, and that it is not the spool of an earlier test.
 fn begin_spool(folder: &Path, rank: u32) -> Result<(), Failure> {
     std::fs::create_dir_all(folder)
         .map_err(|error| format!("failed to create the folder {}: {error}", folder.display()))?;
@@ -282,7 +282,7 @@ fn begin_spool(folder: &Path, rank: u32) -> Result<(), Failure> {
     }
 }
 
-/// The progress of the whole for the live view.
+/// The progress of the whole test, for the live view.
 fn of_whole(whole: WholeLive, facts: &TestFacts) -> Live {
     let elapsed = whole.last.start + whole.last.length;
     let end = facts.measured.map(|measured| facts.warm_up + measured);

@@ -9,8 +9,8 @@ use fathometer_tls::{ClientOptions, Identity, Roots, Verification, Version as Tl
 
 use super::super::Failure;
 
-/// The list of authorities that this system trusts: first the path of Debian and its derivatives, then that of
-/// Fedora.
+/// Files with the certificate authorities that a system trusts: first the path of Debian and its derivatives, then
+/// that of Fedora.
 const SYSTEM_ROOTS: [&str; 2] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -20,10 +20,10 @@ const SYSTEM_ROOTS: [&str; 2] = [
 #[derive(Debug, Args)]
 #[command(next_help_heading = "TLS")]
 pub struct SecurityArguments {
-    /// Trust any certificate
+    /// Do not verify the server's certificate
     #[arg(short = 'k', long)]
     insecure: bool,
-    /// Trust the certificate authorities in this file (PEM) [default: this system's]
+    /// Trust the certificate authorities in this file (PEM) [default: the system's authorities]
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     cacert: Option<PathBuf>,
     /// Client certificate chain (PEM), for a server that requests one
@@ -41,13 +41,13 @@ pub struct SecurityArguments {
     /// Send requests in the first flight of a resumed session (0-RTT), if the server allows it
     #[arg(long, conflicts_with = "no_resume")]
     early_data: bool,
-    /// Write the TLS secrets of all connections to this file, for Wireshark
+    /// Write the TLS secrets of all connections to this file (SSLKEYLOGFILE format), for Wireshark
     #[arg(long, value_name = "FILE")]
     key_log: Option<PathBuf>,
 }
 
 impl SecurityArguments {
-    /// Trusts any certificate: that of a server which this program starts itself.
+    /// Trusts any certificate, for a server that this program itself starts.
     pub fn trust_any(&mut self) {
         self.cacert = None;
         self.insecure = true;
@@ -64,7 +64,7 @@ impl SecurityArguments {
             || self.key_log.is_some()
     }
 
-    /// Every argument that was not given, with its default.
+    /// All arguments that were not given, with their defaults.
     pub fn defaults(&self) -> Vec<(&'static str, String)> {
         let mut defaults = Vec::new();
         if !self.insecure && self.cacert.is_none() {
@@ -82,7 +82,7 @@ impl SecurityArguments {
         defaults
     }
 
-    /// The TLS options of the client, without its protocols.
+    /// The TLS options of the client, without its ALPN protocols.
     pub fn options(&self, clock: Clock) -> Result<ClientOptions, Failure> {
         let verification = match (self.insecure, &self.cacert) {
             (true, _) => Verification::Off,

@@ -9,7 +9,7 @@ use fathometer_sys::Clock;
 use super::{LoadArguments, Ready};
 use crate::command::{Failure, usage};
 
-/// The command line of a load test alone.
+/// A command line with only the arguments of a load test.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true)]
 struct CommandLine {
@@ -18,11 +18,11 @@ struct CommandLine {
 }
 
 impl LoadArguments {
-    /// The arguments of trials: `users` are the options for the kind of users, and `options` those of the user of
-    /// `fathometer capacity`.
+    /// Returns the arguments of trials: `users` are the options for the kind of load, `options` the words after `--`
+    /// of `fathometer capacity`.
     ///
     /// # Errors
-    /// If an option is unknown, or sets what each trial sets.
+    /// If an option is unknown, or sets something that each trial sets itself.
     pub(crate) fn for_trials(
         url: &str,
         users: &[&str],
@@ -53,7 +53,7 @@ impl LoadArguments {
         ];
         match sets.into_iter().find(|(is_given, _)| *is_given) {
             Some((_, name)) => Err(usage(format!(
-                "{name} has no effect on the trials of a capacity search: give it before --, if there is such an option"
+                "{name} cannot be set for the trials of a capacity search: give it before --, if capacity has this option"
             ))),
             None => Ok(arguments),
         }
@@ -61,8 +61,8 @@ impl LoadArguments {
 }
 
 impl LoadArguments {
-    /// The same requests to an origin of this program, whose URL they have: the policy is that which was agreed upon
-    /// with the server, and any certificate is trusted.
+    /// Adapts arguments with the URL of this program's own origin, for the same requests: the policy is the one
+    /// negotiated with the server under test, and any certificate is trusted.
     pub(crate) fn for_own_origin(mut self, setup: &TrialSetup) -> LoadArguments {
         self.connect_to = None;
         if self.policy.is_none() && self.max_streams.is_none() {
@@ -75,7 +75,7 @@ impl LoadArguments {
     }
 }
 
-/// A load test of which each trial sets the users, the length and the recorder.
+/// A load test for which each trial sets the users, the length and the recorder.
 pub(crate) struct TrialSetup {
     arguments: LoadArguments,
     ready: Ready,
@@ -93,7 +93,7 @@ impl TrialSetup {
         self.ready.url.secure
     }
 
-    /// Whether the connections are those of QUIC.
+    /// Whether the connections use QUIC.
     pub(crate) fn is_over_quic(&self) -> bool {
         self.ready.checked.policy.protocol.is_over_quic()
     }

@@ -45,7 +45,7 @@ pub fn read(text: &str) -> Result<DictionaryArgument, String> {
             }
         }
     }
-    // The same checks as with its content.
+    // The same checks as in `load`, where the contents are known.
     DictionaryResource::new(announcement.clone(), Vec::new()).map_err(|error| error.to_string())?;
     Ok(DictionaryArgument {
         announcement,
@@ -57,14 +57,14 @@ pub fn read(text: &str) -> Result<DictionaryArgument, String> {
 pub fn check_addresses(is_tls: bool, addresses: &[SocketAddr]) -> Result<(), Failure> {
     match addresses.iter().find(|address| !address.ip().is_loopback()) {
         Some(address) if !is_tls => Err(usage(format!(
-            "--dictionary is for secure contexts, and http://{address} is none: add --tls, or listen on a loopback \
+            "--dictionary needs a secure context, which http://{address} is not: add --tls, or listen on a loopback \
              address only"
         ))),
         _ => Ok(()),
     }
 }
 
-/// Where the content of a dictionary is.
+/// The source of a dictionary's content.
 #[derive(Debug, Clone, Copy)]
 pub enum Contents<'a> {
     /// A folder.
@@ -73,7 +73,7 @@ pub enum Contents<'a> {
     Site(&'a Site),
 }
 
-/// The dictionaries with their contents as they are now.
+/// Reads the dictionaries with their current contents.
 pub fn load(
     arguments: &[DictionaryArgument],
     contents: Contents<'_>,
@@ -105,7 +105,7 @@ pub fn load(
     Ok(all)
 }
 
-/// The content of a file; of a file that is too large for a dictionary, enough to notice that.
+/// Reads a file, but at most one byte more than a dictionary may have; a longer file is rejected later.
 fn content(path: &Path) -> Result<Vec<u8>, Failure> {
     let read = || -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();

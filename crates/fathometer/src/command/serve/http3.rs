@@ -1,4 +1,4 @@
-//! HTTP/3 beside the other versions: on the same port numbers, over UDP.
+//! HTTP/3, on the same port numbers as the other versions, over UDP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl Http3 {
         Ok(Http3(Some(service.map_err(failure)?)))
     }
 
-    /// Whether an event loop has ended.
+    /// Whether an event loop has exited.
     pub fn has_ended(&self) -> bool {
         self.0.as_ref().is_some_and(Service::has_ended)
     }
@@ -62,7 +62,7 @@ impl Http3 {
         }
     }
 
-    /// Waits for the event loops to end, and returns their statistics.
+    /// Waits until the event loops exit, and returns their statistics.
     pub fn join(self) -> Result<Option<OriginStatistics>, Failure> {
         self.0
             .map(|service| service.join().map_err(failure))

@@ -46,7 +46,7 @@ const DESCRIPTORS: usize = 2048;
 /// Descriptors that are neither connections nor files of the folder: standard streams, polls, listeners, the
 /// log.
 const OTHER_DESCRIPTORS: usize = 8;
-/// Further such descriptors of each event loop.
+/// Further descriptors of this kind, for each event loop.
 const LOOP_DESCRIPTORS: usize = 6;
 
 /// Arguments of `serve`.
@@ -55,7 +55,7 @@ pub struct ServeArguments {
     /// Folder to serve; files are looked up on each request
     #[arg(required_unless_present = "site", conflicts_with = "site")]
     folder: Option<PathBuf>,
-    /// Serve a workload's site from memory instead of a folder: microscape
+    /// Workload whose site is served from memory, instead of a folder: microscape
     #[arg(long)]
     site: Option<String>,
     /// Seed of that site's content
@@ -90,7 +90,7 @@ pub struct ServeArguments {
     /// Close a connection that is idle for this time after a response [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     keep_alive: Option<Duration>,
-    /// Close both directions of a connection at once, instead of only the sending one first
+    /// Close both directions of a connection at once, instead of the sending direction first (lingering close)
     #[arg(long)]
     careless_close: bool,
     /// Leave Nagle's algorithm enabled (do not set TCP_NODELAY)
@@ -99,11 +99,11 @@ pub struct ServeArguments {
     /// Listen backlog: connections that may wait to be accepted, up to the kernel's limit [default: 4096]
     #[arg(long, value_name = "N")]
     backlog: Option<u32>,
-    /// Serve at most N connections at a time. Others wait to be accepted until connections close, or until some
-    /// have waited for their clients for 2 s and are closed to make room
+    /// Serve at most N connections at a time. Further connections wait in the backlog; to accept them, the server
+    /// closes connections on which it has waited 2 s for the client
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: Option<u32>,
-    /// Serve at most N connections at a time; reset the others
+    /// Serve at most N connections at a time; reset further connections
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     shed_above: Option<u32>,
     /// Generate the content at PATH for each request, in parts and without a Content-Length, as a dynamic page:
@@ -227,7 +227,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The distribution of the process's descriptors.
+/// The division of the process's file descriptors.
 #[derive(Debug, Clone, Copy)]
 struct Share {
     threads: usize,
@@ -245,14 +245,14 @@ impl Share {
         let files = DESCRIPTORS.min(rest / 4) / threads;
         Share {
             threads,
-            // A file is opened before another one is closed to make room for it.
+            // A file is opened before another file is closed to make room.
             connections: rest.saturating_sub((files + 4) * threads).max(threads),
             files,
         }
     }
 }
 
-/// A description of the served content, an origin for each event loop, and what they negotiate.
+/// Returns a description of the served content, an origin for each event loop, and the negotiation settings.
 fn origins(
     arguments: &ServeArguments,
     (name, embedded): (&str, &Embedded),
@@ -364,7 +364,7 @@ impl Rotation {
     }
 }
 
-/// Waits until a signal requests the end, or an event loop ends.
+/// Waits until a signal requests the end, or an event loop exits.
 fn wait(
     interrupt: Interrupt,
     rotation: Option<&Rotation>,

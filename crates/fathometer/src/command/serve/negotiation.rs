@@ -25,22 +25,21 @@ pub struct NegotiationArguments {
     /// (1 to 9), br (0 to 6), zstd (1 to 9) and deflate (1 to 9), as in br:4,zstd:3,gzip:6
     #[arg(long, value_name = "LIST")]
     compress: Option<Levels>,
-    /// Shortest content to compress on the fly
+    /// Minimum size of content to compress on the fly, in bytes
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256", requires = "compress")]
     compress_from: u64,
-    /// Longest content to compress on the fly
+    /// Maximum size of content to compress on the fly, in bytes
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "8M", requires = "compress")]
     compress_up_to: u64,
-    /// Memory for content compressed on the fly: in the cache, in responses and in progress. If responses use
-    /// all of it, content is sent without a coding
+    /// Memory limit for content compressed on the fly, in bytes: in the cache, in responses and in progress. If
+    /// responses use all of it, content is sent without a coding
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64M", requires = "compress")]
     compress_memory: u64,
-    /// Announce the file at PATH as a compression dictionary by Use-As-Dictionary (RFC 9842), and compress with it,
-    /// as dcb and dcz, for clients that have it: PATH[,match=PATTERN][,id=ID][,max-age=TIME][,previous=FILE]….
-    /// PATTERN has the paths that are compressed with it, with * for any text [default: PATH itself]; max-age is sent
-    /// in Cache-Control, because clients use fresh dictionaries only; FILE is an earlier version of the file that
-    /// clients may have. Contents are read at start, up to 2 MiB. Needs br or zstd in --compress, and TLS or a
-    /// loopback address. May be given several times
+    /// Offer the file at PATH as a compression dictionary (Use-As-Dictionary, RFC 9842); clients that have it get dcb
+    /// or dcz: PATH[,match=PATTERN][,id=ID][,max-age=TIME][,previous=FILE]…. match: the paths to compress with it,
+    /// where * is any text [default: PATH]. max-age: sent in Cache-Control, because clients use only fresh
+    /// dictionaries. previous: an earlier version of the file, which clients may have. Files are read at start, at
+    /// most 2 MiB each. Needs br or zstd in --compress, and TLS or a loopback address. May be given several times
     #[arg(long = "dictionary", value_name = "PATH,…", value_parser = dictionaries::read, requires = "compress")]
     dictionaries: Vec<DictionaryArgument>,
 }
@@ -76,7 +75,7 @@ impl NegotiationArguments {
         })
     }
 
-    /// Whether variants in later codings are served from a folder.
+    /// Whether variants beside a file (`.br`, `.zst`, `.webp`, `.avif`) are served.
     pub fn has_later_codings(&self) -> bool {
         self.negotiate
     }

@@ -16,20 +16,19 @@ use fathometer_sys::stderr::say;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Packages")]
 pub struct PackageArguments {
-    /// Send all files of a page in one response to clients whose Accept field names a package or an archive.
-    /// made builds them in advance and again when a file changes; on-the-fly builds them for each request
+    /// Send all files of a page in one response to clients whose Accept field names a package or an archive. made:
+    /// build packages in advance, and again when a file changes; on-the-fly: build them for each request
     #[arg(long, value_name = "WHEN")]
     packages: Option<Making>,
-    /// Plan of the packages: which files belong to each page, and which are in each folder, in lines as
-    /// `/index.html /style.css /logo.png` and `/set/ /set/1.gif /set/2.gif` [default: what the HTML of a page
-    /// names]
+    /// File that lists the files of each page and of each folder, one package per line, as in
+    /// `/index.html /style.css /logo.png` or `/set/ /set/1.gif /set/2.gif` [default: the files that the HTML of a page names]
     #[arg(long, value_name = "PLAN", requires = "packages")]
     package_plan: Option<PathBuf>,
     /// Formats to offer: object packages of version 2 and 1, tar and zip archives
     #[arg(long, value_name = "LIST", default_value_t = Formats::ALL)]
     package_formats: Formats,
-    /// Put a file that several pages of the plan share into the package of every page (repeated) or only of the
-    /// first page (once)
+    /// Put a file that several pages of the plan share into the package of each of these pages (repeated) or only
+    /// into that of the first page (once)
     #[arg(long, value_name = "HOW", default_value = "repeated")]
     package_shared: Shared,
     /// Also package the files of any folder without an index; this reveals the folder's contents to clients
@@ -83,7 +82,7 @@ impl PackageArguments {
     }
 }
 
-/// Estimates the memory for packages made in advance, for a message to the operator: it may be large.
+/// Estimates the memory for packages made in advance, for a message to the operator.
 pub fn memory_of(packages: &Packages, site: Bytes) -> Option<String> {
     (packages.making == Making::Made).then(|| {
         let formats = packages.formats.iter().count();

@@ -40,9 +40,8 @@ pub struct ProtocolArguments {
     /// names of --host
     #[arg(long)]
     tls: bool,
-    /// Enable TLS with the certificate chain in this PEM file, the server's own first; requires --key. If given
-    /// several times, the first certificate that matches the client's server name (SNI) is used, otherwise the
-    /// first one
+    /// Enable TLS with the certificate chain in this PEM file, server certificate first; requires --key. If given
+    /// several times, the first chain that matches the client's server name (SNI) is used, otherwise the first chain
     #[arg(long, value_name = "FILE", requires = "key", conflicts_with_all = ["hosts", "ca_out"])]
     certificate: Vec<PathBuf>,
     /// Private key of the certificate, a PEM file; once per --certificate, in the same order
@@ -71,23 +70,24 @@ pub struct ProtocolArguments {
     /// Request client certificates issued by an authority in this PEM file, and refuse clients without one
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
-    /// Append the TLS secrets of connections to this file, for Wireshark [default: what SSLKEYLOGFILE names]
+    /// Append the TLS secrets of connections to this file, for Wireshark [default: the file that SSLKEYLOGFILE names]
     #[arg(long, value_name = "FILE")]
     key_log: Option<PathBuf>,
-    /// HTTP/2: flow-control window of each stream for request content, in bytes
+    /// HTTP/2: flow-control window of each stream for request content, in bytes [default: 262144]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=MOST_WINDOW))]
     h2_window: Option<u32>,
-    /// HTTP/2: flow-control window of each connection for request content, in bytes; at least 65535
+    /// HTTP/2: flow-control window of each connection for request content, in bytes; at least 65535 [default:
+    /// 1048576]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(65_535..=MOST_WINDOW))]
     h2_connection_window: Option<u32>,
-    /// HTTP/2: maximum number of concurrent streams
+    /// HTTP/2: maximum number of concurrent streams per connection [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     h2_streams: Option<u32>,
     /// HTTP/2: push files with a page; each line of the plan lists a page and the files to push, as in
     /// `/index.html /style.css /logo.png`
     #[arg(long, value_name = "PLAN")]
     push: Option<PathBuf>,
-    /// Announce the files of a page before the response, by 103 (Early Hints); a plan in the same format
+    /// Send 103 Early Hints with the files of a page before its response; PLAN has the format of --push
     #[arg(long, value_name = "PLAN")]
     early_hints: Option<PathBuf>,
     /// Also serve HTTP/3
@@ -96,7 +96,7 @@ pub struct ProtocolArguments {
     /// UDP offloads that HTTP/3 uses: on (both), send (GSO), receive (GRO) or off
     #[arg(long, value_name = "WHICH", default_value_t = UdpOffload::On)]
     pub udp_offload: UdpOffload,
-    /// Send this Alt-Svc field with every response [default with HTTP/3: its port]
+    /// Send this Alt-Svc field with every response [default with HTTP/3: h3 on its port]
     #[arg(long, value_name = "VALUE")]
     alt_svc: Option<String>,
 }
@@ -151,7 +151,7 @@ impl ProtocolArguments {
         }
     }
 
-    /// The plans of files that belong to pages: for push, and for early hints.
+    /// Reads the plans of the files that belong to pages, for push and for early hints.
     pub fn plans(&self) -> Result<(Plan, Plan), Failure> {
         let read = |path: &Option<PathBuf>| match path {
             None => Ok(Plan::default()),
@@ -162,7 +162,7 @@ impl ProtocolArguments {
         Ok((read(&self.push)?, read(&self.early_hints)?))
     }
 
-    /// The addresses to listen on. HTTP/3 is announced with its port, so that port is selected in advance.
+    /// The addresses to listen on. HTTP/3 is announced with its port, so a free port is selected in advance.
     pub fn addresses(&self, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
         match self.serves(Generation::HTTP3) {
             true => Ok(ports::resolved(asked)?),
@@ -170,7 +170,7 @@ impl ProtocolArguments {
         }
     }
 
-    /// Adds the fields of these arguments to a server persona.
+    /// Adds the response fields that these arguments set to a server persona.
     pub fn extended(&self, mut persona: Persona, addresses: &[SocketAddr]) -> Persona {
         let http3 = addresses
             .first()

@@ -33,7 +33,7 @@ fn a_new_study_runs_as_it_is_written() {
     assert_eq!(summary["validity"]["cells"], 4);
     assert_eq!(summary["validity"]["replicates_planned"], 12);
     let kept = fs::read_to_string(place.run().join("summary.json")).unwrap();
-    assert!(kept.contains("One pipelined connection needs fewer packets"));
+    assert!(kept.contains("One pipelined HTTP/1.1 connection needs fewer packets"));
     place.assert_report();
 }
 

@@ -176,7 +176,7 @@ fn the_shares_of_a_study_merge_to_one_run_in_any_order() {
     }
     // It is no run to resume.
     let ended = shared.run("merged", &["--replicates", "3", "--resume"]);
-    ended.assert_failed(&["merged from those of several machines"]);
+    ended.assert_failed(&["merged from the runs of several machines"]);
 }
 
 #[test]
@@ -221,14 +221,14 @@ fn parts_that_do_not_belong_together_are_refused_and_missing_ones_are_reported()
     refused(&["rank-0", "rank-0"], &["are both of rank 0"]);
     refused(
         &["rank-0", "solo"],
-        &["solo", "is not the run of one of several machines"],
+        &["solo", "is not a run of one of several machines"],
     );
     refused(
         &["rank-0", "merged"],
-        &["merged", "is not the run of one of several"],
+        &["merged", "is not a run of one of several"],
     );
     refused(&["other", "rank-0"], &["seed is", "and 5"]);
-    refused(&["rank-0", "more"], &["other cells or replicates"]);
+    refused(&["rank-0", "more"], &["cells or replicates differ"]);
     // A record of another share, as after an edit.
     let records = shared.path("rank-1").join("replicates.ndjson");
     let text = fs::read_to_string(&records).unwrap();

@@ -106,7 +106,10 @@ fn the_most_replicates_and_the_budget_end_a_run_and_resuming_goes_on() {
     let stopping = info(&place)["stopping"].clone();
     assert_eq!(stopping["look"], 1);
     let reason = stopping["ended"].as_str().unwrap();
-    assert!(reason.contains("after 5 replicates, the most"), "{reason}");
+    assert!(
+        reason.contains("after 5 replicates, the maximum"),
+        "{reason}"
+    );
     assert!(
         resumed.err.contains("more replicates of 2 cells"),
         "{}",

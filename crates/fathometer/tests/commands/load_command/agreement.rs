@@ -150,10 +150,10 @@ fn a_stall_violates_an_slo_on_corrected_latency() {
     let apart = 0.02 * STALL;
     in_a_quiet_moment(Duration::from_secs_f64(apart), || {
         let summary = stalled("p99<100ms").ended_with(4);
-        let [promise] = &summary.promises[..] else {
-            panic!("{:?}", summary.promises);
+        let [slo] = &summary.slos[..] else {
+            panic!("{:?}", summary.slos);
         };
-        assert!(!promise.kept);
+        assert!(!slo.met);
         let measured = &summary.measured;
         assert_eq!(measured.counts.planned, (RATE * SECONDS) as u64);
         assert_eq!(measured.counts.completed, measured.counts.planned);
@@ -180,7 +180,7 @@ fn a_stall_violates_an_slo_on_corrected_latency() {
 fn a_stall_does_not_violate_an_slo_on_uncorrected_latency() {
     let ended = valid_if_possible(|| stalled("uncorrected.p50<1s"));
     let summary = ended.ended_with(0);
-    assert_eq!(summary.promises[0].kept, summary.validity.valid);
+    assert_eq!(summary.slos[0].met, summary.validity.valid);
 }
 
 #[test]

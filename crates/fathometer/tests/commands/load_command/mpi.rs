@@ -94,7 +94,7 @@ fn processes_of_mpirun_that_are_no_ranks_of_one_test_are_refused() {
     let mut solo = processes(&job, 2, &url, &short);
     refused(
         &mut solo,
-        "of 2 (OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE), and no place to meet is known",
+        "of 2 (OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE), and no rendezvous is known",
     );
     let other_size = [&short[..], &["--ranks", "3", "--rendezvous", &meeting]].concat();
     refused(

@@ -195,7 +195,7 @@ fn what_cannot_be_predicted_from_is_an_error_that_says_what_is_missing() {
     let ended = predict(folder.path(), &[]);
     assert_eq!(ended.code, Some(1));
     assert!(
-        ended.err.contains("is no result of a load test"),
+        ended.err.contains("is not a result of a load test"),
         "{}",
         ended.err
     );

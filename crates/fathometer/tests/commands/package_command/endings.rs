@@ -50,7 +50,8 @@ fn an_interrupted_unpack_command_keeps_complete_files() {
         assert_eq!(unpack.wait().unwrap().code(), Some(1));
         let message = said(&mut unpack);
         assert!(
-            message.contains("interrupted") && message.contains("whole before that: 1 file,"),
+            message.contains("interrupted")
+                && message.contains("complete before the error: 1 file,"),
             "{message}"
         );
         let names: Vec<PathBuf> = place.tree(&out).into_keys().collect();
@@ -105,7 +106,7 @@ fn a_full_disk_keeps_complete_files() {
     place.run(&["unpack", "x.objp", "disk/out"]).failed(&[
         "disk/out/c",
         full,
-        "whole before that: 2 files",
+        "complete before the error: 2 files",
     ]);
     let names: Vec<PathBuf> = tree(&disk.0).into_keys().collect();
     assert_eq!(names, [Path::new("out/a"), Path::new("out/b")]);

@@ -52,7 +52,7 @@ fn encoded_names_that_leave_the_folder_write_nothing() {
                 package(version, &[("first", b"1"), (name, b"2"), ("z", b"3")]),
             );
             let expected = place.run(&["unpack", "x.objp", "deep/er/out"]);
-            expected.failed(&["not below the folder", "whole before that: 1 file"]);
+            expected.failed(&["not below the folder", "complete before the error: 1 file"]);
             let elsewhere = place.tree("").into_keys();
             let elsewhere = elsewhere.filter(|path| !path.starts_with("deep/er/out"));
             assert_eq!(elsewhere.collect::<Vec<_>>(), [Path::new("x.objp")]);
@@ -86,7 +86,7 @@ fn extraction_stops_at_the_bound_on_expanded_bytes() {
         unpacked.failed(&[
             expected,
             "a.css and all files after it are left out",
-            "whole before that: 0 files",
+            "complete before the error: 0 files",
         ]);
         assert!(place.tree(&out).is_empty());
     }
@@ -174,7 +174,7 @@ fn damaged_files_are_not_written() {
         "x.objp",
         "content of file 1 is damaged",
         "fetch it again",
-        "whole before that: 1 file",
+        "complete before the error: 1 file",
     ];
     place.run(&["unpack", "x.objp", "out"]).failed(&expected);
     assert_eq!(place.tree("out").len(), 1);

@@ -1,4 +1,4 @@
-//! Packages and archives against hand-written responses.
+//! Tests of packages and archives against hand-written responses.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const BUNDLES: [&str; 6] = [
     "h1.1-zip",
 ];
 
-/// The page, a style sheet, an image of 20 by 10 pixels and a file that nothing in the page names.
+/// The page, a style sheet, an image of 20 by 10 pixels, and a file that no file of the page names.
 fn files() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let html = "<link rel=stylesheet href=/a.css><img src=/b.gif><img src=/c.gif><p>text</p>";
     let image = b"GIF89a\x14\x00\x0a\x00 and what else there is of it".to_vec();
@@ -148,7 +148,7 @@ fn with_options(policy: &str, options: Options, visit: Visit, cache: ValidatorCa
 }
 
 impl Script {
-    /// Reads bytes in pieces, a millisecond for each byte. The time after each piece counts.
+    /// Reads bytes in pieces, with a millisecond for each byte. The bytes of a piece arrive at its end.
     fn read(&mut self, bytes: &[u8], piece: usize) {
         for piece in bytes.chunks(piece) {
             self.now += Duration::from_millis(piece.len() as u64);
@@ -156,7 +156,7 @@ impl Script {
         }
     }
 
-    /// Answers every separate request; returns their lines. Connections that end are replaced.
+    /// Answers every separate request. Returns the request lines. Connections that end are replaced.
     fn serve_singly(&mut self, conn: u32) -> String {
         let mut asked = Vec::new();
         loop {
@@ -218,7 +218,7 @@ fn each_file_is_used_when_its_own_bytes_are_there() {
             assert!((0..3).all(|place| at(place) == response.len()), "{policy}");
             continue;
         }
-        // The last byte of a content, and in version 2 the checksum behind it.
+        // The last byte of a content and, in version 2, the checksum after it.
         let files = files();
         for (place, (_, _, content)) in files.iter().enumerate().take(3) {
             let found = bytes
@@ -463,7 +463,7 @@ fn complete_files_of_a_damaged_package_are_used() {
     let style = bytes.windows(300).position(|here| here == [b'a'; 300]);
     bytes[style.unwrap() + 100] = b'b';
     let mut script = script("package", Visit::First, ValidatorCache::new());
-    // With such a long handshake the connection is not aborted.
+    // After such a long handshake the connection is not aborted.
     script.now += Duration::from_secs(10);
     script.connect(0);
     script.read(&response(content_type, &bytes), 70);
@@ -488,7 +488,7 @@ fn the_rest_of_a_broken_bundle_is_read_only_if_a_new_connection_is_slower() {
     let style = bytes.windows(300).position(|here| here == [b'a'; 300]);
     bytes[style.unwrap() + 100] = b'b';
     let response = response(content_type, &bytes);
-    // The package takes seconds; another connection a hundredth of one, or an hour.
+    // The rest of the package takes seconds; another connection takes a hundredth of a second, or an hour.
     for (handshake, is_given_up) in [(0.01, true), (3600.0, false)] {
         let mut script = script("package", Visit::First, ValidatorCache::new());
         script.now += Duration::from_secs_f64(handshake);
@@ -538,7 +538,7 @@ fn the_page_completes_wherever_a_bundle_is_truncated() {
             script.eof(1);
             let retrieval = script.end();
             assert_eq!(retrieval.failures, [], "{policy} {cut}");
-            // No file is requested twice, and none is left out.
+            // No file is requested twice, and no file is left out.
             let bundled = |file: &&FileArrival| file.by == Delivery::Bundled;
             for file in retrieval.files.iter().filter(bundled) {
                 let asked = singly.split(' ').any(|target| target == file.target);

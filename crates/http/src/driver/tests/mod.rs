@@ -1,4 +1,5 @@
-//! One driver against hand-written responses. Complete pages against the real origin are in `tests/integration/pair`.
+//! Tests of one driver against hand-written responses. Complete pages against the real origin are in
+//! `tests/integration/pair`.
 
 mod bundles;
 mod services;
@@ -28,7 +29,7 @@ impl Script {
         Script { driver, now }
     }
 
-    /// The due actions as text: `connect 0, close 1`.
+    /// The pending actions as text: `connect 0, close 1`.
     fn actions(&mut self) -> String {
         let mut actions = Vec::new();
         while let Some(action) = self.driver.poll_action() {
@@ -60,7 +61,7 @@ impl Script {
         String::from_utf8(bytes).unwrap()
     }
 
-    /// The request lines written to a connection, with the bytes of the `Range` if there is one.
+    /// The request lines written to a connection, each with the bytes of its `Range` if there is one.
     fn written(&mut self, conn: u32) -> String {
         let text = self.bytes(conn);
         let lines = text.lines().filter_map(|line| {
@@ -86,7 +87,7 @@ impl Script {
             .handle_failure(ConnectionId(conn), failure, self.now);
     }
 
-    /// Waits for the driver's next time limit; returns how long that took.
+    /// Waits for the driver's next time limit. Returns the length of the wait.
     fn wait(&mut self) -> Duration {
         let until = self.driver.poll_timeout().unwrap();
         let waited = until - self.now;
@@ -293,7 +294,8 @@ fn ranges_follow_the_servers_answers() {
         6,
         "the script is fetched whole"
     );
-    // Shorter than requested; unknown length; complete nevertheless; empty; broken range; longer.
+    // Parts that are shorter than requested, of unknown length, complete nevertheless, empty, of a broken
+    // range, and longer.
     script.answer(0, &partial("0-2/3", "GIF"));
     script.answer(0, &partial("0-3/*", "GIF8"));
     script.answer(0, &ok("GIF89a\x01\0\x02\0;"));
@@ -509,7 +511,7 @@ proptest! {
         start in any::<[u8; 2]>(),
         script in script(),
     ) {
-        // Policies of HTTP/1.x, so that the bundles among the responses are read.
+        // Policies of HTTP/1.x, so that the driver reads the bundles among the responses.
         let start = [policy | 16 | bundle << 5, start[0], start[1]];
         super::fuzz(&[&start[..], &script].concat());
     }
@@ -529,7 +531,7 @@ fn script() -> impl Strategy<Value = Vec<u8>> {
         b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\nContent-Length: 3\r\n\r\nabc",
         b"garbage",
-        // HTTP/2: settings and their acknowledgement, then answers on streams 1, 3 and 5.
+        // HTTP/2: settings and their acknowledgement, then responses on streams 1, 3 and 5.
         b"\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0",
         b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x01",
         b"\0\0\x01\x01\x04\0\0\0\x01\x88\0\0\x25\0\x01\0\0\0\x01<img src=a><script src=s></script>xxx",
@@ -538,7 +540,7 @@ fn script() -> impl Strategy<Value = Vec<u8>> {
         b"\0\0\x01\x01\x05\0\0\0\x05\x8d",
         b"\0\0\x04\x03\0\0\0\0\x03\0\0\0\x07",
         b"\0\0\x08\x07\0\0\0\0\0\0\0\0\x01\0\0\0\0",
-        // A push of /b with the page, and its answer.
+        // A push of /b with the page, and its response.
         b"\0\0\x1f\x05\x04\0\0\0\x01\0\0\0\x02\x82\x86\x01\x13www.microscape.test\x04\x02/b",
         b"\0\0\x01\x01\x05\0\0\0\x02\x88",
     ]

@@ -1,4 +1,4 @@
-//! Alternative services announced in hand-written frames of HTTP/2.
+//! Alternative services announced in hand-written HTTP/2 frames.
 
 use fathometer_model::ServiceEvent;
 

@@ -28,8 +28,8 @@ pub fn boundary(content_type: &[u8]) -> Option<&[u8]> {
     (fits && !boundary.contains(&b'"')).then_some(boundary)
 }
 
-/// Splits a `multipart/byteranges` body into its parts as it arrives. Every part must have a `Content-Range`,
-/// whose length frames it. Therefore content that happens to look like a boundary is safe.
+/// Splits a `multipart/byteranges` body into its parts as it arrives. Every part must have a `Content-Range`, which
+/// gives its length. Therefore content that looks like a boundary is not mistaken for one.
 #[derive(Debug, Clone)]
 pub struct Parts {
     delimiter: Vec<u8>,
@@ -42,12 +42,11 @@ pub struct Parts {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PartState {
-    /// Reading lines up to a delimiter. The empty line after a part is read here, and so is a preamble, if
-    /// there is one.
+    /// Reading lines up to a delimiter, including the empty line after a part and a preamble, if there is one.
     Lines,
     Head,
     Content,
-    /// After the last delimiter: an epilogue is ignored.
+    /// After the last delimiter; an epilogue is ignored.
     Done,
     Failed(Failure),
 }
@@ -184,7 +183,7 @@ mod tests {
     /// The first byte and the content of every part.
     type Found = Vec<(u64, Vec<u8>)>;
 
-    /// What was found, and whether the last delimiter was found.
+    /// Returns the parts, and whether the last delimiter was read.
     fn read(pieces: &[&[u8]], limits: &Limits) -> Result<(Found, bool), Failure> {
         let mut parts = Parts::new(b"x", limits);
         let mut found = Found::new();

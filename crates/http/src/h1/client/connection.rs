@@ -1,4 +1,4 @@
-//! The connection machine.
+//! The state machine of a client connection.
 
 use std::collections::VecDeque;
 
@@ -19,9 +19,9 @@ pub struct Connection {
     /// Requests without a complete response, oldest first.
     pub(super) outstanding: VecDeque<Outstanding>,
     pub(super) next_request: RequestId,
-    /// The oldest request in `outstanding`, or the next one when that is empty.
+    /// The oldest request in `outstanding`, or the next request when `outstanding` is empty.
     oldest: RequestId,
-    /// How many requests in `outstanding` have at least one byte handed to the transport.
+    /// The number of requests in `outstanding` of which the transport has taken at least one byte.
     begun: usize,
     /// Whether further requests can be queued after those already queued.
     pub(super) accepts: bool,
@@ -37,13 +37,13 @@ pub struct Connection {
     interims: u16,
     /// Empty lines skipped before this head, in bytes.
     skipped: u8,
-    /// When the oldest request's clock started; see [`super::Timeouts`].
+    /// When the oldest request's turn started; see [`super::Timeouts`].
     turn: Option<Instant>,
-    /// When something was last read or written.
+    /// When bytes were last read or written.
     active: Instant,
 }
 
-/// What the next byte belongs to, or what is to be reported next.
+/// What the next byte belongs to, or what `poll` reports next.
 #[derive(Debug)]
 enum Phase {
     Head,
@@ -52,9 +52,9 @@ enum Phase {
     UntilClose,
     /// The content is complete.
     End,
-    /// The response has failed, which is to be reported.
+    /// `poll` reports next that the response has failed.
     Fail(Failure),
-    /// The remaining requests are to be reported, then the close.
+    /// `poll` reports the remaining requests, then the close.
     Closing {
         reason: CloseReason,
         failure: Failure,
@@ -87,7 +87,7 @@ impl Connection {
         }
     }
 
-    /// Whether a further request can be queued, and if not, why not.
+    /// Checks that a further request can be queued.
     pub(super) fn check_room(&self) -> Result<(), SendError> {
         if !self.accepts_requests() {
             return Err(SendError::Closed);
@@ -150,13 +150,12 @@ impl Connection {
         self.outstanding.len()
     }
 
-    /// How many of those have at least one byte handed to the transport; they are the oldest ones.
+    /// The number of outstanding requests of which the transport has taken at least one byte; they are the oldest.
     pub fn begun(&self) -> usize {
         self.begun
     }
 
-    /// The first request of which no byte has been handed to the transport; the next one to be queued when
-    /// there is none.
+    /// The first request of which the transport has taken no byte; if there is none, the next request to be queued.
     #[inline]
     pub fn first_unsent(&self) -> RequestId {
         RequestId(self.oldest.0.wrapping_add(self.begun as u32))
@@ -169,7 +168,7 @@ impl Connection {
         &self.head
     }
 
-    /// Why the machine is done; `None` while it is active.
+    /// Why the machine is closed; `None` while it is active.
     pub fn close_reason(&self) -> Option<CloseReason> {
         match self.phase {
             Phase::Closed(reason) => Some(reason),
@@ -177,7 +176,7 @@ impl Connection {
         }
     }
 
-    /// Adds content to the last request. Like heads, it is held until it is released.
+    /// Adds content to the last request. Like heads, content is held until it is released.
     pub fn send_content(&mut self, content: &[u8]) -> Result<(), SendError> {
         if !self.accepts_content() {
             return Err(SendError::Closed);
@@ -222,7 +221,7 @@ impl Connection {
         }
     }
 
-    /// Content is useless once its request has been answered or the connection is closing.
+    /// Whether content may be added: no longer once the connection is closing.
     fn accepts_content(&self) -> bool {
         !matches!(self.phase, Phase::Closing { .. } | Phase::Closed(_))
     }
@@ -264,7 +263,7 @@ impl Connection {
     /// Notes that the transport took the first `bytes` bytes of what [`transmit`](Self::transmit) returned.
     ///
     /// # Panics
-    /// When `bytes` is larger than that.
+    /// If `bytes` is larger than that slice.
     pub fn transmitted(&mut self, bytes: usize, now: Instant) {
         assert!(bytes <= self.transmit().len(), "more than was offered");
         if bytes == 0 {
@@ -289,8 +288,8 @@ impl Connection {
         self.output.compact();
     }
 
-    /// Reads bytes from the front of `input` and reports the next event. Call it until it returns `None`: then
-    /// `input` is used up. After any other `handle_` method, call it with an empty input to get the events that
+    /// Reads bytes from the front of `input` and reports the next event. Call `poll` until it returns `None`: then
+    /// `input` is used up. After any other `handle_` method, call `poll` with an empty input to get the events that
     /// the method caused.
     pub fn poll<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
         if !input.is_empty() {
@@ -298,7 +297,7 @@ impl Connection {
         }
         if let Some(upload) = &mut self.upload
             && upload.awaits_continue
-            && upload.patience_is_over
+            && upload.continue_timed_out
         {
             upload.awaits_continue = false;
             let request = upload.request;
@@ -395,10 +394,10 @@ impl Connection {
         }
     }
 
-    /// Reads a complete response from the front of `input` in one step, if this is cheap to recognise: its head
-    /// is byte for byte the previous head and gives the length of the response. Returns its [`Event::End`].
-    /// `Begin`, `Head` and `Content` are not reported; the head is at [`head`](Self::head). `None`: nothing was
-    /// read; call [`poll`](Self::poll).
+    /// Reads a complete response from the front of `input` in one step, if its head equals the previous head byte
+    /// for byte and gives the length of the response. Returns its [`Event::End`]; `Begin`, `Head` and `Content` are
+    /// not reported; the head is at [`head`](Self::head). `None` means that nothing was read: call
+    /// [`poll`](Self::poll).
     pub fn poll_whole<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
         let begins = matches!(self.phase, Phase::Head) && !self.answering && self.begun > 0;
         if !begins || self.upload.is_some() {
@@ -464,7 +463,7 @@ impl Connection {
         let waiting = self
             .upload
             .as_ref()
-            .filter(|upload| upload.awaits_continue && !upload.patience_is_over);
+            .filter(|upload| upload.awaits_continue && !upload.continue_timed_out);
         let continue_by = waiting.and_then(|upload| upload.continue_by);
         [self.give_up_at(), continue_by].into_iter().flatten().min()
     }
@@ -474,7 +473,7 @@ impl Connection {
         if self.give_up_at().is_some_and(|by| by <= now) {
             self.handle_failure(Failure::TimedOut, now);
         } else if let Some(upload) = &mut self.upload {
-            upload.patience_is_over |= upload.continue_by.is_some_and(|by| by <= now);
+            upload.continue_timed_out |= upload.continue_by.is_some_and(|by| by <= now);
         }
     }
 
@@ -496,7 +495,7 @@ impl Connection {
 
     /// Reads a head or a part of it.
     fn read_head<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Event<'i>>, Failure> {
-        // Some servers of the 1990s sent a line end after the body that its length did not count.
+        // Some servers of the 1990s sent a line end after the body that Content-Length did not count.
         while !self.answering && self.skipped < 4 && matches!(input.first(), Some(b'\r' | b'\n')) {
             *input = &input[1..];
             self.skipped += 1;
@@ -611,7 +610,7 @@ impl Connection {
         }
     }
 
-    /// The bytes of the response that ends now. HTTP/1.x has no compression of fields.
+    /// Returns the byte counts of the response that ends now. HTTP/1.x does not compress fields.
     #[inline]
     fn take_received(&mut self) -> Received {
         let received = std::mem::take(&mut self.received);
@@ -634,7 +633,7 @@ impl Connection {
         self.phase = if persists {
             Phase::Head
         } else {
-            // The server must answer the requests that it may have received.
+            // With requests in flight, which the server must answer, the close is too early.
             let reason = match self.begun {
                 0 => CloseReason::ServerAsked,
                 _ => CloseReason::ServerEarly,
@@ -651,7 +650,8 @@ impl Connection {
         }
     }
 
-    /// RFC 9112 section 9.3, and the Keep-Alive extension of HTTP/1.0 for requests that use it.
+    /// Whether the connection persists: RFC 9112 section 9.3, and the Keep-Alive extension of HTTP/1.0 for requests
+    /// that use it.
     fn persists_after(&self, answered: &Outstanding) -> bool {
         let head = &self.head;
         let keeps = match answered.version {
@@ -672,7 +672,7 @@ impl Connection {
             _ if self.answering && !matches!(self.phase, Phase::Fail(_)) => Phase::Fail(failure),
             _ => {
                 let (reason, failure) = match failure {
-                    // The server closed in an orderly way, but too early.
+                    // The server closed the connection without an error, but too early.
                     Failure::Truncated => (CloseReason::ServerEarly, Failure::ClosedEarly),
                     _ => (CloseReason::Failed(failure), failure),
                 };

@@ -17,7 +17,7 @@ pub struct ResponseHead {
     transfer_codings: Option<TransferCodings>,
     pub(super) says_close: bool,
     pub(super) says_keep_alive: bool,
-    /// The buffer holds a completely parsed head.
+    /// Whether the buffer holds a completely parsed head.
     is_whole: bool,
 }
 
@@ -68,15 +68,15 @@ impl ResponseHead {
         self.content_length
     }
 
-    /// Replaces this head by the one in `head`, empty line included.
+    /// Parses `head`, empty line included, and replaces this head.
     pub(super) fn parse(&mut self, head: &[u8], limits: &Limits) -> Result<(), Failure> {
         self.bytes.clear();
         self.bytes.extend_from_slice(head);
         self.parse_buffer(limits)
     }
 
-    /// The length of this head if `input` begins with exactly the same bytes. Most servers repeat the same
-    /// head, except for the date. The parsed fields of the previous head then apply to this one.
+    /// The length of this head if `input` begins with exactly the same bytes. Most servers repeat the same head,
+    /// except for the date. The parsed fields of the previous head then apply to the new head.
     pub(super) fn repeats(&self, input: &[u8]) -> Option<usize> {
         (self.is_whole && input.starts_with(&self.bytes)).then_some(self.bytes.len())
     }
@@ -140,8 +140,8 @@ impl ResponseHead {
     /// How the end of this response is found; `head_request` is whether the request was HEAD.
     pub(super) fn framing(&self, head_request: bool) -> Result<Framing, Failure> {
         if let Some(codings) = self.transfer_codings {
-            // With both, or in HTTP/1.0, an intermediary may have framed it differently (RFC 9112 section 6.1).
-            // Other codings were not requested.
+            // With a length and a coding, or in HTTP/1.0, an intermediary may have framed the message differently
+            // (RFC 9112 section 6.1). Other codings were not requested.
             let doubtful = self.content_length.is_some() || !self.is_http11();
             if doubtful || codings.has_others() || !codings.is_chunked() {
                 return Err(Failure::BadResponse);
@@ -167,7 +167,7 @@ impl<'c> From<&'c ResponseHead> for Head<'c> {
 /// The first bytes of every status line.
 pub(super) const STATUS_LINE_START: &[u8] = b"HTTP/1.";
 
-/// The minor version and the status of a status line (RFC 9112 section 4). The reason phrase may be missing
+/// Parses the minor version and the status of a status line (RFC 9112 section 4). The reason phrase may be missing,
 /// together with the space before it.
 fn status_line(line: &[u8]) -> Option<(u8, u16)> {
     let rest = line.strip_prefix(STATUS_LINE_START)?;

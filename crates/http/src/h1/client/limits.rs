@@ -2,14 +2,15 @@
 
 use crate::exchange::{Limits, Timeouts};
 
-/// How one connection behaves.
+/// Settings of one client connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// The most requests queued or sent and not yet answered; at least 1. With 1 there is no pipelining.
+    /// The maximum number of requests that are queued or sent and not answered; at least 1. With 1 there is no
+    /// pipelining.
     pub depth: u16,
     /// Limits on a response.
     pub limits: Limits,
-    /// How long to wait.
+    /// Time-outs of a request.
     pub timeouts: Timeouts,
 }
 

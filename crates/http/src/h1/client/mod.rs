@@ -19,15 +19,15 @@
 //! Invariants:
 //!
 //! - Any split of the input gives the same events (contents joined).
-//! - No byte is sent before it is released, because *when a client flushes* is what is measured.
+//! - No byte is sent before it is released, because the experiments measure *when a client flushes*.
 //! - Every request ends in exactly one of `End`, `Failed` and `Unanswered`.
 //! - No event follows `Closed`.
 //! - An exchange allocates nothing once the buffers have grown to their sizes.
 //!
 //! Out of scope: choosing connections and retrying (see [`crate::driver`]), content codings, following
 //! redirections, upgrading (101) and tunnels (`CONNECT`). Responses with ambiguous framing are refused: two
-//! lengths, a length and a transfer coding, a transfer coding in HTTP/1.0, or one that was not requested.
-//! Harmless faults (bare line feeds, folded lines) are accepted.
+//! lengths, a length and a transfer coding, a transfer coding in HTTP/1.0, or a transfer coding that was not
+//! requested. Harmless faults (bare line feeds, folded lines) are accepted.
 //!
 //! ```
 //! use fathometer_http::h1::client::{Config, Connection, Event, RequestLine, Version};

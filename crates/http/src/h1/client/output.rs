@@ -1,4 +1,4 @@
-//! The unsent output of a connection, and the responses it waits for.
+//! The unsent output of a connection, and its outstanding requests.
 
 use fathometer_model::Instant;
 
@@ -7,9 +7,9 @@ use crate::exchange::{RequestId, Version};
 /// A request without a complete response.
 #[derive(Debug)]
 pub(super) struct Outstanding {
-    /// Where it begins in the stream of all bytes written.
+    /// The position of the request's first byte in the stream of all bytes written.
     pub(super) begin: u64,
-    /// Where it ends; `None` while its content is being sent.
+    /// The position after the request's last byte; `None` while its content is being sent.
     pub(super) end: Option<u64>,
     pub(super) version: Version,
     pub(super) head_method: bool,
@@ -26,8 +26,8 @@ pub(super) struct Upload {
     pub(super) awaits_continue: bool,
     /// When the wait for 100 (Continue) ends.
     pub(super) continue_by: Option<Instant>,
-    /// The wait has ended, which is to be reported.
-    pub(super) patience_is_over: bool,
+    /// Whether the wait for 100 (Continue) is over and `poll` has not reported this yet.
+    pub(super) continue_timed_out: bool,
 }
 
 /// Bytes to be written: some handed to the transport, some released to it, some held.

@@ -1,4 +1,4 @@
-//! Repeated requests: checked and rendered once.
+//! Prepared requests, which are checked and rendered once and can be sent many times.
 
 use fathometer_model::Bytes;
 
@@ -25,8 +25,8 @@ pub struct PreparedRequest {
 }
 
 impl PreparedRequest {
-    /// A request with these fields after `Host`, and with `content` bytes of content unless that is `None`. The
-    /// rules are those of [`Connection::request`].
+    /// A request with these fields after `Host`, and with `content` bytes of content, if any. The rules are the
+    /// same as for [`Connection::request`].
     pub fn new(
         method: &str,
         host: &str,
@@ -99,7 +99,7 @@ impl Connection {
             remaining: Some(prepared.content),
             awaits_continue: false,
             continue_by: None,
-            patience_is_over: false,
+            continue_timed_out: false,
         });
         self.next_request = RequestId(request.0.wrapping_add(1));
         self.accepts &= prepared.version != Version::Http10 && !prepared.asks_close;

@@ -81,7 +81,7 @@ impl<'c> RequestWriter<'c> {
         self.field_display(name, format_args!("{value}"))
     }
 
-    /// Adds a field line whose value is formatted into place.
+    /// Adds a field line whose value is formatted directly into the output.
     pub fn field_display(
         &mut self,
         name: &str,
@@ -173,7 +173,7 @@ impl<'c> RequestWriter<'c> {
             remaining,
             awaits_continue: expect_continue,
             continue_by: None,
-            patience_is_over: false,
+            continue_timed_out: false,
         });
         self.connection.next_request = RequestId(request.0.wrapping_add(1));
         self.connection.accepts &= self.version != Version::Http10 && !self.asks_close;

@@ -198,7 +198,7 @@ fn a_response_that_repeats_the_head_before_it_is_taken_in_one_step() {
     let mut rest = &response[..];
     assert_eq!(connection.poll_whole(&mut rest, NOW), None);
     assert_eq!(poll(&mut connection, rest), "0<200 =hi 0.");
-    // The bytes behind it are left: the answer to HEAD, and a part of another.
+    // The bytes after the first response are left: the response to HEAD, and a part of another response.
     let several = [&response[..], head, &response[..20]].concat();
     let left = several.len() - response.len();
     rest = &several;
@@ -299,7 +299,7 @@ fn persistence_follows_both_versions_rules() {
         assert_eq!(log, expected, "{version:?} {head}");
         assert_eq!(connection.can_request(), persists);
     }
-    // A body until the close ends the connection whatever the fields say.
+    // A body that the close delimits ends the connection, whatever the fields say.
     let mut connection = asked(Version::Http10KeepAlive, &["GET"]);
     poll(
         &mut connection,
@@ -485,7 +485,7 @@ fn content_waits_for_100_continue() {
     assert_eq!(write_all(&mut connection, NOW), b"ab");
     assert_eq!(poll(&mut connection, created), "1<201 1.");
 
-    // Refused: the content is not sent and the connection cannot go on.
+    // Refused: the content is not sent and the connection cannot continue.
     let request = connection.request(line("PUT", Version::Http11)).unwrap();
     request.send_with(Content::Sized(2), true).unwrap();
     write_all(&mut connection, NOW);

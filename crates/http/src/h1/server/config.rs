@@ -1,4 +1,4 @@
-//! Server settings chosen by its operator, or by the designer of an experiment.
+//! Settings of an HTTP/1.x server.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use fathometer_model::Bytes;
 use crate::exchange::CloseManner;
 use crate::pace::ContentPace;
 
-/// How a server handles its connections. All connections share it.
+/// How a server handles its connections; shared by all connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
     /// Limits on what a client may send.
     pub limits: Limits,
-    /// Whether connections persist at all.
+    /// Whether connections persist.
     pub keep_alive: bool,
     /// Number of responses after which a connection is closed; `None`: no limit.
     pub max_requests_per_connection: Option<u32>,
@@ -23,14 +23,13 @@ pub struct ServerConfig {
     /// Size of the output buffer that [`Coalesce`] uses. Zero: no buffer, every response is handed over at
     /// once.
     pub output_buffer: Bytes,
-    /// How long the server works on a request, from when it starts until the response is ready. The requests of
-    /// one connection are processed one after another. Zero is this server's own speed; a larger value imitates
-    /// a slower server, whose time is set by the experiment.
+    /// Simulated service time: from when the server starts to work on a request until the response is ready. The
+    /// requests of one connection are processed one after another. Zero: the server's own speed.
     pub service_time: Duration,
-    /// Extra time for the first request of a connection, to imitate a server for which a new connection is
-    /// extra work.
+    /// Additional service time of the first request of a connection, to imitate servers for which a new connection
+    /// is extra work.
     pub connection_time: Duration,
-    /// Whether a request may change its connection to HTTP/2 ([`Upgrade`](super::Upgrade)).
+    /// Whether a request may upgrade its connection to HTTP/2 ([`Upgrade`](super::Upgrade)).
     pub upgrade: bool,
     /// Whether [`Served`](super::Served) events are generated.
     pub events: bool,
@@ -59,30 +58,31 @@ impl Default for ServerConfig {
 /// Limits on what one client can make a server store or wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the request line, field lines and the empty line. Above it 431, or 414 when the request line
-    /// alone is too long.
+    /// Bytes of a head: request line, field lines and empty line. A longer head is refused with 431, or with 414 if
+    /// the request line alone is too long.
     pub head: Bytes,
-    /// Number of field lines; above it 431.
+    /// Number of field lines; more are refused with 431.
     pub fields: u32,
-    /// Length of the request target; above it 414.
+    /// Bytes of the request target; a longer target is refused with 414.
     pub target: Bytes,
-    /// Request content without transfer coding; above it 413.
+    /// Bytes of request content without transfer coding; longer content is refused with 413.
     pub body: Bytes,
-    /// Heads of responses not handed over yet; above it no request is read until some are.
+    /// Bytes of response heads that the transport has not taken yet. Above this, no request is read until the
+    /// transport takes some.
     pub backlog: Bytes,
-    /// Silence before the first request of a connection, and within request content.
+    /// Idle time-out before the first request of a connection, and within request content.
     pub idle: Duration,
-    /// The slowest rate of request content; below it 408.
+    /// The slowest rate of request content; slower requests are refused with 408.
     pub content: ContentPace,
-    /// Silence before each further request.
+    /// Idle time-out before each further request.
     pub keep_alive: Duration,
-    /// From the first byte of a head to its last; after it 408.
+    /// Time-out from the first byte of a head to its last; then the request is refused with 408.
     pub header: Duration,
-    /// Time in which the transport takes no byte of a response; after it the connection is aborted.
+    /// Time-out while the transport takes no byte of a response; then the connection is aborted.
     pub send: Duration,
-    /// From closing the sending side to closing both sides.
+    /// Time from closing the sending side to closing both sides.
     pub linger: Duration,
-    /// Bytes discarded while waiting for the client to close its side.
+    /// The maximum number of bytes discarded while waiting for the client to close its side.
     pub linger_bytes: Bytes,
 }
 
@@ -111,10 +111,10 @@ impl Default for Limits {
 pub enum Coalesce {
     /// Each response at once, in its own piece.
     EachResponse,
-    /// Responses collect in the output buffer. Full buffers are released as they fill. The rest is released
-    /// when no complete request is left to answer, so that the server would wait (Apache 1.2b10).
+    /// Responses collect in the output buffer. Full buffers are released as they fill. The rest is released when no
+    /// complete request is left to answer, that is, before the server waits for input (Apache 1.2b10).
     UntilInputWouldBlock,
-    /// The same, but the rest waits until the input is empty: the beginning of a request counts as more to come
-    /// (Jigsaw). The rest is held for at most [`Limits::idle`].
+    /// As [`UntilInputWouldBlock`](Coalesce::UntilInputWouldBlock), but the rest is held until the input is empty:
+    /// an incomplete request also holds it (Jigsaw). The rest is held for at most [`Limits::idle`].
     UntilInputDrained,
 }

@@ -34,7 +34,7 @@ fn responses_gather_until_the_input_is_drained() {
     host.send(end);
     assert_eq!(host.writes.len(), 1);
     assert_eq!(host.statuses().len(), 6);
-    // An explicit flush does not wait for it.
+    // An explicit flush does not wait for the rest of the input.
     host.send(GET.to_owned() + start);
     assert_eq!(host.writes.len(), 1);
     host.connection.flush(host.now);
@@ -154,7 +154,7 @@ fn time_outs_have_their_reasons() {
     assert_eq!(
         closed("POST /discard HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc"),
         (
-            // What three bytes earn at 500 a second.
+            // Three bytes at 500 bytes per second.
             limits.content.grace + Duration::from_millis(6),
             vec![408],
             CloseReason::Refused(Refusal::BodyTimeout)
@@ -215,7 +215,7 @@ fn after_the_last_response_the_sending_side_is_closed_and_input_drained() {
     assert!(host.connection.is_finished());
     assert_eq!(host.statuses(), [200; 5]);
 
-    // A client that never closes its side is not waited for without end.
+    // The server does not wait for ever for a client that never closes its side.
     let mut host = Host::new(config.clone());
     host.send(GET.repeat(5));
     assert_eq!(host.wait(), Limits::default().linger);
@@ -424,7 +424,7 @@ fn events_have_the_text_of_their_requests_even_if_truncated() {
 #[test]
 fn slow_content_is_abandoned_and_decided_requests_are_answered() {
     let second = Duration::from_secs(1);
-    // A byte every five seconds, for ever.
+    // The client sends a byte every five seconds, for ever.
     let post = |path: &str| {
         let mut host = Host::new(ServerConfig::default());
         let length = 60_000;

@@ -1,8 +1,8 @@
 //! Responses whose content is generated while it is sent.
 //!
 //! HTTP/1.1 sends each ready part as a chunk (RFC 9112 section 7.1); HTTP/1.0 ends the content by closing the
-//! connection. Content of known length needs neither. Later requests wait until the response has ended. While
-//! the client does not read, no content is generated.
+//! connection. Content of known length needs neither. Later requests wait until the response is complete. While the
+//! client does not read, no content is generated.
 
 use fathometer_model::{Bytes, Instant};
 
@@ -10,7 +10,7 @@ use super::refusal::CloseReason;
 use super::text::TextLengths;
 use super::{Action, Connection, Outstanding, Served};
 use crate::origin::dynamic::{Flow, Flowed, Ready};
-use crate::waiting::ENOUGH_WAITING;
+use crate::waiting::MAX_UNSENT_PER_RESPONSE;
 
 /// A response whose content is not completely generated yet.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Connection {
         self.release_all(now);
     }
 
-    /// When the next part of a response is ready, if the client would take it.
+    /// When the next part of the response is ready; `None` while the client takes no more.
     pub(super) fn flows_at(&self) -> Option<Instant> {
         let flowing = self.flowing.as_ref()?;
         self.takes_more().then_some(flowing.next)
@@ -78,7 +78,7 @@ impl Connection {
     /// Whether there is room for more content of a response.
     pub(super) fn takes_more(&self) -> bool {
         let waiting = self.output.queued() - self.output.sent();
-        waiting < ENOUGH_WAITING.0 && !self.is_congested()
+        waiting < MAX_UNSENT_PER_RESPONSE.0 && !self.is_congested()
     }
 
     /// Records a response that will not be completed.
@@ -120,7 +120,7 @@ impl Connection {
             let Flowing { served, text, .. } = *flowing;
             self.outstanding
                 .push_back(Outstanding { end, served, text });
-            // Without a last chunk, its last byte may be sent already.
+            // Without a last chunk, the last byte of the content may be sent already.
             self.note_handed_over(now);
         }
     }

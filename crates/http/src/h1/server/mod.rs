@@ -1,14 +1,14 @@
-//! The server side of one HTTP/1.0 or HTTP/1.1 connection, as a machine (RFC 9112).
+//! The server side of one HTTP/1.0 or HTTP/1.1 connection, as a state machine (RFC 9112).
 //!
-//! Input of a [`Connection`]: bytes and the time. Output: bytes, actions and the next time-out. It parses
-//! requests as they arrive, pipelined or not, asks the [`Origin`] for the answer, and queues the answers in
-//! order. Bodies are never copied and heads are written into one buffer. An exchange allocates nothing once
-//! that buffer has grown. The machine has no socket and no clock, and it is not a proxy. If
-//! [enabled](ServerConfig::upgrade), it recognises a request to continue in HTTP/2 ([`Upgrade`]).
+//! Input of a [`Connection`]: bytes and the time. Output: bytes, actions and the next time-out. A connection parses
+//! requests as they arrive, pipelined or not, gets the answers from the [`Origin`], and queues them in order.
+//! Bodies are never copied, and heads are written into one buffer. Once that buffer has grown, an exchange
+//! allocates nothing. The machine has no socket and no clock, and it is not a proxy. If
+//! [enabled](ServerConfig::upgrade), it recognises a request to upgrade to HTTP/2 ([`Upgrade`]).
 //!
-//! Methods are `handle_*` (an event), `poll_*` (what follows from it) and the pair
-//! [`transmit`](Connection::transmit) and [`transmitted`](Connection::transmitted). The caller works in this
-//! order:
+//! `handle_*` methods pass in an event; `poll_*` methods return what follows from it;
+//! [`transmit`](Connection::transmit) and [`transmitted`](Connection::transmitted) move output. The caller works in
+//! this order:
 //!
 //! 1. While [`wants_data`](Connection::wants_data), read, and call [`handle_data`](Connection::handle_data) or
 //!    [`handle_eof`](Connection::handle_eof).
@@ -55,10 +55,10 @@ pub use self::refusal::{CloseReason, Refusal};
 pub use self::upgrade::Upgrade;
 pub use crate::exchange::{Action, CloseManner, FilePart, RequestText, Served};
 
-/// When a server shuts down: how long it waits for a client to close its side.
+/// How long a server that shuts down waits for a client to close its side.
 const ENDING_LINGER: Duration = Duration::from_secs(1);
 
-/// One connection.
+/// The server side of one connection.
 #[derive(Debug)]
 pub struct Connection {
     origin: Arc<Origin>,
@@ -74,7 +74,7 @@ pub struct Connection {
     empty_lines: u8,
     /// The request that is being processed.
     work: Option<Work>,
-    /// The same, when the answer itself is still being decided.
+    /// The exchange whose answer is still being decided.
     undecided: Option<Box<Exchange>>,
     /// The response whose content is not completely generated yet.
     flowing: Option<Box<Flowing>>,
@@ -94,7 +94,7 @@ pub struct Connection {
     events: VecDeque<(Served, TextLengths)>,
     /// The texts of all outstanding responses, of all events, and of the request being read.
     texts: Texts,
-    /// The server shuts down: requests in flight are answered, and no others.
+    /// Whether the server is shutting down: only requests in flight are still answered.
     ending: bool,
     upgrade: Option<Box<Upgrade>>,
     dates: Dates,
@@ -114,7 +114,7 @@ enum Reading {
     },
     /// Input that will not be answered.
     Nothing,
-    /// Input for another machine.
+    /// Input for the HTTP/2 machine.
     Upgraded,
 }
 
@@ -127,7 +127,7 @@ enum Body {
 /// A queued response.
 #[derive(Debug)]
 struct Outstanding {
-    /// Its end position in the output.
+    /// The response's end position in the output.
     end: u64,
     served: Served,
     text: TextLengths,
@@ -159,11 +159,11 @@ enum Phase {
 /// A request in processing whose response is not ready.
 #[derive(Debug, Clone, Copy)]
 struct Work {
-    /// The length in bytes of its head, which is at the start of `input`.
+    /// The length in bytes of the request's head, which is at the start of `input`.
     head: usize,
     /// When the response is ready.
     until: Instant,
-    /// Bytes of the interim response that was sent in the meantime.
+    /// Bytes of the interim response that was sent during the work.
     interim: Bytes,
 }
 
@@ -277,14 +277,14 @@ impl Connection {
         }
     }
 
-    /// The server will shut down soon: all further answers have `Connection: close`. Between this and
-    /// [`end`](Self::end) the caller reads the input that has arrived.
+    /// Notes that the server will shut down soon: all further answers have `Connection: close`. Between this call
+    /// and [`end`](Self::end) the caller reads the input that has arrived.
     pub fn announce_end(&mut self) {
         self.ending = true;
     }
 
-    /// The server shuts down. Requests that have begun to arrive are answered, then the connection is closed;
-    /// if there are none, it is closed at once.
+    /// Shuts the connection down. Requests that have begun to arrive are answered before the connection is closed;
+    /// without such requests it is closed at once.
     pub fn end(&mut self, now: Instant) {
         if self.phase == Phase::Closed {
             return;
@@ -363,9 +363,9 @@ impl Connection {
         self.settle(now);
     }
 
-    /// Fills `slices` with bytes to be sent by one write. Returns how many slices were filled; none when no
-    /// byte may be sent now. A response takes two slices: with fewer slices than a flushed piece needs, it
-    /// takes several writes.
+    /// Fills `slices` with bytes to be sent by one write. Returns the number of filled slices; 0 when no byte may
+    /// be sent now. A response takes two slices. A flushed piece that needs more slices than there are takes
+    /// several writes.
     pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         if self.phase == Phase::Open {
             self.output.transmit(&self.origin, slices)
@@ -374,18 +374,18 @@ impl Connection {
         }
     }
 
-    /// The bytes of a file that are to be sent next, when [`transmit`](Self::transmit) fills no slice because
-    /// of it. It covers all bytes that may be sent, in any number of writes. The transport takes them from the
-    /// file; then pass their number to [`transmitted`](Self::transmitted).
+    /// The bytes of a file that are to be sent next, if [`transmit`](Self::transmit) fills no slice because a file
+    /// is next. The part covers all bytes that may be sent, in any number of writes. The transport takes bytes from
+    /// the file; then pass their number to [`transmitted`](Self::transmitted).
     pub fn transmit_file(&self) -> Option<FilePart<'_>> {
         (self.phase == Phase::Open)
             .then(|| self.output.transmit_file(&self.origin))
             .flatten()
     }
 
-    /// Whether more follows immediately after what [`transmit`](Self::transmit) offers now: bytes of a file, or
-    /// the close of the sending side. A caller can pass this to the transport (`MSG_MORE`). Then the FIN is
-    /// sent with the last segment and not in a separate packet, which would also cost a round trip where the
+    /// Whether more follows immediately after what [`transmit`](Self::transmit) offers now: bytes of a file, or the
+    /// close of the sending side. A caller can pass this to the transport (`MSG_MORE`). Then the FIN is sent with
+    /// the last segment and not in a separate packet. A separate packet would also cost a round trip where the
     /// congestion window is one segment.
     pub fn more_follows(&self) -> bool {
         self.phase == Phase::Open
@@ -406,7 +406,7 @@ impl Connection {
             self.flow_on(now);
         }
         let has_flowed = was_flowing && self.flowing.is_none();
-        // Congestion may have ended before: events that were taken meanwhile free their texts.
+        // Congestion may already have ended: taking events frees their texts.
         let may_continue = !self.input.is_empty() && self.flowing.is_none() && !self.is_congested();
         if has_flowed || may_continue {
             self.process_input(now);
@@ -414,8 +414,8 @@ impl Connection {
         self.settle(now);
     }
 
-    /// The transport's own buffer was emptying until `at`. A slow link takes so long for a large buffer that it accepts
-    /// no byte meanwhile, although the client takes all that arrives.
+    /// Notes that the transport's own buffer was emptying until `at`. On a slow link a large buffer empties so
+    /// slowly that the transport accepts no byte meanwhile, although the client takes all bytes that arrive.
     pub fn transport_moved(&mut self, at: Instant) {
         self.last_output = self.last_output.max(at);
     }
@@ -445,15 +445,16 @@ impl Connection {
         self.poll_event_with_text().map(|(served, _)| served)
     }
 
-    /// The same, with the request's text for logs, where that is [kept](ServerConfig::request_text).
+    /// As [`poll_event`](Self::poll_event), with the request's text for logs if it is
+    /// [kept](ServerConfig::request_text).
     pub fn poll_event_with_text(&mut self) -> Option<(Served, RequestText<'_>)> {
         let (served, lengths) = self.events.pop_front()?;
         self.texts.take(lengths);
         Some((served, self.texts.last(lengths)))
     }
 
-    /// The exchange whose response was handed to the transport only in part, on a connection that is no longer
-    /// served. Its content counts the bytes handed over. Call it once, after all events were taken.
+    /// The exchange whose response the transport took only in part, on a connection that is no longer served. Its
+    /// content counts the bytes that the transport took. Call this once, after all events were taken.
     pub fn cut_short(&mut self, now: Instant) -> Option<(Served, RequestText<'_>)> {
         self.cut_flow();
         let Outstanding { end, served, text } = self.outstanding.pop_front()?;
@@ -481,9 +482,9 @@ impl Connection {
         self.phase == Phase::Open && self.output.is_released()
     }
 
-    /// Since when the connection waits for its client. While request content is read, it is when a client at
-    /// the minimum rate would have started to be as far as this one. `None` while the server itself is working.
-    /// When there is no room for new connections, the one that has waited longest should be closed.
+    /// Since when the connection waits for its client; `None` while the server itself is working. While request
+    /// content is read: when a client at the minimum rate would have started, to have sent as much as this client.
+    /// When there is no room for new connections, the connection that has waited longest should be closed.
     pub fn waits_since(&self) -> Option<Instant> {
         match (&self.phase, &self.reading) {
             (Phase::Closed, _) => None,
@@ -499,7 +500,7 @@ impl Connection {
         }
     }
 
-    /// Why the connection ends; `None` while it continues.
+    /// Why the connection is closed or will be closed; `None` while it stays open.
     pub fn close_reason(&self) -> Option<CloseReason> {
         self.close_reason
     }
@@ -531,7 +532,7 @@ impl Connection {
         self.input.clear();
     }
 
-    /// Carries out all transitions that follow from the present state.
+    /// Carries out all transitions that follow from the current state.
     fn settle(&mut self, now: Instant) {
         if self.phase == Phase::Closed {
             return;
@@ -604,7 +605,7 @@ impl Connection {
             .output
             .is_released()
             .then(|| (self.last_output + limits.send, Timeout::Send));
-        // No request is handled while responses pile up; `transmitted` continues with it.
+        // While responses pile up, no request is handled; `transmitted` resumes the work.
         let working = self
             .work
             .filter(|_| self.undecided.is_some() || !self.is_congested())

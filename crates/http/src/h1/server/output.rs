@@ -8,8 +8,8 @@ use crate::origin::{Origin, Segment};
 
 /// The output of one connection. Positions count bytes from the start of the connection.
 ///
-/// Invariant: the releases cover the queue from its first unsent byte on, without gaps and in order; what
-/// follows the last release is held.
+/// Invariant: the releases cover the queue from its first unsent byte on, without gaps and in order. Output after
+/// the last release is held.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     queue: Queue,
@@ -21,7 +21,7 @@ pub(super) struct Output {
 struct Release {
     /// End of the unit to be sent next.
     next: u64,
-    /// Bytes of each unit after that.
+    /// Length in bytes of each later unit.
     unit: u64,
     /// End of the last unit.
     end: u64,
@@ -115,7 +115,7 @@ impl Output {
     }
 
     /// Fills `slices` with the next output: at most the rest of one unit, and up to the first byte of a file.
-    /// Returns how many were filled.
+    /// Returns the number of filled slices.
     pub fn transmit<'a>(&'a self, origin: &'a Origin, slices: &mut [IoSlice<'a>]) -> usize {
         let Some(release) = self.releases.front() else {
             return 0;
@@ -130,8 +130,8 @@ impl Output {
         text.is_some_and(|text| self.released() > self.queue.sent() + text)
     }
 
-    /// The bytes of a file to be sent next, when a file is next. Units do not limit them: they pass through no
-    /// buffer.
+    /// The bytes of a file to be sent next, when a file is next. Units do not limit them, because bytes of files
+    /// pass through no buffer.
     pub fn transmit_file<'a>(&'a self, origin: &'a Origin) -> Option<FilePart<'a>> {
         let file = self.queue.file(origin)?;
         let length = file.length.min(self.released() - self.queue.sent());

@@ -14,8 +14,8 @@ use crate::message::fields;
 use crate::origin::{NEXT_TURN, Status};
 use crate::pace::Paid;
 
-/// The most empty lines that are skipped before a request (RFC 9112 section 2.2). Without a bound, a client could
-/// keep a connection with them for as long as it likes: no head has begun, and the connection is not idle.
+/// The maximum number of empty lines that are skipped before a request (RFC 9112 section 2.2). Without a limit, a
+/// client could keep a connection open with empty lines: no head has begun, and the connection is not idle.
 const MOST_EMPTY_LINES: u8 = 4;
 
 impl Connection {
@@ -27,7 +27,7 @@ impl Connection {
         self.input = input;
     }
 
-    /// Processes as much of `bytes` as possible; returns how much that is.
+    /// Processes as much of `bytes` as possible; returns the number of processed bytes.
     pub(super) fn process(&mut self, bytes: &[u8], now: Instant) -> usize {
         let mut used = 0;
         while used < bytes.len() {
@@ -108,8 +108,8 @@ impl Connection {
         }
     }
 
-    /// Sends early hints for the answer that is going to be worked on, if there are any. An unreadable request
-    /// is refused later, when its processing starts.
+    /// Sends early hints, if there are any, before the work on a request starts; returns their bytes. An unreadable
+    /// request is refused later, when its processing starts.
     fn hint_before_work(&mut self, head: &[u8], now: Instant) -> Bytes {
         if !self.origin.hints_early() {
             return Bytes(0);
@@ -144,7 +144,7 @@ impl Connection {
         self.refuse_head(Refusal::HeadTimeout, &input, now);
     }
 
-    /// Refuses a head of which perhaps only the first line, or only the method, is readable.
+    /// Refuses a head, which may be readable only up to its first line or its method.
     fn refuse_head(&mut self, refusal: Refusal, bytes: &[u8], now: Instant) {
         let text = if self.config.request_text {
             let end = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len());
@@ -171,8 +171,8 @@ impl Connection {
         }
     }
 
-    /// The length of the head at the start of `bytes`. Whether it is too long depends on what was sent, not on
-    /// how much of it has arrived.
+    /// The length of the head at the start of `bytes`; `None` if it is incomplete. Whether a head is too long
+    /// depends on the bytes sent, not on how many arrive at once.
     fn find_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
         if !fields::is_token_byte(bytes[0]) {
             return Err(Refusal::BadRequestLine);
@@ -191,7 +191,7 @@ impl Connection {
         Ok(end)
     }
 
-    /// Decides the answer to a request, and what to read before it is sent. `interim` is the size of the
+    /// Decides the answer to a request, and what to read before the answer is sent. `interim` is the size of the
     /// interim response that was sent during the work, if any.
     fn begin(
         &mut self,
@@ -251,7 +251,7 @@ impl Connection {
                 text.extend_from_slice(b"\r\n\r\n");
             });
             exchange.served.head += Bytes(self.output.queued() - before);
-            // The client holds its content until it gets this response, so all held output is sent too.
+            // The client withholds its content until it gets this response, so all held output is sent too.
             self.release_all(now);
         }
         let limits = &self.config.limits;
@@ -264,7 +264,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads content; returns how much of `bytes` was processed.
+    /// Reads content; returns how many of `bytes` were processed.
     fn read_body(&mut self, bytes: &[u8], now: Instant) -> usize {
         let Reading::Body {
             body,
@@ -307,8 +307,8 @@ impl Connection {
         used
     }
 
-    /// The content arrives too slowly, or not at all. If the answer does not depend on it, the request is
-    /// answered.
+    /// Handles content that arrives too slowly or not at all. If the answer does not depend on the content, the
+    /// request is answered; otherwise it is refused.
     pub(super) fn give_up_content(&mut self, now: Instant) {
         match std::mem::replace(&mut self.reading, Reading::Nothing) {
             Reading::Body { exchange, .. } if !exchange.answer.takes_content() => {
@@ -348,7 +348,7 @@ impl Connection {
         self.respond(&exchange, None, now);
     }
 
-    /// Whether requests wait for the answer to an earlier one.
+    /// Whether requests wait for the answer to an earlier request.
     fn is_answering(&self) -> bool {
         self.flowing.is_some() || self.undecided.is_some()
     }

@@ -9,7 +9,7 @@ use crate::origin::target::TargetError;
 /// is uncertain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
-    /// Not a method, a target and a version with one space between each.
+    /// A request line that is not a method, a target and a version with one space between each.
     #[error("the request line is malformed")]
     BadRequestLine,
     /// A major version other than 1.
@@ -93,11 +93,11 @@ impl Refusal {
     }
 }
 
-/// Why a connection ended.
+/// Why a connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// The client sent `Connection: close`, or uses HTTP/1.0 without asking for keep-alive.
-    ClientAsked,
+    /// The client sent `Connection: close`, or uses HTTP/1.0 without requesting keep-alive.
+    ClientRequested,
     /// The client closed its side between two requests.
     ClientFinished,
     /// The client closed its side within a request.
@@ -111,9 +111,9 @@ pub enum CloseReason {
     RequestLimit,
     /// A request was refused.
     Refused(Refusal),
-    /// The client holds content that would be refused, and may or may not send it; or it sends it too slowly.
+    /// The content would be refused. The client withholds it and may still send it, or sends it too slowly.
     ContentUnwanted,
-    /// Silence between requests.
+    /// The client sent no request for too long.
     IdleTimeout,
     /// The client does not read the responses.
     SendTimeout,

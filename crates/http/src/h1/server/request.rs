@@ -10,7 +10,7 @@ use crate::origin::conditions::{Lines, Preconditions, Single};
 use crate::origin::target::{Target, is_authority};
 use crate::origin::{Method, Request};
 
-/// The HTTP version of a request, as far as it makes a difference.
+/// The HTTP version of a request. Versions that are handled alike are one variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     Http10,
@@ -39,7 +39,7 @@ pub(super) struct RequestHead<'a> {
     pub persistent: bool,
     /// Whether the client sent `Connection: keep-alive`.
     pub asks_keep_alive: bool,
-    /// `HTTP2-Settings` of a request to continue in HTTP/2.
+    /// The value of `HTTP2-Settings` in a request to upgrade to HTTP/2.
     pub http2_settings: Option<&'a [u8]>,
 }
 
@@ -136,7 +136,7 @@ fn request_line(line: &[u8]) -> Result<(Method, &[u8], Version), Refusal> {
     Ok((Method::from_token(method), target, version))
 }
 
-/// The relevant fields, as they are found.
+/// The values of the relevant fields found so far.
 #[derive(Default)]
 struct Found<'a> {
     host: Single<'a>,
@@ -157,7 +157,7 @@ struct Found<'a> {
     no_transform: bool,
 }
 
-/// The words that must all be present for a change to HTTP/2.
+/// The words that must all be present for an upgrade to HTTP/2.
 #[derive(Default)]
 struct UpgradeWords {
     option_upgrade: bool,
@@ -216,8 +216,7 @@ impl<'a> Found<'a> {
                 true
             }
             Some(Known::Accept) => {
-                // If there are more lines than any client sends, `Accept` is ignored; that is no reason to
-                // refuse.
+                // If there are more lines than any client sends, `Accept` is ignored. The request is not refused.
                 if !self.accept.push(value) {
                     self.accept = Lines::default();
                 }
@@ -311,7 +310,7 @@ enum Known {
 }
 
 impl Known {
-    /// Compares lengths first: that rules out most fields that clients send.
+    /// Identifies a field by its name. Comparing lengths first rules out most fields that clients send.
     fn of(name: &[u8]) -> Option<Known> {
         let candidates: &[(&[u8], Known)] = match name.len() {
             4 => &[(b"host", Known::Host)],

@@ -10,8 +10,8 @@ use super::{Coalesce, Connection, Exchange, Outstanding, Reading, Served};
 use crate::origin::{Answer, FieldSink, HopField, Status};
 
 impl Connection {
-    /// Queues the response to a request that is completely read, or of which no more will be read. Its answer
-    /// is decided.
+    /// Queues the response to a request. The answer must be decided. The request is completely read, or the rest of
+    /// it will not be read.
     pub(super) fn respond(
         &mut self,
         exchange: &Exchange,
@@ -23,7 +23,7 @@ impl Connection {
         let reason = if close.is_some() {
             close
         } else if !exchange.persistent {
-            Some(CloseReason::ClientAsked)
+            Some(CloseReason::ClientRequested)
         } else if exchange.answer.is_open() && exchange.version == Version::Http10 {
             Some(CloseReason::EndsContent)
         } else if !self.config.keep_alive {
@@ -36,11 +36,11 @@ impl Connection {
             None
         };
         let connection = match (reason, exchange.version) {
-            // A client of HTTP/1.0 that did not ask to keep the connection expects the close.
-            (Some(CloseReason::ClientAsked), Version::Http10) => None,
+            // An HTTP/1.0 client that did not request keep-alive expects the close.
+            (Some(CloseReason::ClientRequested), Version::Http10) => None,
             (Some(_), _) => Some("close"),
             (None, Version::Http10) => Some("Keep-Alive"),
-            // In HTTP/1.1 persistence is the default. A client that asks for it gets the duration, if the
+            // HTTP/1.1 connections persist by default. A client that requests keep-alive gets its duration, if the
             // server announces it.
             (None, Version::Http11)
                 if exchange.asks_keep_alive && self.origin.announces_keep_alive() =>
@@ -69,8 +69,9 @@ impl Connection {
         }
     }
 
-    /// Refuses what may be a wrong preface of HTTP/2 without an answer: the client would parse the answer as
-    /// frames. The close of the connection signals the error (RFC 9113 section 3.4). Logs record it as refused.
+    /// Refuses, without a response, a request that may be a malformed HTTP/2 preface: the client would parse a
+    /// response as frames. The close of the connection signals the error (RFC 9113 section 3.4). Logs record the
+    /// request as refused.
     pub(super) fn refuse_silently(&mut self, refusal: Refusal, served: Served, text: TextLengths) {
         if self.config.events {
             let status = refusal.status().code();
@@ -188,7 +189,7 @@ impl Connection {
         self.output.release_all();
     }
 
-    /// The time limit of the transport starts when there is output to take.
+    /// Starts the send time-out when the transport gets output to take.
     fn note_release(&mut self, now: Instant) {
         if !self.output.is_released() && self.output.held() > 0 {
             self.last_output = now;
@@ -196,18 +197,18 @@ impl Connection {
     }
 }
 
-/// What a head states about the connection and the end of its content.
+/// The connection and framing fields of a response head.
 #[derive(Debug, Clone, Copy)]
 struct Framing {
     /// The value of `Connection`.
     connection: Option<&'static str>,
-    /// Number of requests that are still accepted.
+    /// The number of requests that the connection still accepts.
     requests_left: Option<u32>,
     /// Whether content of unknown length is chunked.
     chunked: bool,
 }
 
-/// Writes fields in the format of HTTP/1.
+/// Writes fields in HTTP/1.x format.
 struct Head<'a> {
     text: &'a mut Vec<u8>,
     connection: Option<&'static str>,

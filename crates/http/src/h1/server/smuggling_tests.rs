@@ -1,4 +1,4 @@
-//! Requests that two recipients in a row could frame differently. Each is refused with its own reason, and no
+//! Requests that two recipients in series could frame differently. Each is refused with its own reason, and no
 //! later request is answered.
 
 use super::tests::Host;
@@ -19,7 +19,7 @@ macro_rules! refused {
             }
         )*
 
-        /// All of the above, byte by byte.
+        /// Sends each request byte by byte.
         #[test]
         fn each_shape_is_refused_at_any_pace() {
             $(check_slowly(stringify!($name), $request, $refusal);)*

@@ -213,7 +213,7 @@ fn pipelined_requests_are_answered_in_order_and_none_after_the_last() {
     );
     assert_eq!(
         host.connection.close_reason(),
-        Some(CloseReason::ClientAsked)
+        Some(CloseReason::ClientRequested)
     );
     host.send(GET);
     assert_eq!(host.statuses().len(), 4);

@@ -1,10 +1,9 @@
-//! The change of a connection from HTTP/1.1 to HTTP/2 in cleartext (RFC 7540 section 3.2). RFC 9113 deprecated
-//! it; some clients still request it.
+//! The upgrade of a cleartext connection from HTTP/1.1 to HTTP/2 (RFC 7540 section 3.2). RFC 9113 deprecates the
+//! upgrade; some clients still request it.
 //!
-//! This machine only recognises the request. Its caller answers with [`Upgrade::RESPONSE`] and passes the
-//! connection to an HTTP/2 machine, which answers the request as its first stream. A request with content is
-//! answered in HTTP/1.1, as the specification allows, and so is a request behind others that are not answered
-//! yet.
+//! This machine only recognises the request. Its caller passes the connection to an HTTP/2 machine, which sends
+//! [`Upgrade::RESPONSE`] and answers the request as its first stream. As the RFC allows, two kinds of requests are
+//! answered in HTTP/1.1 instead: requests with content, and requests after others that are not answered yet.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -12,7 +11,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use super::request::{BodyFraming, RequestHead};
 use super::{Connection, Reading};
 
-/// The state of a connection at the moment when it changes to HTTP/2.
+/// The state of a connection when it is upgraded to HTTP/2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upgrade {
     /// The head of the upgrade request, as it was sent, its empty line included.
@@ -38,7 +37,7 @@ impl Connection {
         Some(upgrade)
     }
 
-    /// Prepares the change if the request asks for one that is possible.
+    /// Prepares the upgrade if the request contains one that is possible.
     pub(super) fn upgrades(&mut self, request: &RequestHead<'_>, head: &[u8]) -> bool {
         let between = self.outstanding.is_empty() && self.output.is_empty();
         let granted = self.config.upgrade && between && request.body == BodyFraming::Length(0);
@@ -175,7 +174,7 @@ mod tests {
         let mut off = Host::new(ServerConfig::default());
         off.send(ASKS);
         assert!(off.writes[0].starts_with(b"HTTP/1.1 "));
-        // Behind another request that is not answered yet.
+        // A request after another request that is not answered yet.
         let mut behind = host();
         behind.send(format!("GET /a HTTP/1.1\r\nHost: h\r\n\r\n{ASKS}"));
         assert_eq!(behind.connection.requests(), 2);

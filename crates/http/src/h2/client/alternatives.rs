@@ -1,10 +1,10 @@
 //! Announcements of alternative services in ALTSVC frames (RFC 7838 section 4).
 //!
-//! A frame on a stream concerns the origin of its request and names no origin. A frame on the connection names
-//! the origin that it concerns. All other forms are ignored, as the RFC requires, and so is a frame on a stream
-//! that is not open. The caller decides whether the server is an authority for the origin that it names.
+//! A frame on a stream concerns the origin of that stream's request and names no origin. A frame on the connection
+//! names the origin that it concerns. All other forms are ignored, as the RFC requires, and so are frames on
+//! streams that are not open. The caller decides whether the server is authoritative for the named origin.
 
-/// The last announcement.
+/// The last announced alternative service.
 #[derive(Debug, Default)]
 pub(super) struct Announcement {
     pub(super) origin: String,
@@ -12,7 +12,7 @@ pub(super) struct Announcement {
 }
 
 impl Announcement {
-    /// Replaces the announcement; returns whether it is one: both texts are ASCII by their grammar.
+    /// Replaces the announcement. Returns false, without a change, if a text is not ASCII, as the grammar requires.
     pub(super) fn set(&mut self, origin: &[u8], value: &[u8]) -> bool {
         let (Ok(origin), Ok(value)) = (str::from_utf8(origin), str::from_utf8(value)) else {
             return false;

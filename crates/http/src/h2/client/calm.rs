@@ -9,7 +9,7 @@ use crate::h2::error::Fault;
 
 /// Counts useless frames in one second without progress.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Calm {
+pub(super) struct UselessFrames {
     since: Instant,
     answers: u32,
     idle: u32,
@@ -17,15 +17,15 @@ pub(super) struct Calm {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-impl Calm {
-    /// A useful frame was received or sent.
+impl UselessFrames {
+    /// Resets the counts, because a useful frame was received or sent.
     #[inline]
     pub(super) fn progress(&mut self) {
         self.answers = 0;
         self.idle = 0;
     }
 
-    /// A frame arrived that requires an answer.
+    /// Counts a frame that requires an answer.
     pub(super) fn wants_answer(&mut self, floods: &Floods, now: Instant) -> Result<(), Fault> {
         self.look(now);
         self.answers += 1;
@@ -35,7 +35,7 @@ impl Calm {
         }
     }
 
-    /// A frame arrived that carries nothing.
+    /// Counts an idle frame.
     pub(super) fn carries_nothing(&mut self, floods: &Floods, now: Instant) -> Result<(), Fault> {
         self.look(now);
         self.idle += 1;

@@ -45,21 +45,21 @@ pub enum Start {
     AwaitSettings,
 }
 
-/// Limits on useless frames that a server may send in one second without any useful frame. When one is exceeded
+/// Limits on useless frames that a server may send in one second without any useful frame. If a limit is exceeded,
 /// the connection fails with [`Failure::TooLarge`](fathometer_model::Failure::TooLarge).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Floods {
     /// Frames that require an answer: PING, SETTINGS, pushes that are refused.
     pub answers: u32,
-    /// Frames that carry nothing: DATA without content, WINDOW_UPDATE, PRIORITY, frames of unknown types,
-    /// frames on streams that were reset.
+    /// Idle frames: DATA without content, WINDOW_UPDATE, PRIORITY, frames of unknown types, frames on streams that
+    /// were reset.
     pub idle: u32,
-    /// Bytes of answers, including window updates, that wait because the transport does not take them. This
-    /// limit always applies.
+    /// Bytes of answers, including window updates, that wait because the transport does not take them. This limit
+    /// does not depend on useful frames.
     pub waiting: u32,
 }
 
-/// 1000 frames that require an answer, 10 000 that carry nothing, 64 KiB of waiting answers.
+/// 1000 frames that require an answer, 10 000 idle frames, 64 KiB of waiting answers.
 impl Default for Floods {
     fn default() -> Floods {
         Floods {
@@ -70,15 +70,15 @@ impl Default for Floods {
     }
 }
 
-/// How one connection behaves.
+/// Settings of one client connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
     /// The value of `:scheme`.
     pub scheme: Scheme,
-    /// The most requests queued or sent and not yet answered; at least 1. The server's
+    /// The maximum number of requests that are queued or sent and not answered; at least 1. The server's
     /// SETTINGS_MAX_CONCURRENT_STREAMS applies as well.
     pub streams: u32,
-    /// The settings sent to the server. `enable_push` follows from `push`, its value here is ignored;
+    /// The settings sent to the server. `enable_push` is derived from `push`; its value here is ignored.
     /// `max_concurrent_streams` limits the pushes in flight.
     pub settings: Settings,
     /// The connection's window, in bytes: 65 535 to 2^31 − 1.
@@ -90,22 +90,22 @@ pub struct Config {
     pub update_at: UpdateAt,
     /// How pushes are handled.
     pub push: Push,
-    /// The most pushes promised or in flight; further ones are refused.
+    /// The maximum number of pushes that are promised or in flight; further pushes are refused.
     pub most_pushes: u32,
     /// When the first requests may be sent.
     pub start: Start,
-    /// The largest size in bytes of the table that compresses request heads, even if the server allows more.
+    /// The maximum size in bytes of the HPACK table for requests, even if the server allows more.
     pub encoder_table: u32,
-    /// Whether targets are added to that table. This makes repeated requests for few targets smaller, and
-    /// requests for many targets larger, because they evict each other.
+    /// Whether targets are added to that table. This makes repeated requests for few targets smaller, and requests
+    /// for many targets larger, because the targets evict each other.
     pub index_targets: bool,
     /// Whether the client sends GOAWAY when it is done.
     pub send_go_away: bool,
     /// Limits on a response. `head` is the size of a field section as SETTINGS_MAX_HEADER_LIST_SIZE counts it,
     /// and also limits its compressed size.
     pub limits: Limits,
-    /// How long to wait. `head` and `total` count from when a request was handed to the transport, and end that
-    /// request. `idle` applies to the connection, and ends it.
+    /// Time-outs. `head` and `total` start when a request is handed to the transport, and abort that request.
+    /// `idle` applies to the connection, and closes it.
     pub timeouts: Timeouts,
     /// How long the server may take to acknowledge settings.
     pub settings_timeout: Option<Duration>,

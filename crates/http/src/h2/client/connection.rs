@@ -1,11 +1,11 @@
-//! The connection machine: its state, its input, and the order of its events.
+//! The state machine of a client connection: its state, its input, and the order of its events.
 
 use std::collections::VecDeque;
 
 use fathometer_model::{Bytes, CloseReason, Failure, Instant};
 
 use super::alternatives::Announcement;
-use super::calm::Calm;
+use super::calm::UselessFrames;
 use super::config::{Config, Push, Start};
 use super::output::{Output, deadline};
 use super::promise::{self, Promise};
@@ -24,7 +24,7 @@ use crate::message::section::ResponseInfo;
 /// The client side of one HTTP/2 connection. See the [module](super) for how to drive it.
 #[derive(Debug)]
 pub struct Connection {
-    /// Separate from the rest, because the frames that it reads borrow it.
+    /// Separate from the core, because the frames that the reader returns borrow it.
     reader: Reader,
     core: Core,
 }
@@ -41,10 +41,10 @@ pub(super) struct Core {
     pub(super) peer_is_known: bool,
     /// Settings sent and not acknowledged.
     pub(super) settings_wait: bool,
-    /// When the server must have acknowledged them.
+    /// When the server must have acknowledged those settings.
     pub(super) settings_by: Option<Instant>,
     pub(super) streams: Pending<Stream>,
-    /// How many of the streams were requested, and how many were pushed.
+    /// The number of requested streams, and the number of pushed streams.
     pub(super) asked: u32,
     pub(super) pushed: u32,
     pub(super) next_request: RequestId,
@@ -54,23 +54,23 @@ pub(super) struct Core {
     pub(super) last_promised: StreamId,
     /// Streams that this side has reset and on which frames may still arrive, oldest first.
     pub(super) resets: VecDeque<RequestId>,
-    /// Whether more streams were reset than are remembered.
+    /// Whether more streams were reset than `resets` holds.
     pub(super) resets_overflowed: bool,
     /// The send window of the connection.
     pub(super) send: Window,
     /// The receive window of the connection.
     pub(super) receive: ReceiveWindow,
-    /// When the server waits for one of the receive windows; only if the configuration asks for it.
+    /// The waits of the server for receive windows, if [`Config::record_window_waits`] is set.
     pub(super) window_waits: Option<Box<WindowWaits>>,
     /// Requests with content that the windows block, in the order in which they are served.
     pub(super) blocked: VecDeque<RequestId>,
     /// Requests that wait for 100 (Continue), with their time limits.
     pub(super) continuing: Vec<(RequestId, Option<Instant>)>,
-    /// The server's GOAWAY: the first request that it will not process.
+    /// The server's GOAWAY: the first request that the server will not process, and the error code.
     pub(super) end: Option<(RequestId, ErrorCode)>,
     /// PINGs without an answer.
     pub(super) pings: u32,
-    pub(super) calm: Calm,
+    pub(super) calm: UselessFrames,
     /// Whether the current DATA frame has had no content so far.
     pub(super) data_is_empty: bool,
     /// Pending events; they are reported before more input is read.
@@ -94,7 +94,7 @@ pub(super) struct Core {
     incoming: Counter,
     /// No request exceeds its time limit before this instant.
     pub(super) wake: Option<Instant>,
-    /// When something was last read or written.
+    /// When bytes were last read or written.
     pub(super) active: Instant,
     pub(super) now: Instant,
 }
@@ -102,7 +102,7 @@ pub(super) struct Core {
 #[derive(Debug)]
 pub(super) enum Phase {
     Open,
-    /// The remaining requests are to be reported, then the close. The youngest request is first in the list.
+    /// `poll` reports the remaining requests, then the close. The youngest request is first in the list.
     Closing {
         reason: CloseReason,
         ending: Ending,
@@ -111,7 +111,7 @@ pub(super) enum Phase {
     Closed(CloseReason),
 }
 
-/// Requests on one connection: the number of odd stream numbers.
+/// The maximum number of requests on one connection: the number of odd stream numbers.
 pub(super) const MOST_REQUESTS: u32 = 1 << 30;
 
 impl Connection {
@@ -143,7 +143,7 @@ impl Connection {
                 continuing: Vec::new(),
                 end: None,
                 pings: 0,
-                calm: Calm::default(),
+                calm: UselessFrames::default(),
                 data_is_empty: true,
                 notes: VecDeque::new(),
                 phase: Phase::Open,
@@ -194,7 +194,7 @@ impl Connection {
         core.continuing.clear();
         core.end = None;
         core.pings = 0;
-        core.calm = Calm::default();
+        core.calm = UselessFrames::default();
         core.notes.clear();
         core.phase = Phase::Open;
         core.error = None;
@@ -236,7 +236,7 @@ impl Connection {
         }
     }
 
-    /// Its configuration.
+    /// The configuration.
     pub fn config(&self) -> &Config {
         &self.core.config
     }
@@ -271,8 +271,8 @@ impl Connection {
         self.core.pushed as usize
     }
 
-    /// The first request of which no byte has been handed to the transport; the next one to be queued when
-    /// there is none. Requests are sent in the order in which they were queued.
+    /// The first request of which the transport has taken no byte; if there is none, the next request to be queued.
+    /// Requests are sent in the order in which they were queued.
     #[inline]
     pub fn first_unsent(&self) -> RequestId {
         self.core.first_unsent()
@@ -285,19 +285,19 @@ impl Connection {
         Head::new(self.core.info.status, &self.core.head)
     }
 
-    /// The fields announced by the last [`Event::Trailers`]. They stay until the next ones are read.
+    /// The fields announced by the last [`Event::Trailers`]. They stay until the next trailers are read.
     pub fn trailers(&self) -> &FieldBlock {
         &self.core.trailers
     }
 
-    /// The request announced by the last [`Event::Promised`]; `None` when there was none. It stays until the
-    /// next one is read.
+    /// The request announced by the last [`Event::Promised`]; `None` when there was none. It stays until the next
+    /// promise is read.
     pub fn promise(&self) -> Option<Promise<'_>> {
         promise::read(&self.core.promise).ok()
     }
 
-    /// The last [`Event::Alternatives`]: the origin that it concerns, empty for that of the request, and the
-    /// value of an `Alt-Svc` field. It stays until the next one is read.
+    /// The origin and the `Alt-Svc` field value of the last [`Event::Alternatives`]. An empty origin means the
+    /// origin of the request. Both stay until the next announcement is read.
     pub fn alternatives(&self) -> (&str, &str) {
         (
             &self.core.announcement.origin,
@@ -320,12 +320,12 @@ impl Connection {
         self.core.incoming.traffic()
     }
 
-    /// The server's error that closed the connection, if that is why it closed.
+    /// The error of the server that closed the connection; `None` if there was no such error.
     pub fn error(&self) -> Option<ConnectionError> {
         self.core.error
     }
 
-    /// Why the machine is done; `None` while it is active.
+    /// Why the machine is closed; `None` while it is active.
     pub fn close_reason(&self) -> Option<CloseReason> {
         match self.core.phase {
             Phase::Closed(reason) => Some(reason),
@@ -339,8 +339,8 @@ impl Connection {
         self.core.output.held()
     }
 
-    /// Releases the oldest `bytes` bytes that are held, and the rest of the frame in which they end; all when
-    /// there are fewer. Returns how many bytes were released.
+    /// Releases the oldest `bytes` held bytes, and the rest of the frame in which they end; releases all if fewer
+    /// are held. Returns the number of released bytes.
     pub fn release(&mut self, bytes: Bytes) -> Bytes {
         if bytes == Bytes(0) {
             return bytes;
@@ -369,7 +369,7 @@ impl Connection {
     /// Notes that the transport took the first `bytes` bytes of what [`transmit`](Self::transmit) returned.
     ///
     /// # Panics
-    /// When `bytes` is larger than that.
+    /// If `bytes` is larger than that slice.
     pub fn transmitted(&mut self, bytes: usize, now: Instant) {
         assert!(bytes <= self.transmit().len(), "more than was offered");
         if bytes > 0 {
@@ -377,8 +377,8 @@ impl Connection {
         }
     }
 
-    /// Aborts one request, or one push: its stream is reset, and the next [`poll`](Self::poll) reports it with
-    /// this failure. Does nothing when it has already ended.
+    /// Aborts one request or one push: its stream is reset, and the next [`poll`](Self::poll) reports this failure.
+    /// Does nothing when the request has already ended.
     pub fn cancel(&mut self, request: RequestId, failure: Failure, now: Instant) {
         self.core.now = now;
         if self.core.is_open() {
@@ -394,8 +394,8 @@ impl Connection {
         }
     }
 
-    /// Reads bytes from the front of `input` and reports the next event. Call it until it returns `None`: then
-    /// `input` is used up. After any other `handle_` method, call it with an empty input to get the events that
+    /// Reads bytes from the front of `input` and reports the next event. Call `poll` until it returns `None`: then
+    /// `input` is used up. After any other `handle_` method, call `poll` with an empty input to get the events that
     /// the method caused. Then call [`transmit`](Self::transmit).
     pub fn poll<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
         let core = &mut self.core;
@@ -557,7 +557,7 @@ impl Core {
         }
     }
 
-    /// Writes an answer to the server's frame; an error when too many answers wait.
+    /// Writes an answer to a frame of the server; fails when too many answers wait.
     pub(super) fn answer(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Fault> {
         let before = self.output.ready.len();
         write(&mut self.output.ready);
@@ -584,7 +584,7 @@ fn decoder(config: &Config) -> Decoder {
     Decoder::new(table, config.limits.head.0)
 }
 
-/// The slice of `input` that is the same memory as `part`.
+/// The slice of `input` that refers to the same memory as `part`.
 fn same_slice<'i>(input: &'i [u8], part: &[u8]) -> &'i [u8] {
     if part.is_empty() {
         return &[];

@@ -8,10 +8,10 @@ use crate::exchange::{Event, RequestId};
 use crate::h2::error::{ConnectionError, ErrorCode, Fault};
 use crate::h2::frame::write;
 
-/// The most reset streams that are remembered.
+/// The maximum number of reset streams that are remembered.
 const MOST_RESETS: usize = 256;
 
-/// The most upload buffers that are kept for reuse.
+/// The maximum number of upload buffers that are kept for reuse.
 const MOST_SPARE: usize = 16;
 
 impl Core {
@@ -41,7 +41,8 @@ impl Core {
         }
     }
 
-    /// Reports a request whose stream is closed. `acted`: the server may have processed it, if it was sent.
+    /// Reports a request whose stream is closed. `acted`: whether the server may have processed the request, if it
+    /// was sent.
     pub(super) fn lose_stream(&mut self, request: RequestId, failure: Failure, acted: bool) {
         let Some(stream) = self.remove(request) else {
             return;
@@ -54,7 +55,7 @@ impl Core {
         self.close_when_drained();
     }
 
-    /// Resets a stream. If frames of it are held, the reset is held behind them and sent with them.
+    /// Resets a stream. If frames of the stream are held, the reset is held after them and sent with them.
     pub(super) fn reset(&mut self, request: RequestId, code: ErrorCode) {
         let stream = stream_of(request);
         let output = &mut self.output;

@@ -1,7 +1,7 @@
 //! The client side of one HTTP/2 connection, without I/O (RFC 9113, RFC 7541, RFC 9218).
 //!
 //! [`Connection`] turns requests into bytes and bytes into [`Event`]s, as
-//! [`h1::client::Connection`](crate::h1::client::Connection) does; [`crate::client::Connection`] is either. Its
+//! [`h1::client::Connection`](crate::h1::client::Connection) does; [`crate::client::Connection`] wraps both. Its
 //! methods are of four kinds:
 //!
 //! - queries, which change nothing: [`can_request`](Connection::can_request), [`head`](Connection::head),
@@ -20,9 +20,9 @@
 //!   `transmit` and `poll_timeout` again.
 //!
 //! The connection's own frames (the preface and settings, acknowledgements, window updates, resets) may be
-//! transmitted at once and are never held. Requests, their content, PING and PRIORITY_UPDATE are held until
-//! they are released. Everything released at one time is one slice of [`transmit`](Connection::transmit),
-//! because *when a client flushes* is what is measured.
+//! transmitted at once and are never held. Requests, their content, PING and PRIORITY_UPDATE are held until they
+//! are released. Everything released at one time is one slice of [`transmit`](Connection::transmit), because the
+//! experiments measure *when a client flushes*.
 //!
 //! Invariants:
 //!

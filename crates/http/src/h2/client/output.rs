@@ -17,9 +17,9 @@ pub(super) struct Output {
     taken: usize,
     /// Not released yet.
     pub(super) held: Vec<u8>,
-    /// Where requests begin in `ready` of which no byte was sent, as positions in the stream of all bytes.
+    /// The start positions of the requests in `ready` of which no byte was sent, in the stream of all bytes.
     begins: VecDeque<u64>,
-    /// Where requests begin in `held`.
+    /// The start positions of the requests in `held`.
     held_begins: VecDeque<usize>,
     /// The number of bytes of the stream before `ready[0]`.
     before: u64,
@@ -108,7 +108,7 @@ impl Output {
         frames(&self.held).any(|(_, header)| header.stream == stream)
     }
 
-    /// Counts the last bytes of the released output as an answer; returns how many bytes of answers wait.
+    /// Counts the last bytes of the released output as an answer; returns the number of waiting bytes of answers.
     pub(super) fn answered(&mut self, bytes: usize) -> u32 {
         let end = self.before + self.ready.len() as u64;
         let bytes = bytes as u32;
@@ -138,7 +138,7 @@ impl Output {
         }
     }
 
-    /// Releases the frames in which the oldest `bytes` bytes are; returns the size of these frames.
+    /// Releases the frames that contain the oldest `bytes` bytes; returns the size of these frames.
     pub(super) fn release(&mut self, bytes: u64) -> u64 {
         let end = frames(&self.held)
             .map(|(end, _)| end)

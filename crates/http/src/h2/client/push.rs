@@ -81,7 +81,7 @@ impl Core {
             return false;
         };
         let asked = |host: &[u8]| promise.authority.as_bytes().eq_ignore_ascii_case(host);
-        // Where all pushes are refused, the hosts are not recorded.
+        // If all pushes are refused, the hosts are not recorded.
         let is_ours =
             self.config.push == Push::Refused || self.authorities.iter().any(|host| asked(host));
         is_ours && promise.scheme == self.config.scheme.name()

@@ -15,9 +15,9 @@ use crate::message::section::{self, Malformed, Recipient};
 
 /// What follows the head of a response.
 enum Reading {
-    /// It is an interim response.
+    /// Another head, because this response is interim.
     Interim,
-    /// Its content follows; with this length, if it is given.
+    /// The content, with this length if it is given.
     Content(Option<u64>),
 }
 
@@ -28,7 +28,7 @@ impl Core {
             return Err(Fault::NoSettings);
         }
         match *frame {
-            // DATA before the settings; all other DATA is handled before.
+            // DATA before the settings. All other DATA is handled by `data`.
             Frame::Data(_) => Err(Fault::NoSettings),
             Frame::Headers(block) => self.headers(&block),
             Frame::Push { promised, block } => self.pushed(promised, &block),
@@ -173,7 +173,7 @@ impl Core {
         }
     }
 
-    /// The last frame of a response has arrived. All announced content must be there.
+    /// Handles the last frame of a response. All announced content must have arrived.
     fn response_ends(&mut self, request: RequestId, left: Option<u64>) {
         match left {
             None | Some(0) => self.end_stream(request),
@@ -238,7 +238,7 @@ impl Core {
         Ok(())
     }
 
-    /// What follows the current head.
+    /// Reads the current head; returns what follows it.
     fn read_head(
         &mut self,
         request: RequestId,
@@ -301,8 +301,8 @@ impl Core {
         Ok(())
     }
 
-    /// Decodes a head and checks it. Servers often repeat the same head, mostly by reference to their table.
-    /// The parsed result of the previous head then applies to this one.
+    /// Decodes a head and checks it. Servers often repeat the same head, mostly by reference to their table. Then
+    /// the parsed result of the previous head applies.
     fn decode_head(&mut self, block: &[u8]) -> Result<Result<(), Failure>, Fault> {
         let generation = self.decoder.generation();
         if self.head_generation == Some(generation) && self.head_block == block {
@@ -315,7 +315,7 @@ impl Core {
             Err(error) if error.is_fatal() => return Err(Fault::Compression),
             Err(_) => return Ok(Err(Failure::TooLarge)),
         }
-        // The extra field is the status.
+        // The extra field is `:status`.
         if self.head.len() > usize::from(self.config.limits.fields) + 1 {
             return Ok(Err(Failure::TooLarge));
         }
@@ -359,7 +359,7 @@ impl Core {
         waited
     }
 
-    /// Reports that content may be sent, although there was no answer.
+    /// Reports that content may be sent although no response has arrived.
     pub(super) fn may_continue(&mut self, request: RequestId) {
         if let Some(stream) = self.streams.get_mut(request) {
             stream.upload.state = UploadState::Open;
@@ -371,7 +371,7 @@ impl Core {
         self.calm.wants_answer(&self.config.floods, self.now)?;
         let before = self.peer;
         for (id, value) in list.iter() {
-            // Servers cannot receive pushes, so they must not set it (section 6.5.2).
+            // Servers cannot receive pushes, so they must not enable them (section 6.5.2).
             if id == id::ENABLE_PUSH && value != 0 {
                 return Err(Fault::BadSetting);
             }
@@ -379,7 +379,7 @@ impl Core {
         }
         self.peer_is_known = true;
         if list.iter().any(|(id, _)| id == id::HEADER_TABLE_SIZE) {
-            // A temporarily smaller size has emptied the server's table.
+            // A smaller size earlier in the list has evicted entries from the server's table.
             for (id, value) in list.iter() {
                 if id == id::HEADER_TABLE_SIZE {
                     self.encoder.set_table_limit(value);
@@ -392,8 +392,8 @@ impl Core {
                 stream.send.change_initial(old, new)?;
             }
         }
-        // Held frames follow the previous settings. Where those allowed more, the acknowledgement is sent after
-        // them.
+        // Held frames obey the previous settings. If those allowed more, the acknowledgement is sent after the held
+        // frames.
         let narrower = self.peer.header_table_size < before.header_table_size
             || new < old
             || self.peer.max_frame_size < before.max_frame_size;
@@ -449,8 +449,8 @@ impl Core {
         Ok(())
     }
 
-    /// Handles a stream that the server has reset. Its held frames are still sent after its head, because the
-    /// compression state depends on them. A reset from this side then ends it.
+    /// Handles a stream that the server has reset. Its held frames are still sent, because the compression state
+    /// depends on them. A reset from this side follows them.
     fn forget_held(&mut self, request: RequestId) {
         let stream = stream_of(request);
         if self.output.holds(stream) {
@@ -487,7 +487,7 @@ impl Core {
         Ok(())
     }
 
-    /// Counts a frame that carries nothing.
+    /// Counts an idle frame.
     pub(super) fn nothing(&mut self) -> Result<(), Fault> {
         self.calm.carries_nothing(&self.config.floods, self.now)
     }
@@ -521,7 +521,7 @@ impl Core {
         origin: &[u8],
         value: &[u8],
     ) -> Result<(), Fault> {
-        // It brings no response closer to its end, so it counts as a frame without content.
+        // An ALTSVC frame carries no part of a response, so it counts as an idle frame.
         self.nothing()?;
         let request = (!stream.is_connection()).then(|| request_of(stream));
         let is_in_place = match request {

@@ -125,7 +125,7 @@ impl Core {
         }
     }
 
-    /// Whether a further request can be queued, and if not, why not.
+    /// Checks that a further request can be queued.
     fn check_room(&self) -> Result<(), SendError> {
         if !self.accepts_requests() {
             return Err(SendError::Closed);

@@ -14,7 +14,7 @@ pub(super) struct Stream {
     pub(super) answer: Answer,
     pub(super) interims: u16,
     pub(super) received: Received,
-    /// When its first byte was handed to the transport; for a push, when it was promised.
+    /// When the request's first byte was handed to the transport; for a push, when it was promised.
     pub(super) sent: Option<Instant>,
     pub(super) send: Window,
     pub(super) receive: ReceiveWindow,
@@ -28,7 +28,7 @@ pub(super) enum Answer {
     None,
     /// Something has arrived, but not the final head.
     Begun,
-    /// The final head has arrived. How much content is still to come, if announced.
+    /// The final head has arrived; the value is the number of content bytes still to come, if announced.
     Content(Option<u64>),
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Upload {
     pub(super) state: UploadState,
     /// Bytes that the caller has not passed yet; `None` when the length was not announced.
     pub(super) remaining: Option<u64>,
-    /// Passed by the caller, but not in a frame yet because the windows block it.
+    /// Content that the caller has passed and that is not in a frame yet, because the windows block it.
     pub(super) backlog: Vec<u8>,
     /// Bytes at the start of the backlog that are in frames.
     pub(super) framed: usize,
@@ -51,7 +51,7 @@ pub(super) enum UploadState {
     /// The request has no content, or all of it is in frames.
     #[default]
     Done,
-    /// It waits for 100 (Continue).
+    /// The request waits for 100 (Continue).
     AwaitsContinue,
     /// The caller may pass more content.
     Open,
@@ -93,9 +93,9 @@ pub(super) const fn request_of(stream: StreamId) -> RequestId {
 /// The failures to report when the connection ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ending {
-    /// For responses that had begun.
+    /// The failure of responses that had begun.
     pub(super) begun: Failure,
-    /// For requests without any part of a response.
+    /// The failure of requests without any part of a response.
     pub(super) unanswered: Failure,
 }
 

@@ -62,8 +62,8 @@ impl Core {
         }
     }
 
-    /// Aborts the requests whose time limit has passed, and finds when the next limit expires. This is done
-    /// once for many requests, not for each of them.
+    /// Aborts the requests whose time limit has passed, and finds when the next limit expires. One call checks many
+    /// requests.
     fn find_late(&mut self, now: Instant) {
         let timeouts = self.config.timeouts;
         let mut late = Vec::new();

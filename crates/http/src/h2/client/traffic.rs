@@ -4,7 +4,8 @@ use fathometer_model::Bytes;
 
 use crate::h2::frame::{FrameType, HEADER_LENGTH, Header};
 
-/// Types with a separate count, in the order of their numbers; PRIORITY_UPDATE and all others are the last two.
+/// The number of types with a separate count, in the order of their numbers. PRIORITY_UPDATE and all other types
+/// have the last two counts.
 const KNOWN: usize = 11;
 const PRIORITY_UPDATE: usize = KNOWN;
 const OTHERS: usize = KNOWN + 1;
@@ -102,7 +103,7 @@ impl Counter {
         }
     }
 
-    /// A frame begins. (Its header is counted when it is complete.)
+    /// Starts a frame. (The header is counted when it is complete.)
     fn begin(&mut self, header: [u8; HEADER_LENGTH]) {
         let header = Header::parse(&header);
         self.payload = header.length as usize;

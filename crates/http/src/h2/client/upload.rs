@@ -39,8 +39,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Bytes of content that were passed for a request and wait for a window. A caller with much to send should
-    /// wait until this is small.
+    /// Bytes of content that were passed for a request and wait for a window. A caller with much content should
+    /// wait until this number is small.
     pub fn backlog(&self, request: RequestId) -> usize {
         let stream = self.core().streams.get(request);
         stream.map_or(0, |stream| {
@@ -50,7 +50,7 @@ impl Connection {
 }
 
 impl Core {
-    /// A stream that accepts content.
+    /// The stream of a request that accepts content.
     fn uploading(&mut self, request: RequestId) -> Result<&mut Stream, SendError> {
         if !self.is_open() {
             return Err(SendError::Closed);

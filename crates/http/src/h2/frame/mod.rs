@@ -89,14 +89,14 @@ impl Header {
         }
     }
 
-    /// Encodes it.
+    /// Encodes the header.
     pub fn bytes(self) -> [u8; HEADER_LENGTH] {
         let [_, a, b, c] = self.length.to_be_bytes();
         let [d, e, f, g] = self.stream.number().to_be_bytes();
         [a, b, c, self.kind.0, self.flags, d, e, f, g]
     }
 
-    /// Whether it has this flag.
+    /// Whether the header has this flag.
     pub fn has(self, flag: u8) -> bool {
         self.flags & flag != 0
     }
@@ -107,9 +107,9 @@ impl Header {
 pub struct Dependency {
     /// The parent stream; [`StreamId::CONNECTION`]: none.
     pub on: StreamId,
-    /// Whether the other dependents of the parent stream become dependents of this one.
+    /// Whether the other dependents of the parent stream become dependents of this stream.
     pub exclusive: bool,
-    /// The weight among the dependents of the same stream: 0 to 255 stand for 1 to 256.
+    /// The weight among the dependents of the same stream: the values 0 to 255 mean 1 to 256.
     pub weight: u8,
 }
 
@@ -124,7 +124,7 @@ impl Dependency {
         }
     }
 
-    /// Encodes it.
+    /// Encodes the dependency.
     pub fn bytes(self) -> [u8; 5] {
         let exclusive = u32::from(self.exclusive) << 31;
         let [a, b, c, d] = (self.on.number() | exclusive).to_be_bytes();
@@ -132,7 +132,7 @@ impl Dependency {
     }
 }
 
-/// A frame of the peer.
+/// A received frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// A piece of a DATA frame.
@@ -143,7 +143,7 @@ pub enum Frame<'a> {
     Priority {
         /// The stream.
         stream: StreamId,
-        /// Its dependency; it may be the stream itself, which is an error.
+        /// The stream's dependency. A stream that depends on itself is an error.
         dependency: Dependency,
     },
     /// RST_STREAM
@@ -161,12 +161,12 @@ pub enum Frame<'a> {
     Push {
         /// The promised stream.
         promised: StreamId,
-        /// The request; its stream is the one on which the promise was sent.
+        /// The promised request; `block.stream` is the stream on which the promise was sent.
         block: HeaderBlock<'a>,
     },
     /// PING
     Ping {
-        /// Whether it is an answer.
+        /// Whether the frame is an answer (ACK).
         acknowledges: bool,
         /// Eight opaque bytes.
         payload: [u8; 8],
@@ -196,37 +196,37 @@ pub enum Frame<'a> {
     },
     /// ALTSVC
     AltSvc {
-        /// The stream whose origin it concerns, or the connection.
+        /// A stream, whose origin the frame concerns, or the connection.
         stream: StreamId,
-        /// The origin that it concerns; not empty on the connection, empty on a stream.
+        /// The origin that the frame concerns; not empty on the connection, empty on a stream.
         origin: &'a [u8],
         /// The value of an `Alt-Svc` field.
         value: &'a [u8],
     },
-    /// A frame of an unknown type, reported when its header arrived; its payload is skipped. Also an ALTSVC
+    /// A frame of an unknown type, reported when its header has arrived; its payload is skipped. Also an ALTSVC
     /// frame with an unreadable payload, which must be ignored.
     Unknown(Header),
 }
 
-/// A piece of a DATA frame: the part that arrived at once. Each frame is reported in at least one piece, even
-/// if it is empty.
+/// The part of a DATA frame that arrived in one piece. Each frame, even an empty one, is reported in at least one
+/// piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataPiece<'a> {
     /// The stream.
     pub stream: StreamId,
-    /// Bytes of the complete frame's payload, including padding and its length field; this counts for flow
-    /// control. The same in every piece of the frame.
+    /// Bytes of the complete frame's payload, including padding and the padding length field, as flow control
+    /// counts them. All pieces of a frame have the same value.
     pub length: u32,
-    /// Whether it is the first piece of its frame.
+    /// Whether this is the first piece of its frame.
     pub first: bool,
-    /// Whether it is the last piece of its frame.
+    /// Whether this is the last piece of its frame.
     pub last: bool,
-    /// Whether it is the last piece of the stream's last frame.
+    /// Whether this is the last piece of the stream's last frame.
     pub end_stream: bool,
     /// Bytes of content.
     pub content: &'a [u8],
-    /// Bytes of this piece on the wire: content, padding and its length field, and in the first piece the
-    /// frame's header.
+    /// Bytes of this piece on the wire: content, padding and the padding length field; in the first piece also the
+    /// frame header.
     pub wire: u32,
 }
 
@@ -237,19 +237,19 @@ pub struct HeaderBlock<'a> {
     pub stream: StreamId,
     /// Whether the stream ends (HEADERS).
     pub end_stream: bool,
-    /// The stream's dependency under RFC 7540, if the frame has it (HEADERS). It may be the stream itself,
-    /// which is an error.
+    /// The stream's dependency under RFC 7540, if the frame has one (HEADERS). A stream that depends on itself is
+    /// an error.
     pub dependency: Option<Dependency>,
     /// The compressed fields.
     pub block: &'a [u8],
-    /// Bytes of all its frames, their headers and padding included.
+    /// Bytes of all frames of the block, frame headers and padding included.
     pub wire: u32,
 }
 
 /// The settings of a SETTINGS frame, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SettingsList<'a> {
-    /// Six bytes each.
+    /// The settings, six bytes each.
     entries: &'a [[u8; 6]],
 }
 
@@ -266,12 +266,12 @@ impl<'a> SettingsList<'a> {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no settings.
     pub fn is_empty(self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Identifiers and values.
+    /// The identifiers and values of the settings.
     pub fn iter(self) -> impl Iterator<Item = (u16, u32)> + use<'a> {
         self.entries.iter().map(|&[a, b, c, d, e, f]| {
             (u16::from_be_bytes([a, b]), u32::from_be_bytes([c, d, e, f]))

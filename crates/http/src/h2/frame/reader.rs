@@ -30,8 +30,8 @@ impl Default for Limits {
     }
 }
 
-/// A frame reader. It keeps an incomplete frame header, an incomplete payload of a frame other than DATA, and a
-/// header block that continues in another frame. So it keeps at most one frame and one header block.
+/// A frame reader. It buffers an incomplete frame header, an incomplete payload of a frame other than DATA, and a
+/// header block that continues in another frame: at most one frame and one header block.
 #[derive(Debug, Default)]
 pub struct Reader {
     limits: Limits,
@@ -39,9 +39,9 @@ pub struct Reader {
     /// The bytes of the frame header that have arrived.
     head: [u8; HEADER_LENGTH],
     head_length: usize,
-    /// The bytes of the payload that have arrived, when it did not arrive in one piece.
+    /// The received bytes of a payload that does not arrive in one piece.
     partial: Vec<u8>,
-    /// The bytes of the header block so far, when it has more than one frame.
+    /// The bytes of the header block so far, if it has more than one frame.
     block: Vec<u8>,
     continued: Option<Continued>,
 }
@@ -51,7 +51,7 @@ enum State {
     /// A frame header is next.
     #[default]
     Header,
-    /// A payload is next, of which `partial` may hold the start.
+    /// A payload is next; `partial` may hold its start.
     Payload(Header),
     /// The payload of a DATA frame is next, or the rest of it.
     Data(Data),
@@ -93,7 +93,7 @@ impl Reader {
         }
     }
 
-    /// Resets it to the state of [`new`](Self::new), and keeps its allocated memory.
+    /// Resets the reader to the state of [`new`](Self::new), and keeps its allocated memory.
     pub fn renew(&mut self, limits: Limits) {
         self.limits = limits;
         self.state = State::Header;
@@ -101,12 +101,12 @@ impl Reader {
         self.continued = None;
     }
 
-    /// Whether it is between two frames, and not in a header block.
+    /// Whether the reader is between two frames, and not in a header block.
     pub fn is_between_frames(&self) -> bool {
         matches!(self.state, State::Header) && self.head_length == 0 && self.continued.is_none()
     }
 
-    /// Whether it is within a DATA frame.
+    /// Whether the reader is within a DATA frame.
     pub fn is_within_data(&self) -> bool {
         matches!(self.state, State::Data(_))
     }
@@ -120,8 +120,8 @@ impl Reader {
     }
 
     /// Reads the next frame and consumes its bytes from `input`. `None` when the input is used up and the next
-    /// frame is incomplete. After a connection error it returns nothing more; after a stream error it continues
-    /// with the next frame.
+    /// frame is incomplete. After a connection error, every call returns `None`; after a stream error, reading
+    /// continues with the next frame.
     pub fn read<'a, 'i: 'a>(
         &'a mut self,
         input: &mut &'i [u8],
@@ -477,7 +477,7 @@ fn block_start(header: Header, mut payload: &[u8]) -> Result<(Carrier, &[u8]), F
     Ok((carrier, payload))
 }
 
-/// Splits the payload of an ALTSVC frame: the origin, after its length, and the field's value.
+/// Splits the payload of an ALTSVC frame into the origin, which its length precedes, and the field value.
 fn alt_svc(payload: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = payload.split_first_chunk()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))

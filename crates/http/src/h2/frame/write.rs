@@ -1,6 +1,6 @@
 //! Functions that append frames to a buffer.
 //!
-//! The only limit of the peer that they check is the size of frames with a header block: those are split into
+//! They check one limit of the peer only, the frame size, and only for header blocks: longer blocks are split into
 //! CONTINUATION frames.
 
 use super::super::StreamId;
@@ -97,12 +97,12 @@ pub fn alt_svc(out: &mut Vec<u8>, stream: StreamId, origin: &str, value: &str) {
     out.extend_from_slice(value.as_bytes());
 }
 
-/// The frame type and its other parts beside a header block.
+/// The type of the frame that starts a header block, and the other parts of that frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carrier {
     /// HEADERS
     Headers {
-        /// Whether the stream ends with it.
+        /// Whether the frame ends the stream.
         end_stream: bool,
         /// The stream's dependency under RFC 7540.
         dependency: Option<Dependency>,
@@ -187,7 +187,7 @@ fn frame(out: &mut Vec<u8>, kind: FrameType, flags: u8, stream: StreamId, length
     );
 }
 
-/// Writes the length of the frame at `start`, which is the last one.
+/// Writes the length of the frame at `start`, which is the last frame of `out`.
 fn set_length(out: &mut [u8], start: usize) {
     let length = (out.len() - start - HEADER_LENGTH) as u32;
     out[start..start + 3].copy_from_slice(&length.to_be_bytes()[1..]);

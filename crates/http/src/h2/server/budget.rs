@@ -1,17 +1,18 @@
-//! Rate limits on frames that cost the server more than the client, which a client may send often but not for
-//! ever.
+//! Rate limits on frames that cost the server more than the client: bursts are allowed, a sustained flood is not.
 
 use fathometer_model::Instant;
 
 use super::config::{Allowance, Limits};
 use crate::h2::error::Fault;
 
-/// Idle frames that a request gives back: its WINDOW_UPDATE and its dependency.
+/// Idle frames that each request adds to the allowance: its WINDOW_UPDATE and its dependency.
 const IDLE_PER_REQUEST: u32 = 4;
-/// Idle frames that a sent DATA frame gives back: WINDOW_UPDATE for its stream and for the connection.
+/// Idle frames that each sent DATA frame adds to the allowance: WINDOW_UPDATE for its stream and for the
+/// connection.
 const IDLE_PER_DATA: u32 = 2;
 
-/// What a client may still do. Time gives back at the rate of each [`Allowance`], and useful work at once.
+/// The remaining allowances of a client. They refill over time at the rate of each [`Allowance`], and at once by
+/// useful work.
 ///
 /// Invariant: no counter is above the burst of its allowance.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ impl Budget {
         }
     }
 
-    /// Counts a frame that carries nothing.
+    /// Counts an idle frame.
     pub fn take_idle_frame(&mut self, now: Instant) -> Result<(), Fault> {
         self.idle_frames.take(now, Fault::IdleFrames)
     }
@@ -53,23 +54,24 @@ impl Budget {
         self.provoked_resets.take(now, Fault::ProvokedResets)
     }
 
-    /// A request has arrived.
+    /// Refills the allowance for a request that has arrived.
     pub fn note_request(&mut self) {
         self.idle_frames.give(IDLE_PER_REQUEST);
     }
 
-    /// A DATA frame was sent.
+    /// Refills the allowance for a DATA frame that was sent.
     pub fn note_data(&mut self) {
         self.idle_frames.give(IDLE_PER_DATA);
     }
 
-    /// A response is complete.
+    /// Refills the allowance for a complete response.
     pub fn note_response(&mut self) {
         self.resets.give(1);
     }
 }
 
-/// The rest of an [`Allowance`]. Reads the time only when it seems to be used up, so normal counting is cheap.
+/// The remainder of an [`Allowance`]. Reads the time only when the remainder is used up, so normal counting is
+/// cheap.
 #[derive(Debug, Clone, Copy)]
 struct Counter {
     allowance: Allowance,
@@ -88,7 +90,7 @@ impl Counter {
         }
     }
 
-    /// Takes one; the fault if none is left.
+    /// Takes one from the allowance; returns `fault` if nothing is left.
     fn take(&mut self, now: Instant, fault: Fault) -> Result<(), Fault> {
         let Allowance { burst, per_second } = self.allowance;
         if self.left == 0 {
@@ -99,7 +101,7 @@ impl Counter {
             self.left = burst.min(u32::try_from(earned).unwrap_or(u32::MAX));
             self.since = now;
         }
-        // A burst of zero allows nothing, even after any time.
+        // A burst of zero never allows anything.
         self.left = self.left.checked_sub(1).ok_or(fault)?;
         Ok(())
     }

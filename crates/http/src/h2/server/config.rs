@@ -1,4 +1,4 @@
-//! Server settings chosen by its operator, or by the designer of an experiment.
+//! Settings of an HTTP/2 server.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::h2::flow::UpdateAt;
 use crate::h2::settings::MIN_FRAME_SIZE;
 use crate::pace::ContentPace;
 
-/// How a server handles its connections. All connections share it.
+/// How a server handles its connections; shared by all connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
     /// Limits on what a client may send.
@@ -22,15 +22,15 @@ pub struct ServerConfig {
     pub scheduling: Scheduling,
     /// Bytes of the HPACK decoder table for requests (SETTINGS_HEADER_TABLE_SIZE); 0: none.
     pub decoder_table: u32,
-    /// The most bytes of the HPACK encoder table for responses, if the client allows this size; 0: none.
+    /// The maximum size in bytes of the HPACK encoder table for responses, if the client allows this size; 0: none.
     pub encoder_table: u32,
     /// Which response fields are added to that table.
     pub indexing: FieldIndexing,
-    /// Number of requests per connection that are cached with their answers; 0: none. A repeated request is
-    /// then not parsed again, nor is the head of its response encoded again. Each takes up to a kilobyte until
-    /// the connection [frees its memory](super::Connection::rest).
+    /// Number of requests per connection that are cached with their answers; 0: none. A repeated request is then
+    /// not parsed again, and the head of its response is not encoded again. Each cached request takes up to a
+    /// kilobyte until the connection [frees its memory](super::Connection::rest).
     pub remembered: u32,
-    /// Whether files of a page are pushed with it.
+    /// Whether files of a page are pushed with the page.
     pub push: bool,
     /// Whether 103 (Early Hints) is sent.
     pub early_hints: bool,
@@ -38,12 +38,11 @@ pub struct ServerConfig {
     pub max_requests_per_connection: Option<u32>,
     /// How a connection is closed.
     pub close: CloseManner,
-    /// How long the server works on a request, from when it starts until the response is ready. The requests of
-    /// one connection are processed one after another. Zero is this server's own speed; a larger value imitates
-    /// a slower server, whose time is set by the experiment.
+    /// Simulated service time: from when the server starts to work on a request until the response is ready. The
+    /// requests of one connection are processed one after another. Zero: the server's own speed.
     pub service_time: Duration,
-    /// Extra time for the first request of a connection, to imitate a server for which a new connection is
-    /// extra work.
+    /// Additional service time of the first request of a connection, to imitate servers for which a new connection
+    /// is extra work.
     pub connection_time: Duration,
     /// Whether [`Served`](super::Served) events are generated.
     pub events: bool,
@@ -79,7 +78,7 @@ impl Default for ServerConfig {
 pub struct ReceiveWindows {
     /// On one stream (SETTINGS_INITIAL_WINDOW_SIZE); at most 2^31 − 1.
     pub stream: u32,
-    /// On the connection; less than 65 535, the initial window of every connection, counts as 65 535.
+    /// On the connection; at least 65 535, the initial window of every connection (smaller values count as 65 535).
     pub connection: u32,
     /// When window updates are sent to the client.
     pub update: UpdateAt,
@@ -107,8 +106,8 @@ pub struct Framing {
     pub writes: Writes,
     /// When HEADERS are sent.
     pub heads: Heads,
-    /// Limit on the bytes in frames that the transport has not taken yet. Bytes in frames can neither be sent
-    /// after a more urgent response nor be withdrawn.
+    /// Limit on the bytes in frames that the transport has not taken yet. Once in frames, bytes can neither be
+    /// moved behind a more urgent response nor be withdrawn.
     pub ahead: Bytes,
 }
 
@@ -141,7 +140,7 @@ pub enum Writes {
 pub enum Heads {
     /// When it is the response's turn: before its first DATA frame.
     WithContent,
-    /// As soon as the response is ready, before content of any other, however urgent.
+    /// As soon as the response is ready, before the content of any other response, however urgent.
     AtOnce,
 }
 
@@ -158,7 +157,7 @@ pub enum Scheduling {
     Tree,
     /// In order of requests, each response completely.
     InOrder,
-    /// Frame by frame in turn.
+    /// One frame of each response in turn.
     RoundRobin,
 }
 
@@ -179,53 +178,54 @@ pub enum FieldIndexing {
 pub struct Limits {
     /// Streams that a client may have open (SETTINGS_MAX_CONCURRENT_STREAMS).
     pub streams: u32,
-    /// Bytes of a request's fields before compression, plus 32 for each field (SETTINGS_MAX_HEADER_LIST_SIZE);
-    /// above it 431.
+    /// Bytes of a request's fields before compression, plus 32 for each field (SETTINGS_MAX_HEADER_LIST_SIZE); more
+    /// are refused with 431.
     pub head: Bytes,
-    /// Bytes of a header block as sent, in all its frames; above it the connection ends.
+    /// Bytes of a header block as sent, in all its frames; a longer block closes the connection.
     pub block: u32,
-    /// CONTINUATION frames of a header block; above it the connection ends.
+    /// CONTINUATION frames of a header block; more close the connection.
     pub continuations: u32,
-    /// Number of fields of a request; above it 431.
+    /// Number of fields of a request; more are refused with 431.
     pub fields: u32,
-    /// Length of `:path`; above it 414.
+    /// Bytes of `:path`; a longer path is refused with 414.
     pub target: Bytes,
-    /// Request content; above it 413.
+    /// Bytes of request content; longer content is refused with 413.
     pub body: Bytes,
-    /// Bytes of frames other than content that the transport has not taken; above it no input is read.
+    /// Bytes of output other than content that the transport has not taken; above this, no input is read.
     pub backlog: Bytes,
     /// Files pushed at a time, unless the client sets a lower limit.
     pub pushes: u32,
-    /// Streams that the client resets before they are served. Each completely served response gives one back.
+    /// Streams that the client resets before they are served. Each completely served response adds one to the
+    /// allowance.
     pub resets: Allowance,
     /// Streams that the server must reset because of faults of the client.
     pub provoked_resets: Allowance,
     /// Frames that require an answer: SETTINGS, PING.
     pub answers: Allowance,
-    /// Frames that carry nothing: DATA without content, PRIORITY, PRIORITY_UPDATE, WINDOW_UPDATE and unknown
-    /// ones. Each request, and each DATA frame sent, gives a few back.
+    /// Idle frames: DATA without content, PRIORITY, PRIORITY_UPDATE, WINDOW_UPDATE and unknown types. Each request,
+    /// and each DATA frame sent, adds a few to the allowance.
     pub idle_frames: Allowance,
-    /// Silence before the first request of a connection, and within the content of a request.
+    /// Idle time-out before the first request of a connection, and within the content of a request.
     pub idle: Duration,
-    /// The slowest rate of the content of each request; below it 408.
+    /// The slowest rate of the content of each request; slower requests are refused with 408.
     pub content: ContentPace,
-    /// Silence before each further request.
+    /// Idle time-out before each further request.
     pub keep_alive: Duration,
-    /// From the first byte of a frame other than DATA to its last. Also from the start of the connection to the
-    /// end of its first frame.
+    /// Time-out from the first byte of a frame other than DATA to its last, and from the start of the connection to
+    /// the end of its first frame.
     pub header: Duration,
-    /// From SETTINGS to its acknowledgement.
+    /// Time-out from SETTINGS to its acknowledgement.
     pub settings: Duration,
-    /// Time in which the transport takes no byte; after it the connection is aborted.
+    /// Time-out while the transport takes no byte; then the connection is aborted.
     pub send: Duration,
-    /// Time in which only the client's windows block responses, with less than
-    /// [`stall_bytes`](Self::stall_bytes) of content sent; after it the connection ends.
+    /// Time-out while only the client's windows block responses, with less than [`stall_bytes`](Self::stall_bytes)
+    /// of content sent; then the connection is closed.
     pub stall: Duration,
-    /// Content that the client must allow within [`stall`](Self::stall) so that it does not count as stalled.
+    /// Content that the client's windows must allow within [`stall`](Self::stall) to keep the connection.
     pub stall_bytes: Bytes,
-    /// From closing the sending side to closing both sides.
+    /// Time from closing the sending side to closing both sides.
     pub linger: Duration,
-    /// Bytes discarded while waiting for the client to close its side.
+    /// The maximum number of bytes discarded while waiting for the client to close its side.
     pub linger_bytes: Bytes,
 }
 
@@ -275,7 +275,7 @@ impl Default for Limits {
 /// A rate limit: a burst at once, and a rate per second in the long run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowance {
-    /// The most at once.
+    /// The maximum number at once.
     pub burst: u32,
     /// The rate in the long run.
     pub per_second: u32,

@@ -30,7 +30,7 @@ fn open(host: &mut Host) {
     host.writes.clear();
 }
 
-/// Requests for the same file, one behind the other, each with a `priority` field.
+/// Requests for the same file, one after the other, each with a `priority` field.
 fn ask(host: &mut Host, path: &str, priorities: &[(u32, &str)]) {
     let mut requests = Vec::new();
     for (stream, priority) in priorities {
@@ -237,7 +237,7 @@ fn repeated_requests_get_the_same_response() {
             }
             host.send(&requests);
             match round {
-                // The date changes, then the client's table, then that of the server.
+                // The date changes, then the client's table, then the server's table.
                 1 => host.now += Duration::from_secs(2),
                 2 => {
                     let request = host.get_with(stream, "/empty", &[("new", "field")]);
@@ -304,7 +304,7 @@ fn companions_are_promised_before_the_page_and_sent_after_it() {
     assert_eq!(pushed, [false, true, true]);
     assert!(host.served[1].exchange.request_head > Bytes(0));
     assert!(host.connection.is_idle());
-    // Only once per connection.
+    // Each file is pushed only once per connection.
     host.take();
     let request = host.get(3, "/index.html");
     host.send(&request);
@@ -489,7 +489,7 @@ fn serve<'p>(
     pieces: impl Iterator<Item = &'p [u8]>,
 ) -> (Vec<u8>, Vec<Served>, Option<CloseReason>) {
     let mut config = ServerConfig::default();
-    // The number of frames made before the rest has arrived depends on its timing.
+    // The number of frames made before the rest of the input arrives depends on timing.
     config.framing.ahead = Bytes(0);
     let mut host = Host::fresh(config, with_plans());
     for piece in pieces {

@@ -7,7 +7,7 @@ use crate::message::Priority;
 
 /// Priorities of streams that are not open yet.
 ///
-/// Invariant: at most `most` of them, each stream once; the oldest is dropped for a new one.
+/// Invariant: at most `most` entries, at most one for each stream. A new entry replaces the oldest.
 #[derive(Debug)]
 pub(super) struct EarlyPriorities {
     entries: VecDeque<(StreamId, Priority)>,
@@ -31,7 +31,7 @@ impl EarlyPriorities {
         self.entries.push_back((id, priority));
     }
 
-    /// Takes the priority of a stream that opens, and drops those of lower streams, which can no longer be
+    /// Takes the priority of a stream that opens, and drops the priorities of lower streams, which can no longer be
     /// opened.
     pub fn take(&mut self, id: StreamId) -> Option<Priority> {
         if self.entries.is_empty() {

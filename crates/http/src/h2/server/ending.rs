@@ -9,13 +9,13 @@ use super::reason::CloseReason;
 use crate::exchange::{Action, CloseManner};
 use crate::h2::StreamId;
 
-/// When a server shuts down: how long it waits for a client to close its side.
+/// How long a server that shuts down waits for a client to close its side.
 const ENDING_LINGER: Duration = Duration::from_secs(1);
 
-/// How far the connection is with its end.
+/// The progress of the end of a connection.
 ///
-/// Invariants: the phase only moves forward, and each action is returned once. The first reason stays, and it
-/// is set in every phase but the open one.
+/// Invariants: the phase only moves forward, and each action is returned once. The first reason is kept, and it is
+/// set in every phase except `Open`.
 #[derive(Debug)]
 pub(super) struct Ending {
     phase: Phase,
@@ -105,7 +105,7 @@ impl Ending {
         !matches!(self.leaving, Leaving::Above(..))
     }
 
-    /// Whether frames on this stream are ignored, because it is above the last one that is accepted.
+    /// Whether frames on this stream are ignored, because it is above the last accepted stream.
     pub fn ignores(&self, id: StreamId) -> bool {
         matches!(self.leaving, Leaving::Above(last, _) if id.is_client() && id > last)
     }
@@ -118,7 +118,7 @@ impl Ending {
         }
     }
 
-    /// The server will shut down soon. Returns whether that is new, so that the announcement must be
+    /// Notes that the server will shut down soon. Returns whether this is new, so that the announcement must be
     /// sent.
     #[must_use]
     pub fn announce(&mut self) -> bool {
@@ -139,8 +139,8 @@ impl Ending {
         is_new
     }
 
-    /// The same because of a fault, for which GOAWAY is sent even after an earlier one. Returns false if the end
-    /// was decided before.
+    /// As [`leave`](Self::leave), because of a fault, for which GOAWAY is sent even after an earlier GOAWAY.
+    /// Returns false if the end was already decided.
     #[must_use]
     pub fn refuse(&mut self, last: StreamId, reason: CloseReason) -> bool {
         let is_new = self.reason.is_none();
@@ -150,26 +150,26 @@ impl Ending {
         is_new
     }
 
-    /// Decides the end: nothing more is read and answered.
+    /// Decides the end: no more input is read, and no more requests are answered.
     pub fn stop(&mut self, reason: CloseReason) {
         self.reason.get_or_insert(reason);
     }
 
-    /// Closes both sides with an action. The end was decided before.
+    /// Closes both directions; the caller then performs `action`. The close reason must be set before.
     pub fn finish(&mut self, action: Action) {
         debug_assert!(self.reason.is_some(), "an end without a reason");
         self.action = Some(action);
         self.phase = Phase::Closed;
     }
 
-    /// The transport failed: closed without an action.
+    /// Closes without an action, because the transport failed.
     pub fn fail(&mut self) {
         self.stop(CloseReason::TransportFailed);
         self.action = None;
         self.phase = Phase::Closed;
     }
 
-    /// The client has closed its side.
+    /// Notes that the client has closed its side.
     pub fn finish_peer(&mut self) {
         self.peer_finished = true;
     }
@@ -184,7 +184,7 @@ impl Ending {
         self.discarded += bytes as u64;
     }
 
-    /// Whether to read input after the end was decided, only to discard at most `most` bytes of it.
+    /// Whether to read input after the end was decided, only to discard it, at most `most` bytes.
     pub fn wants_rest(&self, manner: CloseManner, most: u64) -> bool {
         match self.phase {
             Phase::Open => manner == CloseManner::HalfThenDrain && self.discarded <= most,
@@ -193,7 +193,7 @@ impl Ending {
         }
     }
 
-    /// When the receiving side closes at the latest, once the sending side is closed.
+    /// The latest time at which the receiving side closes, once the sending side is closed.
     pub fn lingers_until(&self) -> Option<Instant> {
         match self.phase {
             Phase::Lingering { until } => Some(until),
@@ -201,15 +201,15 @@ impl Ending {
         }
     }
 
-    /// The server shuts down: shortens the wait for the client, if there is one.
+    /// Shortens the wait for the client, if there is one, because the server shuts down.
     pub fn hurry(&mut self, now: Instant) {
         if let Phase::Lingering { until } = &mut self.phase {
             *until = (*until).min(now + ENDING_LINGER);
         }
     }
 
-    /// Closes what can be closed: the sending side after the last output, and the receiving side when the
-    /// client has closed it or sends more than `most` bytes.
+    /// Closes the sending side after the last output, and the receiving side when the client has closed it or sends
+    /// more than `most` bytes.
     pub fn advance(
         &mut self,
         is_all_sent: bool,
@@ -258,7 +258,7 @@ mod tests {
         assert!(ending.is_announced() && ending.accepts_streams());
         let (last, reason) = (StreamId::new(5), CloseReason::ServerEnds);
         assert!(ending.leave(last, reason));
-        assert!(!ending.leave(StreamId::new(9), CloseReason::ClientAsked));
+        assert!(!ending.leave(StreamId::new(9), CloseReason::ClientRequested));
         assert!(ending.ignores(StreamId::new(7)) && !ending.ignores(last));
         assert!(
             !ending.ignores(StreamId::new(8)),
@@ -272,7 +272,7 @@ mod tests {
     fn a_fault_is_sent_after_a_graceful_goaway_and_once() {
         let mut ending = Ending::new();
         let last = StreamId::new(1);
-        assert!(ending.leave(last, CloseReason::ClientAsked));
+        assert!(ending.leave(last, CloseReason::ClientRequested));
         assert!(ending.refuse(last, CloseReason::WindowStall));
         ending.stop(CloseReason::WindowStall);
         assert!(!ending.refuse(last, CloseReason::SendTimeout));

@@ -1,4 +1,4 @@
-//! What a client must not do too often, or too slowly.
+//! Frames that a client must not send too often, and input that must not arrive too slowly.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const FEW: Allowance = Allowance {
     per_second: 1,
 };
 
-/// Sends until the connection is refused; returns how often.
+/// Sends frames until the connection is refused; returns how many times.
 fn flood(host: &mut Host, mut make: impl FnMut(&mut Host, u32) -> Vec<u8>) -> u32 {
     for round in 0..100_000 {
         let bytes = make(host, round);

@@ -19,7 +19,7 @@ use crate::h2::{PREFACE, StreamId};
 use crate::hpack::{Decoder, Encoder, Indexing};
 use crate::origin::{Origin, OriginConfig};
 
-/// The most time-outs until a connection must end.
+/// The number of time-outs after which a connection must have ended.
 const LONGEST_WAIT: usize = 1000;
 
 /// An entry point for fuzzing. The first byte chooses the server's configuration and the second where the input

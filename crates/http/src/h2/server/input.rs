@@ -10,8 +10,8 @@ use crate::h2::frame::{Frame, Limits, Reader};
 
 /// What arrives next, and since when it has been incomplete.
 ///
-/// Invariants: no frame is read before the preface, and none but SETTINGS is handled first. A frame has been
-/// incomplete since the time of its first byte; DATA frames have another limit and are not counted.
+/// Invariants: no frame is read before the preface, and the first frame that is handled is SETTINGS. An incomplete
+/// frame is timed from its first byte; DATA frames have another limit and are not timed here.
 #[derive(Debug)]
 pub(super) struct Input {
     start: Start,
@@ -35,7 +35,8 @@ enum Start {
 }
 
 impl Input {
-    /// The state before the first byte; it must arrive in the time from `now` that applies to frames.
+    /// The state before the first byte. The preface and the first frame must arrive within the time limit of a
+    /// frame, from `now`.
     pub fn new(limits: Limits, now: Instant) -> Input {
         Input {
             start: Start::Preface(0),
@@ -86,7 +87,8 @@ impl Input {
         Ok(())
     }
 
-    /// The reader, because the frames that it returns borrow it. It must be [put back](Self::put_reader).
+    /// Takes the reader, because the frames that it returns borrow it. The caller must [put it
+    /// back](Self::put_reader).
     pub fn take_reader(&mut self) -> Reader {
         std::mem::take(&mut self.reader)
     }
@@ -113,18 +115,18 @@ impl Input {
         self.frame_started
     }
 
-    /// No more frames are read.
+    /// Notes that no more frames are read.
     pub fn stop(&mut self) {
         self.frame_started = None;
     }
 
-    /// A DATA frame begins; `stream` receives it, if any.
+    /// Begins a DATA frame, which `stream` receives, if any.
     pub fn begin_data(&mut self, stream: Option<Slot>) {
         self.data = stream;
         self.data_has_content = false;
     }
 
-    /// Counts a piece of the current DATA frame. Returns whether the frame is over and had no content.
+    /// Counts a piece of the current DATA frame. Returns whether the frame is complete and had no content.
     pub fn note_data(&mut self, length: usize, is_last: bool) -> bool {
         self.data_has_content |= length > 0;
         is_last && !self.data_has_content
@@ -135,7 +137,7 @@ impl Input {
         self.data
     }
 
-    /// The current DATA frame is over.
+    /// Ends the current DATA frame.
     pub fn end_data(&mut self) {
         self.data = None;
     }

@@ -21,13 +21,13 @@ fn shutdown_is_announced_and_requests_in_flight_are_answered() {
         Got::Ping(false, *b"leaving."),
     ];
     assert_eq!(host.take(), announced);
-    // Sent before the client had received it.
+    // A request that was sent before the client had received GOAWAY is answered.
     let request = host.post(3, &[]);
     host.send(&request);
     host.send(raw(FrameType::PING, 1, 0, b"leaving."));
     assert_eq!(host.take(), [Got::GoAway(3, ErrorCode::NO_ERROR)]);
     assert_eq!(host.connection.close_reason(), None);
-    // Sent after that: ignored, but its fields are decoded and its content counts.
+    // A later request is ignored, but its fields are decoded and its content counts.
     let request = host.post(5, &[("new", "field")]);
     host.send(
         [
@@ -106,10 +106,10 @@ fn each_way_a_client_leaves_has_its_close_reason() {
         Some(CloseReason::ClientTruncated)
     );
     for (code, reason) in [
-        (ErrorCode::NO_ERROR, CloseReason::ClientAsked),
+        (ErrorCode::NO_ERROR, CloseReason::ClientRequested),
         (
             ErrorCode::PROTOCOL_ERROR,
-            CloseReason::ClientGaveUp(ErrorCode::PROTOCOL_ERROR),
+            CloseReason::ClientFailed(ErrorCode::PROTOCOL_ERROR),
         ),
     ] {
         let mut host = Host::new(ServerConfig::default());

@@ -5,8 +5,8 @@
 //! response head is the same within one second. Both are then taken from this cache, without decoding, parsing,
 //! looking up and encoding.
 //!
-//! Only answers with files of a site in memory are cached, because they never change. Only requests that
-//! arrived twice are cached, so those that come once cost only a lookup.
+//! Only answers with files of a site in memory are cached, because they never change. Only requests that arrived
+//! twice are cached, so a request that arrives once costs only a lookup.
 
 use fathometer_model::{Bytes, FileId};
 
@@ -35,15 +35,15 @@ struct Head {
     block: Vec<u8>,
     /// The generation of the encoder's table.
     generation: u64,
-    /// The second in which it was written.
+    /// The second in which the head was written.
     second: u64,
-    /// Bytes of its fields before compression.
+    /// Bytes of the head's fields before compression.
     fields: u64,
 }
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// Hash of the last request in this place.
+    /// Hash of the last request that mapped to this entry.
     seen: u64,
     block: Vec<u8>,
     /// The generation of the decoder's table.
@@ -101,9 +101,9 @@ impl Memory {
         self.entry(key)?.known.as_ref()
     }
 
-    /// Called for a request that left the table unchanged. Returns whether it has come before, so that it
-    /// should be [`learn`](Self::learn)ed.
-    pub fn is_worth_learning(&mut self, block: &[u8]) -> bool {
+    /// Returns whether a request that left the table unchanged has arrived before, so that [`learn`](Self::learn)
+    /// should cache it.
+    pub fn was_seen_before(&mut self, block: &[u8]) -> bool {
         if self.most == 0 || block.len() > LONGEST {
             return false;
         }
@@ -131,14 +131,14 @@ impl Memory {
         }
     }
 
-    /// The head of the response, and the bytes of its fields, if the cached one is valid now.
+    /// The cached head of the response, and the bytes of its fields, if that head is still valid.
     pub fn head(&self, key: Key, generation: u64, second: u64) -> Option<(&[u8], u64)> {
         let head = &self.entry(key)?.head;
         let fits = !head.block.is_empty() && head.generation == generation && head.second == second;
         fits.then_some((&head.block[..], head.fields))
     }
 
-    /// Caches the head of the response as it was written.
+    /// Caches the head of a response as it was written.
     pub fn learn_head(
         &mut self,
         key: Key,

@@ -1,20 +1,18 @@
-//! The server side of one HTTP/2 connection, as a machine (RFC 9113).
+//! The server side of one HTTP/2 connection, as a state machine (RFC 9113).
 //!
-//! Input of a [`Connection`]: bytes and the time. Output: bytes, actions and the next time-out. Its caller uses
-//! it like [`h1::server`](crate::h1::server). It asks the [`Origin`] for the answers and splits them into
-//! frames, in the order of the client's priorities ([`Scheduling`]), as far as windows and [`Framing`] allow.
-//! It limits what a client can make it do ([`Limits`]). Content is not copied, except for small pieces. An
-//! exchange allocates nothing once buffers have grown. The machine has no socket and no clock, and does not
-//! depend on TLS.
+//! Input of a [`Connection`]: bytes and the time. Output: bytes, actions and the next time-out. Its caller uses it
+//! like [`h1::server`](crate::h1::server). A connection gets the answers from the [`Origin`] and splits them into
+//! frames, in the order of the client's priorities ([`Scheduling`]), as far as windows and [`Framing`] allow. It
+//! limits what a client can make it do ([`Limits`]). Content is not copied, except for small pieces. An exchange
+//! allocates nothing once buffers have grown. The machine has no socket and no clock, and does not depend on TLS.
 //!
-//! A connection starts with the client's preface, after ALPN or with prior knowledge
-//! ([`new`](Connection::new)), or after an HTTP/1.1 request that changed to HTTP/2
-//! ([`from_upgrade`](Connection::from_upgrade)).
+//! A connection starts with the client's preface, after ALPN or with prior knowledge ([`new`](Connection::new)), or
+//! after an HTTP/1.1 request that upgrades it to HTTP/2 ([`from_upgrade`](Connection::from_upgrade)).
 //!
 //! Any split of the input gives the same requests. It also gives the same output, if no frames of responses are
 //! made [ahead](Framing::ahead) of the rest of the input. A stream error ends its stream and a connection error
-//! ends the connection, as in RFC 9113 (see [`Fault`](super::error::Fault)). The connection also ends on floods
-//! of frames that cost the server more than the client.
+//! closes the connection, as in RFC 9113 (see [`Fault`](super::error::Fault)). Floods of frames that cost the
+//! server more than the client also close the connection.
 //!
 //! Out of scope: proxying, CONNECT, extended CONNECT (RFC 8441).
 
@@ -201,8 +199,8 @@ impl Connection {
         }
     }
 
-    /// The server will shut down soon. The client is notified; requests that are already on their way will be
-    /// answered. Between this and [`end`](Self::end) the caller reads the input that has arrived.
+    /// Notes that the server will shut down soon, and notifies the client. Requests that are already in flight will
+    /// be answered. Between this call and [`end`](Self::end) the caller reads the input that has arrived.
     pub fn announce_end(&mut self) {
         if self.ending.announce() {
             self.responses.write(|out| {
@@ -212,8 +210,8 @@ impl Connection {
         }
     }
 
-    /// The server shuts down. Requests that have arrived are answered, then the connection is closed; if there
-    /// are none, it is closed at once.
+    /// Shuts the connection down. Requests that have arrived are answered before the connection is closed; without
+    /// such requests it is closed at once.
     pub fn end(&mut self, now: Instant) {
         self.ending.hurry(now);
         if self.ending.is_open() {
@@ -243,8 +241,8 @@ impl Connection {
         }
     }
 
-    /// Fills `slices` with bytes to be sent by one write. Returns how many slices were filled; none when no
-    /// byte may be sent now.
+    /// Fills `slices` with bytes to be sent by one write. Returns the number of filled slices; 0 when no byte may
+    /// be sent now.
     pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         match self.ending.is_open() {
             true => self.responses.output().transmit(&self.origin, slices),
@@ -252,8 +250,8 @@ impl Connection {
         }
     }
 
-    /// The bytes of a file that are to be sent next, when [`transmit`](Self::transmit) fills no slice because
-    /// of it. The transport takes them from the file; then pass their number to
+    /// The bytes of a file that are to be sent next, if [`transmit`](Self::transmit) fills no slice because a file
+    /// is next. The transport takes bytes from the file; then pass their number to
     /// [`transmitted`](Self::transmitted).
     pub fn transmit_file(&self) -> Option<FilePart<'_>> {
         match self.ending.is_open() {
@@ -281,7 +279,7 @@ impl Connection {
         self.settle(now);
     }
 
-    /// What to do with the transport; each action is returned once. It is never an upgrade.
+    /// What to do with the transport; each action is returned once. The action is never an upgrade.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.ending.take_action()
     }
@@ -292,13 +290,14 @@ impl Connection {
         self.poll_event_with_text().map(|(served, _)| served)
     }
 
-    /// The same, with the request's text for logs, where that is [kept](ServerConfig::request_text).
+    /// As [`poll_event`](Self::poll_event), with the request's text for logs if it is
+    /// [kept](ServerConfig::request_text).
     pub fn poll_event_with_text(&mut self) -> Option<(Served, RequestText<'_>)> {
         self.responses.take_record()
     }
 
-    /// An exchange whose response was handed to the transport only in part, on a connection that is no longer
-    /// served. Its content counts the bytes handed over. Call it until it returns `None`, after all events were
+    /// An exchange whose response the transport took only in part, on a connection that is no longer served. Its
+    /// content counts the bytes that the transport took. Call this until it returns `None`, after all events were
     /// taken.
     pub fn cut_short(&mut self, now: Instant) -> Option<(Served, RequestText<'_>)> {
         self.responses.take_cut_record(&mut self.streams, now)
@@ -309,7 +308,7 @@ impl Connection {
         self.ending.is_finished()
     }
 
-    /// Why the connection ends; `None` while it continues.
+    /// Why the connection is closed or will be closed; `None` while it stays open.
     pub fn close_reason(&self) -> Option<CloseReason> {
         self.ending.reason()
     }
@@ -325,7 +324,7 @@ impl Connection {
         self.responses.output().text_waiting() > most
     }
 
-    /// Sends GOAWAY, unless it was sent before: no more requests are accepted.
+    /// Sends GOAWAY, unless GOAWAY was sent before: no more requests are accepted.
     fn leave(&mut self, reason: CloseReason) {
         let last = self.streams.last_client();
         if self.ending.leave(last, reason) {
@@ -339,7 +338,7 @@ impl Connection {
         let reason = CloseReason::Refused(error.why);
         let last = self.streams.last_client();
         if self.ending.refuse(last, reason) {
-            // The text saves a debugging session on the other side.
+            // The debug data names the fault to the client.
             self.responses.write(|out| {
                 write::go_away(out, last, error.code, error.why.to_string().as_bytes());
             });
@@ -359,7 +358,7 @@ impl Connection {
         self.responses.stop();
     }
 
-    /// Carries out all transitions that follow from the present state.
+    /// Carries out all transitions that follow from the current state.
     fn settle(&mut self, now: Instant) {
         if self.ending.is_closed() {
             return;

@@ -9,11 +9,11 @@ use crate::origin::{Origin, Selected};
 
 /// The output of one connection. Positions count bytes from the start of the connection.
 ///
-/// Invariant: the ends of writes are in order, above the bytes sent, and no position twice.
+/// Invariant: the ends of writes are in strictly increasing order, and above the bytes sent.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     queue: Queue,
-    /// Where writes end, except at the end of the output.
+    /// The end positions of writes, except the end of the output.
     ends: VecDeque<u64>,
 }
 
@@ -53,7 +53,7 @@ impl Output {
         self.queue.push_body(body, range);
     }
 
-    /// Ends the current write: later output goes into another one.
+    /// Ends the current write: later output goes into another write.
     pub fn end_write(&mut self) {
         let queued = self.queue.queued();
         if self.ends.back() != Some(&queued) && !self.is_empty() {
@@ -61,8 +61,8 @@ impl Output {
         }
     }
 
-    /// Fills `slices` with the next output: up to the end of a write, and up to the first byte of a file.
-    /// Returns how many were filled.
+    /// Fills `slices` with the next output: up to the end of a write, and up to the first byte of a file. Returns
+    /// the number of filled slices.
     pub fn transmit<'a>(&'a self, origin: &'a Origin, slices: &mut [IoSlice<'a>]) -> usize {
         self.queue.fill(origin, slices, self.released()).slices
     }

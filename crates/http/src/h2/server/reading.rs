@@ -12,7 +12,7 @@ use crate::message::Priority;
 use crate::message::section::{self, Recipient};
 use crate::origin::Status;
 
-/// Where the stream of a frame is.
+/// The state of a frame's stream.
 enum Target {
     At(Place),
     /// Above the last stream that is accepted.
@@ -77,8 +77,8 @@ impl Connection {
             Frame::GoAway { code, .. } => {
                 self.budget.take_idle_frame(now)?;
                 self.leave(match code {
-                    ErrorCode::NO_ERROR => CloseReason::ClientAsked,
-                    code => CloseReason::ClientGaveUp(code),
+                    ErrorCode::NO_ERROR => CloseReason::ClientRequested,
+                    code => CloseReason::ClientFailed(code),
                 });
                 Ok(())
             }
@@ -170,7 +170,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A DATA frame begins: finds the stream that receives it, and counts it against the windows.
+    /// Begins a DATA frame: finds the stream that receives it, and counts it against the windows.
     fn begin_data(&mut self, piece: &DataPiece<'_>, now: Instant) -> Result<(), Error> {
         self.input.begin_data(None);
         let target = self.place(piece.stream)?;
@@ -189,7 +189,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The client has closed its side of a stream.
+    /// Notes that the client has closed its side of a stream.
     fn end_request(&mut self, slot: Slot, now: Instant) -> Result<(), Error> {
         let stream = &mut self.streams[slot];
         stream.receiving = false;
@@ -241,7 +241,7 @@ impl Connection {
         }
         let target = self.place(id)?;
         if let Target::At(Place::Closed(None)) = target {
-            // Never used, or used long ago: in both cases it must not be opened now.
+            // The stream was never used, or was used long ago. In both cases it must not be opened now.
             return Err(Fault::BadStreamNumber.into());
         }
         if let Some(error) = self.misplaced(id, &target) {
@@ -323,7 +323,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The client has applied this side's settings, to the streams that are open too.
+    /// Handles the acknowledgement of this side's settings, which the client has also applied to open streams.
     fn handle_acknowledgement(&mut self) -> Result<(), Error> {
         self.receiving.acknowledge()?;
         self.decoder.set_table_limit(self.config.decoder_table);
@@ -356,7 +356,7 @@ impl Connection {
 
     /// Sets the priority of a stream (RFC 9218 section 7).
     fn handle_priority_update(&mut self, id: StreamId, priority: Priority) -> Result<(), Error> {
-        self.responses.schedule().note_newer();
+        self.responses.schedule().note_rfc9218();
         if let Some(slot) = self.streams.find(id) {
             self.responses
                 .set_priority(&mut self.streams, slot, priority);

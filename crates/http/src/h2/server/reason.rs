@@ -2,14 +2,14 @@
 
 use crate::h2::error::{ErrorCode, Fault};
 
-/// Why a connection ended.
+/// Why a connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// The client sent GOAWAY without an error, and has its responses.
-    ClientAsked,
+    /// The client sent GOAWAY without an error, and has received its responses.
+    ClientRequested,
     /// The client sent GOAWAY with this error code.
-    ClientGaveUp(ErrorCode),
-    /// The client closed its side, and has its responses.
+    ClientFailed(ErrorCode),
+    /// The client closed its side, and has received its responses.
     ClientFinished,
     /// The client closed its side within a frame, a request or its preface.
     ClientTruncated,
@@ -17,7 +17,7 @@ pub enum CloseReason {
     Refused(Fault),
     /// The limit on requests of one connection was reached.
     RequestLimit,
-    /// Silence between requests.
+    /// The client sent no request for too long.
     IdleTimeout,
     /// A frame, or the preface, did not arrive in time.
     HeaderTimeout,

@@ -6,7 +6,7 @@ use super::config::ReceiveWindows;
 use crate::h2::error::Fault;
 use crate::h2::flow::{CONNECTION_WINDOW, ReceiveWindow};
 
-/// The receive window of the connection, and the rules for those of its streams.
+/// The receive window of the connection, and the rules for the receive windows of its streams.
 ///
 /// Invariant: until the client has acknowledged the settings, new streams have the larger of the default window
 /// and the configured one, because the client may use either.
@@ -41,7 +41,7 @@ impl Receiving {
         }
     }
 
-    /// The client has applied the settings. The windows of open streams must then be
+    /// Notes that the client has applied the settings. The windows of open streams must then be
     /// [shrunk](Self::shrink).
     pub fn acknowledge(&mut self) -> Result<(), Fault> {
         match self.unacknowledged.take() {
@@ -66,12 +66,12 @@ impl Receiving {
         self.connection.receive(length)
     }
 
-    /// A DATA frame was processed. Returns the increment to send for the connection.
+    /// Notes that a DATA frame was processed. Returns the increment to send for the connection.
     pub fn release(&mut self, length: u32) -> Option<u32> {
         self.connection.release(length, self.windows.update)
     }
 
-    /// The same for its stream.
+    /// Notes that a DATA frame was processed. Returns the increment to send for its stream.
     pub fn release_of(&self, stream: &mut ReceiveWindow, length: u32) -> Option<u32> {
         stream.release(length, self.windows.update)
     }

@@ -1,4 +1,4 @@
-//! Records of exchanges: complete ones as the transport takes them, and those that were cut short.
+//! Records of exchanges: complete exchanges, and exchanges that were cut short.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub type Served = StreamServed<StreamId, ErrorCode>;
 
 /// The records of exchanges, until the transport has taken their responses and the caller the events.
 ///
-/// Invariant: the texts are those of all events and then of all outstanding responses, in order.
+/// Invariant: `texts` holds the texts of all events, and then those of all outstanding responses, in order.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     /// Completely queued responses whose last byte was not sent.
@@ -31,9 +31,9 @@ pub(super) struct Records {
 /// A queued response.
 #[derive(Debug)]
 struct Outstanding {
-    /// Its start and end positions in the output.
+    /// The start and end positions of the response in the output.
     place: Range<u64>,
-    /// Bytes of content in its last frame.
+    /// Bytes of content in the response's last frame.
     last_content: u32,
     served: Served,
     text: [u32; 3],
@@ -48,7 +48,8 @@ struct QueuedFrame {
 }
 
 impl Records {
-    /// A DATA frame that is not the last of its response was queued; it ends at this position of the output.
+    /// Notes that a DATA frame was queued that is not the last of its response; `end` is its end position in the
+    /// output.
     pub fn note_frame(&mut self, stream: StreamId, content: u32, end: u64) {
         self.frames.push_back(QueuedFrame {
             end,
@@ -57,8 +58,8 @@ impl Records {
         });
     }
 
-    /// A response was queued at this place of the output, with `last_content` bytes of content in its last
-    /// frame. The text of its request has three parts of the given lengths.
+    /// Notes that a response was queued at this place of the output, with `last_content` bytes of content in its
+    /// last frame. The text of its request has three parts of the given lengths.
     pub fn note_response(
         &mut self,
         served: Served,
@@ -75,8 +76,8 @@ impl Records {
         });
     }
 
-    /// Generates events for the responses of which the transport has taken the last byte; it has taken `sent`
-    /// bytes of the output.
+    /// Generates events for the responses of which the transport has taken the last byte. `sent`: the bytes of the
+    /// output that the transport has taken.
     pub fn note_sent(&mut self, sent: u64, now: Instant) {
         while let Some(first) = self.outstanding.front()
             && first.place.end <= sent
@@ -98,8 +99,8 @@ impl Records {
         Some((served, RequestText::split(&self.text, lengths)))
     }
 
-    /// Drops the queued responses of which the transport took nothing, up to the first of which it took a part.
-    /// Returns whether there is one.
+    /// Drops queued responses up to the first of which the transport took a part. Returns whether there is such a
+    /// response.
     pub fn drop_unsent(&mut self, sent: u64) -> bool {
         while let Some(first) = self.outstanding.front() {
             if first.place.start < sent {
@@ -112,7 +113,7 @@ impl Records {
         false
     }
 
-    /// Takes the next queued response, of which the transport took a part, after all events were taken.
+    /// Takes the next queued response, of which the transport took a part. All events must have been taken.
     pub fn take_cut(&mut self, sent: u64, now: Instant) -> Option<(Served, RequestText<'_>)> {
         let Outstanding {
             place,

@@ -17,11 +17,11 @@ use crate::origin::target::Target;
 use crate::origin::{Answer, Method, NEXT_TURN, Request, Status};
 use crate::pace::Paid;
 
-/// The most pushed targets that are remembered on one connection.
+/// The maximum number of pushed targets that are remembered on one connection.
 const MOST_REMEMBERED: usize = 4096;
 
 impl Connection {
-    /// Begins with the request whose fields were decoded last.
+    /// Starts the request whose fields were decoded last.
     pub(super) fn begin(
         &mut self,
         slot: Slot,
@@ -65,7 +65,7 @@ impl Connection {
         // A PRIORITY_UPDATE overrides the request's own field (RFC 9218 section 7).
         let priority = early.or(head.priority);
         if priority.is_some() {
-            self.responses.schedule().note_newer();
+            self.responses.schedule().note_rfc9218();
         }
         let (events, keeps_text) = (self.config.events, self.config.request_text);
         let stream = &mut self.streams[slot];
@@ -109,7 +109,7 @@ impl Connection {
             self.responses
                 .write_interim(&mut self.streams, slot, b"100", &[]);
         } else if head.expects_continue || head.request.method == Method::Connect {
-            // The client waits: with content that would be useless, or for a tunnel.
+            // The client waits: it withholds content that would be useless, or waits for a tunnel.
             self.streams[slot].answered_early = true;
             self.make_ready(slot, now);
         }
@@ -117,7 +117,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Begins with a cached request.
+    /// Starts a cached request.
     pub(super) fn begin_remembered(
         &mut self,
         slot: Slot,
@@ -140,7 +140,7 @@ impl Connection {
         stream.answer = Some(known.answer.clone());
         stream.remembered = Some(key);
         if priority.is_some() {
-            self.responses.schedule().note_newer();
+            self.responses.schedule().note_rfc9218();
         }
         self.take_up(slot, now);
     }
@@ -159,7 +159,7 @@ impl Connection {
             && !self.config.request_text
             && self.origin.pushed_with(answer).is_empty()
             && self.origin.early_hints(answer).is_none();
-        if !is_repeatable || !self.responses.memory().is_worth_learning(block) {
+        if !is_repeatable || !self.responses.memory().was_seen_before(block) {
             return;
         }
         let exchange = &stream.served.exchange;
@@ -196,7 +196,7 @@ impl Connection {
         }
     }
 
-    /// Answers independently of what the client still sends.
+    /// Answers a request, whatever the client still sends.
     pub(super) fn answer_early(&mut self, slot: Slot, status: Status, now: Instant) {
         let stream = &mut self.streams[slot];
         if stream.progress == Progress::Reading {
@@ -207,8 +207,8 @@ impl Connection {
         }
     }
 
-    /// The content of a request arrives too slowly, or not at all. If the answer does not depend on it, the
-    /// request is answered.
+    /// Handles request content that arrives too slowly or not at all. If the answer does not depend on the content,
+    /// the request is answered.
     pub(super) fn give_up_content(&mut self, slot: Slot, now: Instant) {
         let stream = &mut self.streams[slot];
         let answer = stream.answer.as_ref();
@@ -220,7 +220,7 @@ impl Connection {
         }
     }
 
-    /// Works on a complete request, or answers it.
+    /// Starts the work on a complete request, or answers it at once.
     pub(super) fn take_up(&mut self, slot: Slot, now: Instant) {
         let config = &self.config;
         let mut time = config.service_time;
@@ -329,7 +329,7 @@ impl Connection {
                 .write_promise(&mut self.streams, base, head, target, now);
             let urgency = self.streams[base].priority.urgency;
             let stream = &mut self.streams[slot];
-            // A push is unrequested: it gets the default urgency, or the page's own if that is less urgent.
+            // A push is unrequested: it gets the default urgency, or the page's urgency if that is less urgent.
             stream.priority.urgency = urgency.max(Priority::default().urgency);
             stream.served.exchange.method = Method::Get;
             stream.served.exchange.file = answer.file();
@@ -353,7 +353,7 @@ impl Connection {
         }
     }
 
-    /// The response is ready.
+    /// Notes that a response is ready.
     fn make_ready(&mut self, slot: Slot, now: Instant) {
         self.responses
             .make_ready(&mut self.streams, &mut self.budget, slot, now);

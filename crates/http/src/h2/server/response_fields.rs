@@ -12,7 +12,7 @@ pub(super) struct FieldWriter {
 }
 
 impl FieldWriter {
-    /// No fields yet.
+    /// A writer that has written no fields.
     pub(super) fn new(indexing: FieldIndexing) -> FieldWriter {
         FieldWriter { indexing, bytes: 0 }
     }
@@ -51,7 +51,7 @@ fn is_shared(name: &[u8]) -> bool {
     )
 }
 
-/// Writes fields in the format of HTTP/2.
+/// Writes fields in HTTP/2 format.
 pub(super) struct Head<'a> {
     pub(super) encoder: &'a mut Encoder,
     pub(super) out: &'a mut Vec<u8>,

@@ -25,15 +25,15 @@ use crate::message::Priority;
 use crate::origin::conditions::Lines;
 use crate::origin::dynamic::Flowed;
 use crate::origin::{Dates, Located, Origin, Segment};
-use crate::waiting::{ENOUGH_WAITING, ENOUGH_WAITING_TOGETHER};
+use crate::waiting::{MAX_UNSENT_PER_CONNECTION, MAX_UNSENT_PER_RESPONSE};
 
 /// The sending side of the connection: everything that becomes frames.
 ///
 /// The streams themselves belong to the connection and are passed in.
 ///
-/// Invariants: a stream is in the schedule exactly if its `scheduled` is set, and counts as blocked exactly if
-/// its `blocked` is; never both. `heads_due` counts the scheduled responses whose HEADERS are not in frames. A
-/// stream is in `flowing` exactly while its flow is unfinished.
+/// Invariants: a stream is in the schedule if and only if its `scheduled` is set, and counts as blocked if and only
+/// if its `blocked` is set; never both are set. `heads_due` counts the scheduled responses whose HEADERS are not in
+/// frames. A stream is in `flowing` while its flow is unfinished, and only then.
 #[derive(Debug)]
 pub(super) struct Responses {
     origin: Arc<Origin>,
@@ -54,7 +54,7 @@ pub(super) struct Responses {
 }
 
 impl Responses {
-    /// No responses yet, and no output.
+    /// A state without responses and without output.
     pub fn new(origin: Arc<Origin>, config: Arc<ServerConfig>) -> Responses {
         Responses {
             peer: Settings::default(),
@@ -82,7 +82,7 @@ impl Responses {
         self.output.write(write)
     }
 
-    /// The transport took the first `count` bytes of the output.
+    /// Notes that the transport took the first `count` bytes of the output.
     pub fn transmitted(&mut self, count: usize, now: Instant) {
         self.output.transmitted(count);
         self.records.note_sent(self.output.sent(), now);
@@ -117,7 +117,7 @@ impl Responses {
             }
         }
         if self.peer.no_rfc7540_priorities {
-            self.schedule.note_newer();
+            self.schedule.note_rfc9218();
         }
         let to = self.peer.initial_window_size;
         let mut place = 0;
@@ -141,12 +141,12 @@ impl Responses {
         Ok(())
     }
 
-    /// The client increases the window of the connection.
+    /// Applies an increment of the connection's window from the client.
     pub fn give(&mut self, increment: u32) -> Result<(), Fault> {
         self.sending.give(increment)
     }
 
-    /// The client increases the window of a stream.
+    /// Applies an increment of a stream's window from the client.
     pub fn give_stream(
         &mut self,
         streams: &mut Streams,
@@ -158,7 +158,7 @@ impl Responses {
         Ok(())
     }
 
-    /// Starts and stops the time limit on windows that block responses.
+    /// Starts and stops the time-out for windows that block responses.
     pub fn watch_windows(&mut self, now: Instant) {
         self.sending.watch(!self.schedule.is_empty(), now);
     }
@@ -168,13 +168,14 @@ impl Responses {
         self.sending.stalled_since()
     }
 
-    /// Windows have blocked responses for a while. Returns whether enough content was sent nevertheless.
+    /// Called when windows have blocked responses for the time-out. Returns whether enough content was sent
+    /// nevertheless.
     pub fn outlasts_stall(&mut self, now: Instant) -> bool {
         let least = self.config.limits.stall_bytes.0;
         self.sending.has_moved(least, now)
     }
 
-    /// Makes no more content.
+    /// Stops generating and sending content.
     pub fn stop(&mut self) {
         self.flowing.clear();
         self.sending.stop();
@@ -225,7 +226,7 @@ impl Responses {
         self.records.rest();
     }
 
-    /// The response is ready.
+    /// Notes that a response is ready.
     pub fn make_ready(
         &mut self,
         streams: &mut Streams,
@@ -245,7 +246,7 @@ impl Responses {
         self.origin
             .write_content(answer, |segment| content.push(segment));
         stream.flow = self.origin.flow(answer, now).map(Box::new);
-        if stream.flow.is_some() && !self.begin_flow(streams, slot, now) {
+        if stream.flow.is_some() && !self.start_generation(streams, slot, now) {
             return;
         }
         self.heads_due += 1;
@@ -281,7 +282,7 @@ impl Responses {
         }
     }
 
-    /// One turn of a response: its HEADERS, if they were not sent, and a DATA frame.
+    /// Takes one turn of a response: writes its HEADERS, if they were not sent, and a DATA frame.
     fn turn(&mut self, streams: &mut Streams, budget: &mut Budget, slot: Slot, now: Instant) {
         let has_head = streams[slot].progress != Progress::Ready;
         if !has_head {
@@ -300,7 +301,7 @@ impl Responses {
         let bytes = u64::from(most).min(left) as u32;
         let is_last = left == u64::from(bytes);
         let is_done = is_last && stream.flow.is_none();
-        // If content has ended after its last frame, an empty DATA frame ends the stream.
+        // If the content ended after its last DATA frame was written, an empty DATA frame ends the stream.
         if bytes > 0 || is_done && has_head {
             self.write_data(streams, budget, slot, bytes);
         }
@@ -356,7 +357,7 @@ impl Responses {
         }
     }
 
-    /// A stream's window has changed.
+    /// Schedules a response again whose stream window has opened.
     fn unblock(&mut self, streams: &mut Streams, slot: Slot) {
         let stream = &mut streams[slot];
         if stream.blocked && stream.send.available() > 0 {
@@ -492,7 +493,7 @@ impl Responses {
         }
     }
 
-    /// The response is completely in frames; the last one has `last_content` bytes of content.
+    /// Finishes a response that is completely in frames; the last frame has `last_content` bytes of content.
     fn finish_stream(
         &mut self,
         streams: &mut Streams,
@@ -526,13 +527,13 @@ impl Responses {
         }
     }
 
-    /// Starts the content of a response whose flow was just set; false when it cannot be generated.
-    fn begin_flow(&mut self, streams: &mut Streams, slot: Slot, now: Instant) -> bool {
+    /// Starts the content of a response whose flow was just set; returns false if the content cannot be generated.
+    fn start_generation(&mut self, streams: &mut Streams, slot: Slot, now: Instant) -> bool {
         match self.pull(streams, slot, now) {
             Flowed::Until(next) => self.flowing.push((slot, next)),
             Flowed::Whole => {}
             Flowed::Broken => {
-                self.break_flow(streams, slot);
+                self.abort_generation(streams, slot);
                 return false;
             }
         }
@@ -558,12 +559,12 @@ impl Responses {
                     self.resume(streams, slot);
                 }
                 // Resetting the stream removes it from the list.
-                Flowed::Broken => self.break_flow(streams, slot),
+                Flowed::Broken => self.abort_generation(streams, slot),
             }
         }
     }
 
-    /// When the next part of a response is ready, if there is room for it.
+    /// When the next part of a response is ready, of those responses that have room for it.
     pub fn flows_at(&self, streams: &Streams) -> Option<Instant> {
         let flowing = self.flowing.iter();
         let taken = flowing.filter(|&&(slot, _)| takes_more(streams, slot));
@@ -579,7 +580,8 @@ impl Responses {
         };
         loop {
             match making.poll(&self.origin, now, |segment| content.push(segment)) {
-                Flowed::Until(next) if next <= now && content.waiting() < ENOUGH_WAITING.0 => {}
+                Flowed::Until(next)
+                    if next <= now && content.waiting() < MAX_UNSENT_PER_RESPONSE.0 => {}
                 Flowed::Whole => {
                     *flow = None;
                     return Flowed::Whole;
@@ -589,7 +591,7 @@ impl Responses {
         }
     }
 
-    /// Reschedules a response that had nothing to send, now that it has content again or has ended.
+    /// Reschedules a response that had nothing to send, now that it has content again or is complete.
     fn resume(&mut self, streams: &mut Streams, slot: Slot) {
         let stream = &mut streams[slot];
         let waits = stream.progress == Progress::Sending && !stream.scheduled && !stream.blocked;
@@ -606,8 +608,8 @@ impl Responses {
         }
     }
 
-    /// The rest of a response cannot be generated.
-    fn break_flow(&mut self, streams: &mut Streams, slot: Slot) {
+    /// Resets the stream of a response whose rest cannot be generated.
+    fn abort_generation(&mut self, streams: &mut Streams, slot: Slot) {
         let (id, code) = (streams[slot].id, ErrorCode::INTERNAL_ERROR);
         self.output.write(|out| write::reset(out, id, code));
         self.abandon(streams, slot, code, Past::ResetHere);
@@ -672,12 +674,12 @@ fn takes_more(streams: &Streams, slot: Slot) -> bool {
             let all = streams
                 .iter()
                 .map(|(_, stream)| stream.content.text_waiting());
-            waiting < ENOUGH_WAITING.0 && all.sum::<u64>() < ENOUGH_WAITING_TOGETHER.0
+            waiting < MAX_UNSENT_PER_RESPONSE.0 && all.sum::<u64>() < MAX_UNSENT_PER_CONNECTION.0
         }
     }
 }
 
-/// The value of a field if it came in one line.
+/// The value of a field that has exactly one line.
 fn single<'a>(lines: &Lines<'a>) -> Option<&'a [u8]> {
     let mut values = lines.iter();
     values.next().filter(|_| values.next().is_none())

@@ -1,11 +1,11 @@
 //! The order of responses.
 //!
 //! [`Queues`] implements the order of RFC 9218 section 10: by urgency, with a queue for each urgency. The first
-//! response of a queue is sent until it is done; an incremental one moves to the back after each turn. So
-//! responses that are not incremental are sent completely, one after another, in order of their requests.
-//! Incremental ones are interleaved with each other and with those between them. Within one urgency, pushes
-//! follow requested responses, and so the page precedes everything pushed with it: a push that delays its page
-//! is useless.
+//! response of a queue is sent until it is complete; an incremental response moves to the back after each turn.
+//! Therefore responses that are not incremental are sent completely, one after another, in order of their requests.
+//! Incremental responses are interleaved with each other and with the responses between them. Within one urgency,
+//! pushes follow requested responses, so a page precedes everything pushed with it: a push that delays its page is
+//! useless.
 //!
 //! [`Schedule`] has the queues, and also the tree of RFC 7540 once the client has sent dependencies.
 
@@ -29,7 +29,7 @@ pub(super) struct Schedule {
     /// The largest number of streams in the tree.
     most_places: usize,
     /// Whether the client uses the priorities of RFC 9218.
-    speaks_newer: bool,
+    uses_rfc9218: bool,
 }
 
 impl Schedule {
@@ -40,23 +40,24 @@ impl Schedule {
             tree: None,
             promised: VecDeque::new(),
             most_places,
-            speaks_newer: false,
+            uses_rfc9218: false,
         }
     }
 
-    /// The client has used a field or frame of RFC 9218, or announced that it ignores the older scheme.
-    pub fn note_newer(&mut self) {
-        self.speaks_newer = true;
+    /// Notes that the client has used a field or frame of RFC 9218, or announced that it ignores the priorities of
+    /// RFC 7540.
+    pub fn note_rfc9218(&mut self) {
+        self.uses_rfc9218 = true;
         if self.scheduling == Scheduling::AsAsked {
             self.tree = None;
         }
     }
 
-    /// The client has sent a dependency.
+    /// Applies a dependency that the client has sent.
     pub fn depend(&mut self, id: StreamId, dependency: Dependency) {
         let wanted = match self.scheduling {
             Scheduling::Tree => true,
-            Scheduling::AsAsked => !self.speaks_newer,
+            Scheduling::AsAsked => !self.uses_rfc9218,
             Scheduling::Urgency | Scheduling::InOrder | Scheduling::RoundRobin => false,
         };
         if !wanted {
@@ -77,7 +78,7 @@ impl Schedule {
         tree.place(id, dependency);
     }
 
-    /// A stream is promised on another, and depends on it (RFC 7540 section 5.3.5).
+    /// Notes that a stream is promised on another stream, and therefore depends on it (RFC 7540 section 5.3.5).
     pub fn promise(&mut self, id: StreamId, on: StreamId) {
         if let Some(tree) = &mut self.tree {
             tree.promise(id, on);
@@ -92,7 +93,7 @@ impl Schedule {
     pub fn is_by_tree(&self) -> bool {
         match self.scheduling {
             Scheduling::Tree => self.tree.is_some(),
-            Scheduling::AsAsked => self.tree.is_some() && !self.speaks_newer,
+            Scheduling::AsAsked => self.tree.is_some() && !self.uses_rfc9218,
             _ => false,
         }
     }
@@ -102,7 +103,7 @@ impl Schedule {
         self.queues.occupied == 0
     }
 
-    /// A response has something to send.
+    /// Adds a response that has something to send.
     pub fn add(&mut self, id: StreamId, slot: Slot, priority: Priority) {
         self.queues.add(id, slot, self.level(priority));
         if let Some(tree) = &mut self.tree {
@@ -110,7 +111,7 @@ impl Schedule {
         }
     }
 
-    /// A response has nothing to send for now, or permanently.
+    /// Removes a response that has nothing to send, for now or permanently.
     pub fn remove(&mut self, id: StreamId, priority: Priority) {
         self.queues.remove(id, self.level(priority));
         if let Some(tree) = &mut self.tree {
@@ -128,7 +129,7 @@ impl Schedule {
         self.queues.first()
     }
 
-    /// A response has had a turn of `bytes` bytes. It may leave the schedule after that.
+    /// Notes that a response has had a turn of `bytes` bytes. The response may leave the schedule after that.
     pub fn turn_over(&mut self, id: StreamId, priority: Priority, bytes: u64) {
         self.queues.turn_over(id, self.level(priority));
         if let Some(tree) = &mut self.tree {
@@ -211,7 +212,7 @@ impl Queues {
         level.front().map(|entry| entry.slot)
     }
 
-    /// The first response of the queue had a turn.
+    /// Ends a turn of the first response of a queue.
     fn turn_over(&mut self, id: StreamId, priority: Priority) {
         let place = level_of(id, priority);
         let level = &mut self.levels[place];

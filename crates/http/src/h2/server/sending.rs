@@ -8,8 +8,8 @@ use crate::h2::flow::{CONNECTION_WINDOW, Window};
 
 /// The send window of the connection, and the stall of responses.
 ///
-/// Invariant: after each [`watch`](Self::watch) a stall is recorded exactly if content waits that only windows
-/// block.
+/// Invariant: after each [`watch`](Self::watch) a stall is recorded if and only if windows, and nothing else, block
+/// some content.
 #[derive(Debug)]
 pub(super) struct Sending {
     window: Window,
@@ -42,7 +42,7 @@ impl Sending {
         self.window.available()
     }
 
-    /// The client increases the window of the connection.
+    /// Applies an increment of the connection's window from the client.
     pub fn give(&mut self, increment: u32) -> Result<(), Fault> {
         self.window.give(increment)
     }
@@ -53,17 +53,17 @@ impl Sending {
         self.content += u64::from(bytes);
     }
 
-    /// The window of one more stream blocks its content.
+    /// Counts one more stream whose content is blocked by its own window.
     pub fn block_stream(&mut self) {
         self.blocked_streams += 1;
     }
 
-    /// The window of one stream less blocks its content.
+    /// Counts one stream fewer whose content is blocked by its own window.
     pub fn unblock_stream(&mut self) {
         self.blocked_streams -= 1;
     }
 
-    /// Starts or ends a stall; `is_due` is whether content waits that its own window does not block.
+    /// Starts or ends a stall. `is_due`: whether content waits that the window of its stream does not block.
     pub fn watch(&mut self, is_due: bool, now: Instant) {
         if self.blocked_streams == 0 && (self.available() > 0 || !is_due) {
             self.stalled = None;
@@ -77,7 +77,7 @@ impl Sending {
         self.stalled.map(|stall| stall.since)
     }
 
-    /// Whether at least `least` bytes of content were sent during the stall; it then starts again.
+    /// Whether at least `least` bytes of content were sent during the stall; if so, a new stall starts.
     pub fn has_moved(&mut self, least: u64, now: Instant) -> bool {
         let before = self.stalled.map_or(0, |stall| stall.content);
         let has_moved = self.content - before >= least;
@@ -87,7 +87,7 @@ impl Sending {
         has_moved
     }
 
-    /// No more content is sent.
+    /// Notes that no more content is sent.
     pub fn stop(&mut self) {
         self.stalled = None;
     }

@@ -293,7 +293,7 @@ fn discarded_content_returns_its_window() {
     assert_eq!(host.take(), [Got::Window(0, 100 + 101 + 3 * 16_000)]);
     host.send(data(1, &[0; 16_384], false).repeat(2));
     assert!(matches!(host.take()[..], [Got::Window(0, _)]));
-    // If it is never given back, the connection's window runs out.
+    // If the content is never given back, the connection's window runs out.
     let mut config = ServerConfig::default();
     config.receive.update = UpdateAt::Never;
     config.receive.connection = 0;

@@ -14,9 +14,9 @@ use crate::origin::Answer;
 use crate::origin::dynamic::Flow;
 use crate::pace::{ContentPace, Paid};
 
-/// The most streams reset by the server that are remembered: frames in flight are allowed on them.
+/// The maximum number of remembered streams that the server has reset: frames in flight are allowed on them.
 const MOST_RESET_HERE: usize = 256;
-/// The most streams that ended otherwise and are remembered.
+/// The maximum number of remembered streams that ended otherwise.
 const MOST_ENDED: usize = 64;
 
 /// A place in the table of open streams; reused when its stream has closed.
@@ -27,13 +27,13 @@ pub(super) struct Slot(u32);
 #[derive(Debug)]
 pub(super) struct Stream {
     pub id: StreamId,
-    /// Whether the client may send more on it.
+    /// Whether the client may send more on the stream.
     pub receiving: bool,
     pub receive: ReceiveWindow,
     pub send: Window,
     /// The content of the request.
     pub request: RequestContent,
-    /// Whether the answer is sent independently of what the client still sends.
+    /// Whether the response is sent whatever the client still sends.
     pub answered_early: bool,
     pub answer: Option<Answer>,
     pub progress: Progress,
@@ -42,16 +42,16 @@ pub(super) struct Stream {
     /// The generator of content that is not ready yet.
     pub flow: Option<Box<Flow>>,
     pub priority: Priority,
-    /// Whether it is in the schedule.
+    /// Whether the stream is in the schedule.
     pub scheduled: bool,
-    /// Whether it has content that only its own window blocks.
+    /// Whether the stream has content that only its own window blocks.
     pub blocked: bool,
     pub served: Served,
-    /// The priority in its request.
+    /// The priority in the request.
     pub signalled: Option<Priority>,
-    /// Its cached request.
+    /// The cached request of the stream.
     pub remembered: Option<Key>,
-    /// Where its response begins in the output.
+    /// The position in the output where the response begins.
     pub begun: Option<u64>,
     /// The text of the request for logs, and the lengths of its three parts.
     pub text: Vec<u8>,
@@ -67,7 +67,7 @@ pub(super) enum Progress {
     Working,
     /// The response is ready; none of it is in frames.
     Ready,
-    /// Its HEADERS are in frames.
+    /// The HEADERS of the response are in frames.
     Sending,
 }
 
@@ -78,12 +78,12 @@ pub(super) struct RequestContent {
     announced: Option<u64>,
     /// Bytes received.
     received: u64,
-    /// The time limit for the rest of it.
+    /// The time limit for the rest of the content.
     paid: Option<Paid>,
 }
 
 impl RequestContent {
-    /// The head has this `Content-Length`, if any.
+    /// Sets the announced length: the request's `Content-Length`, if any.
     pub fn announce(&mut self, length: Option<u64>) {
         self.announced = length;
     }
@@ -112,19 +112,19 @@ impl RequestContent {
             .is_some_and(|announced| self.received > announced)
     }
 
-    /// Whether what has arrived is not what was announced, if nothing follows.
+    /// Whether the received length differs from the announced length, if no more content follows.
     pub fn differs(&self) -> bool {
         self.announced
             .is_some_and(|announced| self.received != announced)
     }
 
-    /// The time limit for the rest.
+    /// The time limit for the rest of the content.
     pub fn paid(&self) -> Option<Paid> {
         self.paid
     }
 }
 
-/// Where a stream is.
+/// The state of a stream that is not idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Open(Slot),
@@ -135,18 +135,18 @@ pub(super) enum Place {
 /// How a closed stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Past {
-    /// Both sides ended it.
+    /// Both sides closed the stream.
     Ended,
-    /// The client reset it.
+    /// The client reset the stream.
     ResetByClient,
-    /// The server reset it: frames may arrive that the client sent before it received the reset.
+    /// The server reset the stream: frames may arrive that the client sent before it received the reset.
     ResetHere,
 }
 
 /// The streams of a connection.
 ///
-/// Invariants: the lists of open streams are in order of their numbers and name each used slot once. No open
-/// or recorded stream has a number above the last one of its side.
+/// Invariants: the lists of open streams are in order of their numbers and name each used slot once. No open or
+/// recorded stream has a number above the last used number of its side.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     /// The last stream used by the client.
@@ -209,7 +209,7 @@ impl Streams {
         }
     }
 
-    /// The client uses the number of an idle stream, which makes all lower idle ones closed.
+    /// Notes that the client uses the number of an idle stream, which closes all lower idle streams.
     pub fn use_number(&mut self, id: StreamId) {
         debug_assert!(self.is_idle(id), "a number is used twice");
         self.last_client = id;
@@ -224,7 +224,7 @@ impl Streams {
         }
     }
 
-    /// All open streams, those of the client first.
+    /// All open streams, client streams first.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &Stream)> {
         let slots = self.clients.iter().chain(&self.promised);
         slots.map(|&(_, slot)| (slot, &self[slot]))
@@ -243,7 +243,7 @@ impl Streams {
         }
     }
 
-    /// The open stream with this index, those of the client first.
+    /// The open stream with this index, client streams first.
     pub fn at(&self, place: usize) -> Option<Slot> {
         let (_, slot) = self.clients.iter().chain(&self.promised).nth(place)?;
         Some(*slot)
@@ -255,7 +255,7 @@ impl Streams {
         self.open(self.last_promised, 0, send, now)
     }
 
-    /// Opens a stream of a used number; it must be above those of all open ones of its side.
+    /// Opens a stream whose number is used; the number must be above all open streams of its side.
     pub fn open(&mut self, id: StreamId, receive: u32, send: u32, now: Instant) -> Slot {
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -284,7 +284,7 @@ impl Streams {
     pub fn close(&mut self, slot: Slot, past: Past) {
         let stream = &mut self[slot];
         let id = stream.id;
-        // Drops its references now: that memory may be needed elsewhere.
+        // Drops the stream's references now, because other streams may need that memory.
         stream.answer = None;
         stream.flow = None;
         stream.content.clear();

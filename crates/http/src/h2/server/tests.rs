@@ -298,7 +298,7 @@ impl Host {
         frames.flatten().copied().collect()
     }
 
-    /// The connection ends with this fault, GOAWAY and a closed sending side.
+    /// Checks that the connection ends with this fault, GOAWAY and a closed sending side.
     #[track_caller]
     pub fn assert_refused(&mut self, fault: Fault) {
         assert_eq!(
@@ -316,7 +316,7 @@ impl Host {
         assert_eq!(self.actions, [Action::ShutdownWrite]);
     }
 
-    /// The stream was reset with this code, and the connection continues.
+    /// Checks that the stream was reset with this code, and that the connection continues.
     #[track_caller]
     pub fn assert_reset(&mut self, stream: u32, code: ErrorCode) {
         assert_eq!(self.take(), [Got::Reset(stream, code)]);

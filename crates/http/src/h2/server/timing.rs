@@ -26,17 +26,17 @@ impl Activity {
         }
     }
 
-    /// Bytes arrived.
+    /// Notes that bytes arrived.
     pub fn note_input(&mut self, now: Instant) {
         self.last_input = now;
     }
 
-    /// The transport took bytes.
+    /// Notes that the transport took bytes.
     pub fn note_output(&mut self, now: Instant) {
         self.last_output = now;
     }
 
-    /// A request is in flight.
+    /// Notes that a request is in flight.
     pub fn note_busy(&mut self, now: Instant) {
         self.last_busy = now;
     }
@@ -98,8 +98,8 @@ impl Connection {
         }
     }
 
-    /// The transport's own buffer was emptying until `at`, as
-    /// [`h1`'s](crate::h1::server::Connection::transport_moved).
+    /// Notes that the transport's own buffer was emptying until `at`; see
+    /// [`h1`](crate::h1::server::Connection::transport_moved).
     pub fn transport_moved(&mut self, at: Instant) {
         self.activity.last_output = self.activity.last_output.max(at);
     }
@@ -110,8 +110,7 @@ impl Connection {
         self.ending.is_open() && (!self.responses.output().is_empty() || is_stalled)
     }
 
-    /// Since when the connection waits for its client, as
-    /// [`h1`'s](crate::h1::server::Connection::waits_since).
+    /// Since when the connection waits for its client; see [`h1`](crate::h1::server::Connection::waits_since).
     pub fn waits_since(&self) -> Option<Instant> {
         if self.ending.is_closed() {
             return None;
@@ -131,7 +130,7 @@ impl Connection {
         reading.chain(self.responses.stalled_since()).max()
     }
 
-    /// Windows have blocked responses for a while: closes the connection if too little content was sent.
+    /// Closes the connection if windows have blocked responses for the time-out and too little content was sent.
     fn judge_stall(&mut self, now: Instant) {
         if !self.responses.outlasts_stall(now) {
             self.stop(CloseReason::WindowStall);

@@ -1,8 +1,8 @@
 //! The tree of dependencies and weights (RFC 7540 section 5.3, deprecated by RFC 9113).
 //!
-//! A stream precedes those that depend on it. Those that depend on the same stream share the remaining capacity
-//! in proportion to their weights, by the bytes of each turn. Streams that are closed, or not yet open, keep
-//! their places as long as there is room, because clients use them as groups.
+//! A stream precedes the streams that depend on it. Streams that depend on the same stream share the remaining
+//! capacity in proportion to their weights, by the bytes of each turn. Streams that are closed, or not yet open,
+//! keep their places as long as there is room, because clients use such streams as groups.
 
 use super::streams::Slot;
 use crate::h2::StreamId;
@@ -17,7 +17,7 @@ const ROOT: usize = 0;
 
 #[derive(Debug)]
 pub(super) struct Tree {
-    /// The root first. Parents are indices in this list.
+    /// The nodes, the root first. Parents are indices in this list.
     nodes: Vec<Node>,
     most: usize,
 }
@@ -26,15 +26,15 @@ pub(super) struct Tree {
 struct Node {
     id: StreamId,
     parent: usize,
-    /// 1 to 256.
+    /// The weight, 1 to 256.
     weight: u32,
-    /// Bytes it has sent, divided by its weight; compared among those that depend on the same stream.
+    /// Bytes sent by the stream, divided by its weight; compared among the dependents of the same stream.
     spent: u64,
     /// The `spent` of the child chosen last: new children start with this value.
     clock: u64,
     /// The stream's slot when it has something to send.
     ready: Option<Slot>,
-    /// Whether it or anything that depends on it has something to send.
+    /// Whether the stream or any of its dependents has something to send.
     active: bool,
 }
 
@@ -53,7 +53,7 @@ impl Tree {
             return;
         }
         let place = self.find_or_insert(id);
-        // If the parent is not (or no longer) in the tree: the default priority (section 5.3.1).
+        // If the parent is not (or no longer) in the tree, the stream gets the default priority (section 5.3.1).
         let known = self.find(dependency.on);
         let (parent, weight, exclusive) = match known {
             Some(parent) => (
@@ -89,7 +89,7 @@ impl Tree {
         self.place(id, dependency);
     }
 
-    /// A stream has something to send.
+    /// Adds a stream that has something to send.
     pub fn add(&mut self, id: StreamId, slot: Slot) {
         let place = self.find_or_insert(id);
         self.nodes[place].ready = Some(slot);
@@ -104,7 +104,7 @@ impl Tree {
         }
     }
 
-    /// A stream has nothing more to send.
+    /// Removes a stream that has nothing more to send.
     pub fn remove(&mut self, id: StreamId) {
         if let Some(place) = self.find(id) {
             self.nodes[place].ready = None;
@@ -129,7 +129,7 @@ impl Tree {
         }
     }
 
-    /// A stream had a turn of `bytes` bytes.
+    /// Charges a turn of `bytes` bytes to a stream.
     pub fn charge(&mut self, id: StreamId, bytes: u64) {
         let mut at = self.find(id).unwrap_or(ROOT);
         while at != ROOT {
@@ -157,8 +157,8 @@ impl Tree {
         self.nodes.len() - 1
     }
 
-    /// Makes room: removes the oldest stream that has nothing to send. Its dependents move to its parent. If all have
-    /// something to send, the tree grows: the limits on streams and pushes bound it.
+    /// Makes room: removes the oldest stream that has nothing to send. Its dependents move to its parent. If all
+    /// streams have something to send, the tree grows: the limits on streams and pushes bound its size.
     fn forget_one(&mut self) {
         let idle = self
             .nodes
@@ -182,7 +182,7 @@ impl Tree {
         }
     }
 
-    /// Whether a place is below another.
+    /// Whether a node is below another node.
     fn descends(&self, mut place: usize, ancestor: usize) -> bool {
         while place != ROOT {
             place = self.nodes[place].parent;
@@ -202,7 +202,7 @@ impl Tree {
         self.nodes[place].spent = self.nodes[parent].clock;
     }
 
-    /// Recomputes which nodes have something to send, at them or below.
+    /// Recomputes which nodes have something to send, at the node or below it.
     fn mark_active(&mut self) {
         for node in &mut self.nodes {
             node.active = false;

@@ -1,4 +1,4 @@
-//! Starting after an HTTP/1.1 request (RFC 7540 section 3.2, which RFC 9113 deprecated).
+//! The start of a connection by an HTTP/1.1 upgrade (RFC 7540 section 3.2, which RFC 9113 deprecates).
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::message::fields;
 use crate::origin::Origin;
 
 impl Connection {
-    /// A connection that changed to HTTP/2 at `now`. It answers the upgrade, and then the upgrade request as
-    /// its first stream. The caller must pass the [bytes after that request](Upgrade::rest) to it.
+    /// A connection that was upgraded to HTTP/2 at `now`. It answers the upgrade, and then the upgrade request as
+    /// its first stream. The caller must pass the [bytes after that request](Upgrade::rest) to the connection.
     pub fn from_upgrade(
         origin: Arc<Origin>,
         config: Arc<ServerConfig>,

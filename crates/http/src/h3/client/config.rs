@@ -4,19 +4,19 @@ use crate::exchange::{Limits, Timeouts};
 use crate::h3::Settings;
 use crate::qpack::EncoderPolicy;
 
-/// How fields are compressed.
+/// Settings of field compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Qpack {
-    /// Largest dynamic table that the peer's encoder may use, in bytes (SETTINGS_QPACK_MAX_TABLE_CAPACITY); 0:
-    /// no table.
+    /// The largest dynamic table that the peer's encoder may use, in bytes (SETTINGS_QPACK_MAX_TABLE_CAPACITY);
+    /// 0: no table.
     pub table: u32,
-    /// Largest number of streams that may be blocked on that table (SETTINGS_QPACK_BLOCKED_STREAMS).
+    /// The largest number of streams that may wait for entries of that table (SETTINGS_QPACK_BLOCKED_STREAMS).
     pub blocked_streams: u16,
     /// How this side's encoder uses the peer's table.
     pub encoder: EncoderPolicy,
 }
 
-/// As browsers do: a table of 4096 bytes in each direction, and up to 16 blocked streams.
+/// The settings of browsers: a table of 4096 bytes in each direction, and up to 16 blocked streams.
 impl Default for Qpack {
     fn default() -> Qpack {
         Qpack {
@@ -36,25 +36,25 @@ impl Qpack {
     };
 }
 
-/// How one connection behaves.
+/// The settings of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// Most requests that are queued or in flight; at least 1. The server limits the number of open streams
+    /// The most requests that are queued or in flight; at least 1. The server limits the number of open streams
     /// through QUIC.
     pub streams: u32,
     /// How fields are compressed.
     pub qpack: Qpack,
-    /// Whether targets are inserted into the table. This makes repeated requests for a few targets smaller.
-    /// Requests for many targets become larger because their targets evict each other.
+    /// Whether targets are inserted into the dynamic table. This makes repeated requests for a few targets
+    /// smaller. Requests for many targets become larger because their targets evict each other.
     pub index_targets: bool,
     /// Whether a reserved setting and a reserved frame are sent, to test that the server ignores them (RFC 9114
     /// section 7.2.8).
     pub reserved: bool,
-    /// Limits on a response. `head` is the size of a field section as SETTINGS_MAX_FIELD_SECTION_SIZE counts
-    /// it, and also bounds its compressed size.
+    /// Limits on a response. `head` limits the size of a field section, as SETTINGS_MAX_FIELD_SECTION_SIZE
+    /// counts it, and also its compressed size.
     pub limits: Limits,
-    /// Time limits. `head` and `total` start when a request is handed to the transport, and end that request.
-    /// `idle` applies to the connection, and ends it.
+    /// Time limits. `head` and `total` start when a request is passed to the transport; when they expire, that
+    /// request fails. When `idle` expires, the connection fails.
     pub timeouts: Timeouts,
 }
 

@@ -1,4 +1,4 @@
-//! The connection machine: sending, and the end of the connection.
+//! The state machine of the connection: sending, and the end of the connection.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -21,32 +21,32 @@ use crate::qpack::{Decoder, Encoder};
 pub struct Connection {
     pub(super) config: Config,
     pub(super) critical: Critical,
-    /// Requests without a complete response.
+    /// The requests in flight.
     pub(super) streams: Pending<Box<Stream>>,
     /// Streams of completed requests, kept for reuse.
     #[allow(clippy::vec_box, reason = "they go in and out of a table of boxes")]
     pub(super) spare: Vec<Box<Stream>>,
     pub(super) next_request: RequestId,
-    /// How many streams the transport has opened for requests.
+    /// The number of streams that the transport has opened for requests.
     pub(super) opened: u32,
-    /// No request before this one still waits for its first byte to be taken.
+    /// All requests before this one have had their first byte taken.
     pub(super) first_unsent: RequestId,
     /// Streams with bytes to send, in the order in which they are sent.
     pub(super) sendable: VecDeque<RequestId>,
     pub(super) phase: Phase,
-    /// Whether the server sent GOAWAY: no further requests.
+    /// Whether the server sent GOAWAY, so that no further requests are possible.
     pub(super) leaving: bool,
     pub(super) events: VecDeque<Event<'static>>,
     pub(super) actions: VecDeque<Action>,
     pub(super) fault: Option<Fault>,
-    /// Fields and status of the head that was read last.
+    /// The fields and the status of the head that was read last.
     pub(super) head: FieldBlock,
     pub(super) status: u16,
     pub(super) trailers: FieldBlock,
     /// The request that is being written.
     pub(super) request: RequestFields,
     pub(super) section: Vec<u8>,
-    /// When something was last read or written.
+    /// The time of the last read or write.
     pub(super) active: Instant,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum Phase {
 }
 
 impl Connection {
-    /// A machine for a QUIC connection that is opened at `now`.
+    /// A state machine for a QUIC connection that is opened at `now`.
     pub fn new(config: Config, now: Instant) -> Connection {
         Connection {
             critical: critical(&config, now),
@@ -101,7 +101,7 @@ impl Connection {
         self.active = now;
     }
 
-    /// Whether the connection accepts further requests, apart from the limit on their number.
+    /// Whether the connection accepts further requests. The limit on their number is not considered.
     pub fn accepts_requests(&self) -> bool {
         self.phase == Phase::Open && !self.leaving
     }
@@ -116,8 +116,8 @@ impl Connection {
         self.streams.len()
     }
 
-    /// The first request of which no byte has been handed to the transport; if there is none, the next request
-    /// to be queued.
+    /// The first request of which no byte has been passed to the transport. If there is none, the next request
+    /// that will be queued.
     pub fn first_unsent(&self) -> RequestId {
         self.first_unsent
     }
@@ -138,12 +138,12 @@ impl Connection {
         &self.trailers
     }
 
-    /// The settings of the server, once they have come.
+    /// The settings of the server; `None` until they arrive.
     pub fn peer_settings(&self) -> Option<crate::h3::Settings> {
         self.critical.peer_settings
     }
 
-    /// Why the machine closed; `None` while it is open.
+    /// The reason why the connection closed; `None` while it is open.
     pub fn close_reason(&self) -> Option<CloseReason> {
         match self.phase {
             Phase::Open => None,
@@ -151,7 +151,7 @@ impl Connection {
         }
     }
 
-    /// The server's fault that ended the connection.
+    /// The violation by the server that ended the connection.
     pub fn fault(&self) -> Option<Fault> {
         self.fault
     }
@@ -181,7 +181,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends content that was announced without its length.
+    /// Ends content whose length was not announced.
     pub fn finish_content(&mut self, request: RequestId) -> Result<(), SendError> {
         let (stream, upload) = self.upload(request)?;
         if upload.remaining.is_some() || upload.awaits_continue {
@@ -221,12 +221,12 @@ impl Connection {
         out.extend_from_slice(text.as_bytes());
     }
 
-    /// How many streams the transport has opened for requests.
+    /// The number of streams that the transport has opened for requests.
     pub fn opened(&self) -> u32 {
         self.opened
     }
 
-    /// The kind of stream to open next, as soon as the transport can.
+    /// The kind of stream to open as soon as the transport can open one.
     pub fn wants_stream(&self) -> Option<Direction> {
         if self.phase != Phase::Open {
             None
@@ -239,7 +239,7 @@ impl Connection {
         }
     }
 
-    /// The transport has opened a stream of the requested kind.
+    /// Handles a stream that the transport has opened as requested.
     ///
     /// # Panics
     /// If request streams are opened out of order, which QUIC never does.
@@ -266,8 +266,8 @@ impl Connection {
         }
     }
 
-    /// The bytes to send next: at most `most`, all of one stream. Critical streams come first, then requests in
-    /// their order. Fills the first of `slices`, which must not be empty.
+    /// The bytes to send next: at most `most` bytes, all of one stream. Critical streams come first, then
+    /// requests in order. Fills the first of `slices`, which must not be empty.
     pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<Transmit<'a>> {
         if self.phase != Phase::Open {
             return None;
@@ -295,8 +295,8 @@ impl Connection {
         })
     }
 
-    /// The transport took the first `bytes` bytes that [`transmit`](Self::transmit) offered of a stream. If
-    /// these were all and the stream ends there, the transport also finished the stream.
+    /// Handles the first `bytes` bytes that [`transmit`](Self::transmit) offered and the transport took. If
+    /// these were all bytes and the stream ends there, the transport has also finished the stream.
     pub fn transmitted(&mut self, stream: u64, bytes: usize, now: Instant) {
         self.active = now;
         if self.critical.is_own(stream) {
@@ -323,12 +323,12 @@ impl Connection {
         self.note_sent();
     }
 
-    /// The transport accepts no more bytes of a stream for now.
+    /// Notes that the transport accepts no more bytes of a stream for now.
     pub fn handle_blocked(&mut self, stream: u64) {
         self.set_blocked(stream, true);
     }
 
-    /// The transport accepts bytes of a stream again.
+    /// Notes that the transport accepts bytes of a stream again.
     pub fn handle_writable(&mut self, stream: u64) {
         self.set_blocked(stream, false);
     }
@@ -340,7 +340,7 @@ impl Connection {
         }
     }
 
-    /// The send priority of a stream. Critical streams have the highest one.
+    /// The send priority of a stream. Critical streams have the highest priority.
     pub fn priority(&self, stream: u64) -> Priority {
         Priority {
             urgency: if is_bidirectional(stream) { 3 } else { 0 },
@@ -348,7 +348,7 @@ impl Connection {
         }
     }
 
-    /// The server sent STOP_SENDING for a stream.
+    /// Handles STOP_SENDING for a stream.
     pub fn handle_stop_sending(&mut self, stream: u64, code: u64, now: Instant) {
         self.active = now;
         if self.critical.is_own(stream) {
@@ -359,7 +359,7 @@ impl Connection {
             && !open.finished
             && !open.stopped
         {
-            // A response may still come.
+            // The response may still arrive.
             open.stopped = true;
             open.upload = None;
             self.actions.push_back(Action::Reset {
@@ -369,7 +369,7 @@ impl Connection {
         }
     }
 
-    /// The next action for the host to carry out on the transport; each is returned once.
+    /// The next action for the host to carry out on the transport. Each action is returned once.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -379,7 +379,7 @@ impl Connection {
         self.events.pop_front()
     }
 
-    /// Keeps a completed stream for reuse of its memory.
+    /// Keeps a completed stream, to reuse its memory.
     pub(super) fn recycle(&mut self, mut stream: Box<Stream>) {
         if self.spare.len() < self.config.streams as usize {
             stream.renew();
@@ -387,7 +387,7 @@ impl Connection {
         }
     }
 
-    /// Adds a stream to the queue of those that have bytes to send.
+    /// Adds a stream to the queue of streams with bytes to send.
     fn queue(&mut self, request: RequestId) {
         if let Some(stream) = self.streams.get_mut(request)
             && stream.is_open
@@ -413,14 +413,14 @@ impl Connection {
         }
     }
 
-    /// Moves the instructions of QPACK to their streams, and closes a connection that is over.
+    /// Moves the QPACK instructions to their streams, and closes a finished connection.
     pub(super) fn settle(&mut self) {
         if self.phase == Phase::Open
             && let Err(fault) = self.critical.settle()
         {
             self.fail(fault);
         }
-        self.leave_if_nothing_is_owed();
+        self.close_if_idle();
     }
 }
 

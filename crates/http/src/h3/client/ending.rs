@@ -1,4 +1,4 @@
-//! How requests and the connection end: time limits, failures, GOAWAY, closing.
+//! The end of requests and of the connection: time limits, failures, GOAWAY, closing.
 
 use fathometer_model::{CloseReason, Failure, Instant};
 
@@ -10,8 +10,8 @@ use crate::h3::{Action, ErrorCode, Fault, request_of, stream_of};
 
 impl Connection {
     /// Closes the connection if the server shuts down and no response is outstanding. Called after every frame
-    /// and at every request's end, so that bytes which arrive in the same input change nothing.
-    pub(super) fn leave_if_nothing_is_owed(&mut self) {
+    /// and at the end of every request, so that the result does not depend on later bytes of the same input.
+    pub(super) fn close_if_idle(&mut self) {
         if self.leaving && self.phase == Phase::Open && self.streams.is_empty() {
             self.close(
                 CloseReason::ServerAsked,
@@ -21,13 +21,13 @@ impl Connection {
         }
     }
 
-    /// The QUIC connection failed, or is given up with a failure that is not the peer's fault. Responses that
-    /// were read completely stay complete.
+    /// Handles a failure of the QUIC connection, or its abort by the host, with a failure that the peer did not
+    /// cause. Responses that were read completely stay complete.
     pub fn handle_failure(&mut self, failure: Failure, _now: Instant) {
         self.close(CloseReason::Failed(failure), failure, None);
     }
 
-    /// The server closed the QUIC connection with this HTTP/3 error code.
+    /// Handles the server's close of the QUIC connection with this HTTP/3 error code.
     pub fn handle_peer_close(&mut self, code: u64, _now: Instant) {
         let is_error = ErrorCode(code).name().is_some() && ErrorCode(code) != ErrorCode::NO_ERROR;
         let (reason, failure) = match (is_error, self.streams.is_empty()) {
@@ -39,7 +39,7 @@ impl Connection {
     }
 
     /// Closes a connection on which the client sends no further requests. Requests without a complete response
-    /// end as [`Failure::LocalAbort`], and the reason is [`CloseReason::Finished`].
+    /// end as [`Failure::LocalAbort`], and the close reason is [`CloseReason::Finished`].
     pub fn finish(&mut self) {
         self.close(
             CloseReason::Finished,
@@ -48,7 +48,7 @@ impl Connection {
         );
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) unless something else happens before.
+    /// When to call [`handle_timeout`](Self::handle_timeout) if no other event happens before.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.phase != Phase::Open || self.streams.is_empty() {
             return None;
@@ -60,7 +60,7 @@ impl Connection {
         due.chain(idle).min()
     }
 
-    /// When the first time limit of an exchange passes.
+    /// The time at which the first time limit of an exchange expires.
     fn deadline(&self, stream: &Stream) -> Option<Instant> {
         let timeouts = &self.config.timeouts;
         let handed = stream.handed?;
@@ -71,7 +71,7 @@ impl Connection {
         limits.into_iter().flatten().min().map(|time| handed + time)
     }
 
-    /// Acts on every time limit that has passed. Spurious calls do nothing.
+    /// Handles every time limit that has passed. Spurious calls do nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.phase != Phase::Open || self.streams.is_empty() {
             return;
@@ -113,7 +113,7 @@ impl Connection {
         self.settle();
     }
 
-    /// Acts on a message on the server's control stream.
+    /// Handles a message on the server's control stream.
     pub(super) fn handle_control(&mut self, event: ControlEvent) {
         match event {
             ControlEvent::Settings(_) => self.events.push_back(Event::Settings),
@@ -131,14 +131,14 @@ impl Connection {
                 for request in unprocessed {
                     self.reject(request, Failure::GoneAway);
                 }
-                self.leave_if_nothing_is_owed();
+                self.close_if_idle();
             }
             // Only clients send this.
             ControlEvent::Priority(..) => {}
         }
     }
 
-    /// The server did not process a request.
+    /// Handles a request that the server did not process.
     pub(super) fn reject(&mut self, request: RequestId, failure: Failure) {
         let begun = self.streams.get(request).is_none_or(|stream| stream.begun);
         if begun {
@@ -171,7 +171,7 @@ impl Connection {
         self.note_sent();
     }
 
-    /// Ends both directions of a stream if they have not ended.
+    /// Ends both directions of a stream, as far as they are open.
     fn abandon(&mut self, request: RequestId, code: ErrorCode) {
         let Some(open) = self.streams.get_mut(request) else {
             return;
@@ -187,7 +187,7 @@ impl Connection {
         self.critical.decoder.cancel(stream);
     }
 
-    /// The server broke the protocol.
+    /// Closes the connection after a protocol violation by the server.
     pub(super) fn fail(&mut self, fault: Fault) {
         if self.phase != Phase::Open {
             return;
@@ -201,7 +201,7 @@ impl Connection {
         self.close(reason, failure, Some(fault.code()));
     }
 
-    /// Ends the connection and all requests. Without a code the transport is closed already.
+    /// Ends the connection and all requests. `code` is `None` if the transport is already closed.
     fn close(&mut self, reason: CloseReason, failure: Failure, code: Option<ErrorCode>) {
         if self.phase != Phase::Open {
             return;

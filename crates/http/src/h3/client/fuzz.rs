@@ -10,10 +10,10 @@ use super::{Config, Connection, Content, Event, Limits, Qpack, RequestId, Reques
 use crate::h3::{Action, Direction};
 use crate::qpack::EncoderPolicy;
 
-/// An entry point for fuzzing. The first byte selects the requests, the second the end. The rest is what a
-/// server sends, in pieces: one byte for the stream and the operation, one for the length, and as many bytes as
-/// that. Panics if the result depends on how the pieces are split, if more content is reported than was sent,
-/// or if the order of events is invalid.
+/// An entry point for fuzzing. The first byte selects the requests, the second the end of the connection. The
+/// rest controls the server, in pieces: one byte for the stream and the operation, one for the length, and that
+/// many bytes. Panics if the result depends on how the pieces are split, if more content is reported than was
+/// sent, or if the order of events is invalid.
 pub fn fuzz(data: &[u8]) {
     let Some((&[requests, end], script)) = data.split_first_chunk::<2>() else {
         return;
@@ -24,7 +24,7 @@ pub fn fuzz(data: &[u8]) {
     assert!(whole.content <= script.len());
 }
 
-/// How all requests of one connection ended.
+/// The ends of all requests of one connection.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Log {
     /// Log lines of each request, and of the connection.
@@ -36,9 +36,9 @@ struct Host {
     connection: Connection,
     log: Log,
     judges: BTreeMap<RequestId, Judge>,
-    /// Bytes of blocked streams that are left, with those that followed.
+    /// The remaining bytes of blocked streams, with the bytes that followed.
     left: BTreeMap<u64, Vec<u8>>,
-    /// How many streams the client has opened itself, times four.
+    /// The number of streams that the client has opened, times four.
     own: u64,
     closed: bool,
     piece: usize,
@@ -110,7 +110,7 @@ fn run(requests: u8, end: u8, script: &[u8], piece: usize) -> Log {
     host.log
 }
 
-/// The streams that input can arrive on: those of requests, the server's three critical streams, and others.
+/// The streams on which input may arrive: request streams, the server's three critical streams, and others.
 const STREAMS: [u64; 16] = [0, 4, 8, 12, 3, 7, 11, 15, 0, 4, 3, 7, 11, 1, 19, 16];
 
 impl Host {
@@ -270,7 +270,7 @@ impl Host {
             } => {
                 assert!(judge.begun);
                 judge.done = true;
-                // How much of a broken frame was parsed depends on the split.
+                // The part of a broken frame that was parsed depends on the split.
                 let content = received.content;
                 return self.line(Some(request), format!("{failure:?} {content}"));
             }

@@ -1,15 +1,14 @@
 //! The client side of one HTTP/3 connection, without I/O and without QUIC (RFC 9114).
 //!
 //! [`Connection`] turns requests into bytes on streams, and bytes on streams into [`Event`]s, the same events
-//! as those of [`crate::client`]. [`crate::h3`] describes how a host drives the machine. Particular to this
-//! side:
+//! as in [`crate::client`]. [`crate::h3`] describes how a host drives the state machine. On this side:
 //!
 //! - Requests may be queued before the transport is established. Request *n* is on stream 4*n*: streams are
-//!   opened in the order of the requests. A request that is cancelled before its stream is open keeps that
-//!   stream, which is then reset.
+//!   opened in the order of the requests. If a request is cancelled before its stream is open, the stream is
+//!   still opened for it, and then reset.
 //! - [`poll`](Connection::poll) reads bytes of one stream. If it returns `None` and leaves bytes, the stream
 //!   waits for entries of QPACK's table. The host then keeps these bytes and stops reading that stream, so that
-//!   flow control bounds the memory that a server can occupy. It passes them again when
+//!   flow control bounds the memory that a server can occupy. The host passes them again when
 //!   [`poll_unblocked`](Connection::poll_unblocked) returns the stream.
 //! - [`poll_event`](Connection::poll_event) returns all other events.
 //!
@@ -17,7 +16,7 @@
 //! exactly one of `End`, `Failed` and `Unanswered`; no event follows `Closed`. An exchange allocates nothing
 //! once the buffers have grown to their sizes.
 //!
-//! Not implemented: pushes (none is permitted, so a push is a fault), CONNECT, datagrams, and remembered
+//! Not implemented: pushes (no push is permitted, so a push is a fault), CONNECT, datagrams, and remembered
 //! settings for early data.
 //!
 //! ```

@@ -10,7 +10,7 @@ use crate::h3::{ErrorCode, Fault, is_bidirectional, request_of, stream_of};
 use crate::message::section::{self, Malformed, Recipient};
 use crate::qpack::{self, Decoded};
 
-/// Why reading of a stream stops.
+/// The reason why reading a stream stops.
 enum Trouble {
     /// The response is unusable; the connection continues.
     Stream(Failure, ErrorCode),
@@ -33,8 +33,8 @@ const TOO_LARGE: Trouble = Trouble::Stream(Failure::TooLarge, ErrorCode::REQUEST
 
 impl Connection {
     /// Reads bytes of a stream off the front of `input` and returns the next event. Call it until it returns
-    /// `None`. If `input` is not used up then, the stream waits for QPACK's table: pass the remaining bytes
-    /// again when [`poll_unblocked`](Self::poll_unblocked) returns this stream.
+    /// `None`. If bytes of `input` remain then, the stream waits for QPACK's table: pass these bytes again when
+    /// [`poll_unblocked`](Self::poll_unblocked) returns this stream.
     pub fn poll<'i>(
         &mut self,
         stream: u64,
@@ -82,14 +82,14 @@ impl Connection {
         }
     }
 
-    /// The next stream that waited for QPACK's table and can be read again. Pass its remaining bytes to
+    /// The next stream that waited for QPACK's table and can now be read. Pass its remaining bytes to
     /// [`poll`](Self::poll), even if there are none.
     pub fn poll_unblocked(&mut self) -> Option<u64> {
         self.critical.decoder.unblocked()
     }
 
-    /// The request of a stream that the server ends. `None`: nothing more is to be done, because the connection is
-    /// closed or another kind of stream has ended.
+    /// The request of a stream that the server ends. `None` if nothing must be done, because the connection is
+    /// closed or the stream is not a request's.
     fn ended_request(&mut self, stream: u64, now: Instant) -> Option<RequestId> {
         self.active = now;
         if self.phase != Phase::Open {
@@ -108,7 +108,7 @@ impl Connection {
         request
     }
 
-    /// The server ended a stream, after all of its bytes.
+    /// Handles the end of a stream, after all of its bytes.
     pub fn handle_fin(&mut self, stream: u64, now: Instant) {
         let Some(request) = self.ended_request(stream, now) else {
             return;
@@ -128,7 +128,7 @@ impl Connection {
         self.settle();
     }
 
-    /// The server reset a stream.
+    /// Handles the reset of a stream by the server.
     pub fn handle_reset(&mut self, stream: u64, code: u64, now: Instant) {
         let Some(request) = self.ended_request(stream, now) else {
             return;
@@ -154,7 +154,7 @@ impl Connection {
         }
     }
 
-    /// Reads one stream until there is an event or content, or until nothing more can be read.
+    /// Reads one stream until there is an event or content to report, or until nothing more can be read.
     fn read_response<'i>(
         &mut self,
         request: RequestId,
@@ -275,7 +275,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A stream has ended.
+    /// Handles the end of a stream.
     fn end(&mut self, request: RequestId) -> Result<(), Trouble> {
         let Some(stream) = self.streams.get_mut(request) else {
             return Ok(());

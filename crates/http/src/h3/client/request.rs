@@ -22,14 +22,14 @@ impl RequestQueue for Connection {
 }
 
 impl Connection {
-    /// Starts a request behind those that are queued.
+    /// Starts to write a request after those already queued.
     pub fn request(&mut self, line: RequestLine<'_>) -> Result<RequestWriter<'_>, SendError> {
         self.check_room()?;
         Ok(RequestWriter::new(self, line, SCHEME))
     }
 
     /// Queues a prepared request for `target`, as [`request`](Self::request) and [`RequestWriter::send_with`]
-    /// would. Announced content must follow by [`send_content`](Self::send_content).
+    /// would do. Content that the request announces must follow with [`send_content`](Self::send_content).
     pub fn request_prepared(
         &mut self,
         prepared: &PreparedRequest,
@@ -43,7 +43,7 @@ impl Connection {
         Ok(self.open(prepared.opening(), prepared.bytes(SCHEME, target), fields))
     }
 
-    /// Whether a further request can be queued; if not, the error gives the reason.
+    /// Checks whether a further request can be queued.
     fn check_room(&self) -> Result<(), SendError> {
         if !self.accepts_requests() {
             return Err(SendError::Closed);

@@ -8,23 +8,23 @@ use crate::h3::frame::Frames;
 /// The stream of a request.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
-    /// Bytes to send. The part before `taken` was taken.
+    /// Bytes to send. The transport took the part before `taken`.
     pub out: Vec<u8>,
     pub taken: usize,
-    /// Whether nothing more will be added to `out`.
+    /// Whether `out` is complete.
     pub ends: bool,
     /// Whether the transport finished the stream.
     pub finished: bool,
     /// Whether the server sent STOP_SENDING, or the stream was reset.
     pub stopped: bool,
-    /// Whether the transport has opened it.
+    /// Whether the transport has opened the stream.
     pub is_open: bool,
     /// Whether the transport accepts no more bytes for now.
     pub blocked: bool,
-    /// Whether it is in the queue of streams that have bytes to send.
+    /// Whether the stream is in the queue of streams with bytes to send.
     pub queued: bool,
     pub upload: Option<Upload>,
-    /// When its first byte was taken.
+    /// The time at which its first byte was taken.
     pub handed: Option<Instant>,
 
     pub frames: Frames,
@@ -50,7 +50,7 @@ pub(super) struct Stream {
 /// Request content that is still to be passed in.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Upload {
-    /// `None`: unknown.
+    /// `None`: the length is unknown.
     pub remaining: Option<u64>,
     pub awaits_continue: bool,
 }
@@ -92,7 +92,7 @@ impl Stream {
         };
     }
 
-    /// Whether there is something to offer to the transport.
+    /// Whether there are bytes to send, or an end of the stream to report to the transport.
     pub fn has_something(&self) -> bool {
         self.is_open
             && !self.blocked

@@ -1,4 +1,4 @@
-//! Invalid input from servers, byte by byte, and time limits.
+//! Tests of invalid input from servers, byte by byte, and of time limits.
 
 use std::time::Duration;
 
@@ -173,7 +173,7 @@ fn critical_streams_do_not_end() {
         refused.handle_stop_sending(own, 0x100, NOW);
         assert_eq!(refused.fault(), Some(Fault::ClosedCriticalStream));
     }
-    // Other streams may end, before their type is complete and after.
+    // Other streams may end, before or after their type is complete.
     let mut connection = connection();
     connection.handle_fin(3, NOW);
     feed(&mut connection, 7, "40");
@@ -248,7 +248,7 @@ fn malformed_responses_end_only_their_stream() {
         );
         assert_eq!(connection.outstanding(), 1);
         drain(&mut connection);
-        // What still arrives on this stream is skipped.
+        // Further input on this stream is skipped.
         assert!(feed(&mut connection, stream, "0001 61").is_empty());
         connection.handle_fin(stream, NOW);
         assert!(connection.accepts_requests());
@@ -282,7 +282,7 @@ fn a_stream_that_ends_early_is_a_failure() {
             ..
         }]
     ));
-    // The end of the stream within a frame is a fault.
+    // The end of the stream within a frame is a violation.
     let mut connection = self::connection();
     feed(&mut connection, 0, &format!("{OK} 0005 61"));
     connection.handle_fin(0, NOW);
@@ -470,7 +470,7 @@ fn requests_are_checked_and_bounded() {
     connection.finish();
     let closed = connection.request(line("GET", "/", "h")).map(|_| ());
     assert_eq!(closed, Err(SendError::Closed));
-    // The machine can be used for another connection.
+    // The state machine can be used for another connection.
     connection.renew(NOW);
     assert!(connection.can_request());
     assert!(drain(&mut connection).is_empty());

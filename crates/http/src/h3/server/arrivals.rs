@@ -1,12 +1,13 @@
-//! Which request streams have arrived. QUIC may deliver them in any order, and their priorities before them.
+//! Records which request streams have arrived. QUIC may deliver streams in any order, and their priorities
+//! before them.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::h3::{Fault, Priority};
 
-/// Most stream IDs that may be skipped: QUIC permits far fewer concurrent streams.
+/// The most stream IDs that may be skipped: QUIC permits far fewer concurrent streams.
 const MOST_SKIPPED: usize = 10_000;
-/// The most priorities kept for streams that have not arrived.
+/// The most priorities that are kept for streams that have not arrived.
 const MOST_PRIORITIES: usize = 64;
 
 /// The request streams that have arrived, and the priorities of those that have not.
@@ -15,22 +16,22 @@ const MOST_PRIORITIES: usize = 64;
 /// are at most [`MOST_PRIORITIES`] priorities; the oldest is dropped for a new one.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
-    /// The lowest ID of a request stream from which on no stream has arrived.
+    /// The lowest ID such that no request stream with this or a higher ID has arrived.
     next: u64,
     skipped: BTreeSet<u64>,
     priorities: VecDeque<(u64, Priority)>,
 }
 
 impl Arrivals {
-    /// The lowest ID of a request stream from which on no stream has arrived.
+    /// The lowest ID such that no request stream with this or a higher ID has arrived.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Bytes or signals of a stream came; returns whether they are the first ones.
+    /// Handles bytes or signals of a stream. Returns whether they are the first of this stream.
     ///
     /// # Errors
-    /// When the client skips too many streams.
+    /// If the client skips too many streams.
     pub fn arrive(&mut self, stream: u64) -> Result<bool, Fault> {
         if stream < self.next {
             return Ok(self.skipped.remove(&stream));
@@ -46,7 +47,7 @@ impl Arrivals {
         Ok(true)
     }
 
-    /// Keeps the priority of a stream that has not arrived; of others nothing is kept.
+    /// Keeps the priority of a stream that has not arrived. Does nothing for other streams.
     pub fn set_priority(&mut self, stream: u64, priority: Priority) {
         if stream < self.next && !self.skipped.contains(&stream) {
             return;

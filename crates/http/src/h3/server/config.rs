@@ -1,4 +1,4 @@
-//! Settings of a server, chosen by its operator or by the designer of an experiment.
+//! Settings of a server, set by its operator or by the design of an experiment.
 
 use std::time::Duration;
 
@@ -9,29 +9,29 @@ use crate::h3::Settings;
 use crate::h3::client::Qpack;
 use crate::pace::ContentPace;
 
-/// How a server treats its connections. Shared by all connections.
+/// The settings of a server for its connections. All connections share them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
     /// Limits on what a client may request.
     pub limits: Limits,
-    /// How fields are compressed.
+    /// Settings of field compression.
     pub qpack: Qpack,
-    /// Whether the client's priorities are used. If not, responses take turns.
+    /// Whether the client's priorities are used. If not, all responses take turns.
     pub priorities: bool,
-    /// Most bytes of an incremental response before the next response gets its turn.
+    /// The most bytes of an incremental response that are sent before the next response gets its turn.
     pub turn: Bytes,
-    /// Number of responses after which the server sends GOAWAY; `None`: no limit.
+    /// The number of responses after which the server sends GOAWAY; `None`: no limit.
     pub max_requests_per_connection: Option<u64>,
-    /// How long the server works on a request, from taking it up to its response being ready. The requests of a
-    /// connection are processed one after another. Zero means this server's own speed; a larger value emulates
-    /// a slower server in an experiment.
+    /// The emulated processing time of a request, from the complete request until its response is ready. The
+    /// requests of a connection are processed one after another. Zero is the server's own speed; a larger value
+    /// emulates a slower server in an experiment.
     pub service_time: Duration,
-    /// The same for a connection; added to the time of its first request.
+    /// The emulated processing time of a connection, added to the time of its first request.
     pub connection_time: Duration,
     /// Whether a reserved setting and a reserved frame are sent, which the peer must ignore (RFC 9114 section
     /// 7.2.8).
     pub reserved: bool,
-    /// Whether [`Served`](super::Served) events are made.
+    /// Whether [`Served`](super::Served) events are produced.
     pub events: bool,
     /// Whether events come with the [text](super::RequestText) of their requests.
     pub request_text: bool,
@@ -54,7 +54,7 @@ impl Default for ServerConfig {
     }
 }
 
-/// Takes over the settings of an HTTP/1 server that also apply to HTTP/3.
+/// Copies the settings of an HTTP/1 server that also apply to HTTP/3.
 impl From<&h1::server::ServerConfig> for ServerConfig {
     fn from(config: &h1::server::ServerConfig) -> ServerConfig {
         ServerConfig {
@@ -91,33 +91,32 @@ impl ServerConfig {
     }
 }
 
-/// Bounds on what one client can make a server hold or wait for. QUIC bounds the number of open streams.
+/// Limits on what one client can make a server store or wait for. QUIC limits the number of open streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest field section, counted with 32 bytes more for each field; also the bound on its compressed size.
-    /// A larger one gets 431.
+    /// The largest field section, with 32 bytes added for each field; also the limit on its compressed size.
+    /// The response to a larger one is 431.
     pub section: Bytes,
-    /// Most fields of a request; with more it gets 431.
+    /// The most fields of a request; the response to more is 431.
     pub fields: u32,
-    /// Longest request target; a longer one gets 414.
+    /// The longest request target; the response to a longer one is 414.
     pub target: Bytes,
-    /// Largest request content; more of it gets 413.
+    /// The largest request content; the response to more is 413.
     pub body: Bytes,
-    /// Response heads that are not handed to the transport yet. Above this limit no request is read until some
-    /// are.
+    /// The most bytes of response heads that wait for the transport. Above this limit no request is read.
     pub backlog: Bytes,
-    /// Longest idle time while no request is in flight.
+    /// The longest idle time while no request is in flight.
     pub idle: Duration,
-    /// Longest time from the first byte of a request to the end of its head; also the longest pause within its
-    /// content.
+    /// The longest time from the first byte of a request to the end of its head; also the longest pause within
+    /// its content.
     pub request: Duration,
-    /// Slowest permitted pace of request content; a slower one gets 408.
+    /// The slowest permitted pace of request content; the response to a slower pace is 408.
     pub content: ContentPace,
-    /// Longest time in which the transport takes no byte of a response. A host also closes the connection if
-    /// fewer than [`stall_bytes`](Self::stall_bytes) are acknowledged within this time while data waits for
+    /// The longest time in which the transport takes no byte of a response. A host also closes the connection
+    /// if fewer than [`stall_bytes`](Self::stall_bytes) are acknowledged within this time while data waits for
     /// acknowledgement.
     pub send: Duration,
-    /// How many bytes a client must acknowledge within [`send`](Self::send).
+    /// The bytes that a client must acknowledge within [`send`](Self::send).
     pub stall_bytes: Bytes,
 }
 

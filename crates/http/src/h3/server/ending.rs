@@ -1,4 +1,4 @@
-//! How the connection ends: GOAWAY, the last responses, and the close (RFC 9114 section 5.2).
+//! The end of the connection: GOAWAY, the last responses, and the close (RFC 9114 section 5.2).
 
 use std::collections::VecDeque;
 
@@ -13,30 +13,30 @@ pub enum CloseReason {
     ServerEnds,
     /// The limit on requests of one connection was reached.
     RequestLimit,
-    /// No data came for too long.
+    /// No data arrived for too long.
     IdleTimeout,
-    /// The client broke the protocol.
+    /// The client violated the protocol.
     Fault(Fault),
-    /// The transport failed, as its host reported.
+    /// The transport failed, as reported by the host.
     TransportFailed,
 }
 
-/// How far the connection is with its end, and what its host must do with the transport.
+/// The progress of the connection's end, and the actions for the host.
 ///
 /// Invariants: the shutdown only moves forward, and the first reason for the close stays. A close is the last
-/// action. After a close with an error it is the only one.
+/// action. A close with an error is the only action.
 #[derive(Debug)]
 pub(super) struct Ending {
     leaving: Leaving,
-    /// Why it closes once no request is in flight any more.
+    /// The reason for the close that follows when no request is in flight.
     leave_reason: CloseReason,
     closed: Option<CloseReason>,
-    /// Whether it closed without a fault: queued data is still sent.
+    /// Whether the connection closed without a fault: queued data is still sent.
     is_graceful: bool,
     actions: VecDeque<Action>,
 }
 
-/// How far this side's graceful shutdown is.
+/// The progress of this side's graceful shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leaving {
     No,
@@ -62,7 +62,7 @@ impl Ending {
         self.closed.is_none()
     }
 
-    /// Whether output is still sent: until a close, and after it if it was graceful.
+    /// Whether output is still sent: until the close, and after a graceful close.
     pub fn is_sending(&self) -> bool {
         self.is_open() || self.is_graceful
     }
@@ -72,7 +72,7 @@ impl Ending {
         !self.is_open() && self.actions.is_empty()
     }
 
-    /// Why the connection closed; `None` while it is open.
+    /// The reason why the connection closed; `None` while it is open.
     pub fn reason(&self) -> Option<CloseReason> {
         self.closed
     }
@@ -89,7 +89,7 @@ impl Ending {
         self.actions.pop_front()
     }
 
-    /// Announces the shutdown; returns whether GOAWAY must be sent.
+    /// Announces the shutdown. Returns whether GOAWAY must be sent.
     pub fn announce(&mut self) -> bool {
         let begins = self.is_open() && self.leaving == Leaving::No;
         if begins {
@@ -98,7 +98,7 @@ impl Ending {
         begins
     }
 
-    /// Rejects streams from `first` on; returns whether GOAWAY must be sent.
+    /// Rejects streams from `first` on. Returns whether GOAWAY must be sent.
     pub fn reject_from(&mut self, first: u64) -> bool {
         let begins = self.is_open() && !self.is_leaving();
         if begins {
@@ -107,7 +107,7 @@ impl Ending {
         begins
     }
 
-    /// Sets the reason of the close that follows a shutdown.
+    /// Sets the reason for the close that follows a shutdown.
     pub fn leave_for(&mut self, reason: CloseReason) {
         self.leave_reason = reason;
     }
@@ -122,14 +122,14 @@ impl Ending {
         matches!(self.leaving, Leaving::From(first) if stream >= first)
     }
 
-    /// No request is in flight: closes the connection if this side shuts down.
+    /// Closes the connection if this side shuts down. Called when no request is in flight.
     pub fn leave(&mut self) {
         if self.is_leaving() {
             self.close(self.leave_reason, Some(ErrorCode::NO_ERROR));
         }
     }
 
-    /// Closes the connection; with a code, the transport is closed with it.
+    /// Closes the connection. If `code` is given, the transport is closed with it.
     pub fn close(&mut self, reason: CloseReason, code: Option<ErrorCode>) {
         if !self.is_open() {
             return;

@@ -1,4 +1,4 @@
-//! Responses whose content is produced while it is sent: each DATA frame holds what is ready.
+//! Responses whose content is produced while it is sent: each DATA frame holds the content that is ready.
 
 use fathometer_model::{Bytes, Instant};
 
@@ -7,13 +7,13 @@ use crate::exchange::Queue;
 use crate::h3::frame::{self, FrameType};
 use crate::origin::Origin;
 use crate::origin::dynamic::{Flow, Flowed, Ready};
-use crate::waiting::{ENOUGH_WAITING, ENOUGH_WAITING_TOGETHER};
+use crate::waiting::{MAX_UNSENT_PER_CONNECTION, MAX_UNSENT_PER_RESPONSE};
 
 /// Content that is not complete yet.
 #[derive(Debug)]
 pub(super) struct Flowing {
     flow: Flow,
-    /// When more of it is ready.
+    /// The time at which more content is ready.
     next: Instant,
 }
 
@@ -22,14 +22,15 @@ impl Flowing {
         Flowing { flow, next: now }
     }
 
-    /// When more is ready and may be produced. `waiting` bytes wait in its stream, and `backlog` bytes of text in
-    /// all streams of the connection. A stream of which no bytes wait is never delayed by others.
+    /// The time at which more content is ready and may be produced. `waiting` is the number of bytes that wait
+    /// in its stream, `backlog` the bytes of text that wait in all streams of the connection. A stream without
+    /// waiting bytes is never delayed by the other streams.
     pub fn due(&self, waiting: u64, backlog: u64) -> Option<Instant> {
-        let has_room = waiting < ENOUGH_WAITING.0 && backlog < ENOUGH_WAITING_TOGETHER.0;
+        let has_room = waiting < MAX_UNSENT_PER_RESPONSE.0 && backlog < MAX_UNSENT_PER_CONNECTION.0;
         (waiting == 0 || has_room).then_some(self.next)
     }
 
-    /// Queues what is ready; returns whether there will be more.
+    /// Queues the content that is ready. Returns whether and when there will be more.
     pub fn produce(
         &mut self,
         origin: &Origin,

@@ -13,10 +13,10 @@ use crate::h3::{Action, Direction};
 use crate::origin::{Origin, OriginConfig};
 use crate::qpack::EncoderPolicy;
 
-/// An entry point for fuzzing. The first byte selects the server's configuration and how it ends. The rest is
-/// what a client does, in pieces: one byte for the stream and the operation, one for the length, and as many
-/// bytes as that. Panics if the result depends on how the pieces are split, if `transmit` and the report of
-/// what was taken do not agree, or if the connection never ends.
+/// An entry point for fuzzing. The first byte selects the server's configuration and the end of the connection.
+/// The rest controls the client, in pieces: one byte for the stream and the operation, one for the length, and
+/// that many bytes. Panics if the result depends on how the pieces are split, if the bytes taken do not agree
+/// with `transmit`, or if the connection never ends.
 pub fn fuzz(data: &[u8]) {
     let Some((&setup, script)) = data.split_first() else {
         return;
@@ -25,7 +25,7 @@ pub fn fuzz(data: &[u8]) {
     assert_eq!(whole, run(setup, script, 1));
 }
 
-/// What was sent on each stream, whether the stream ended, and how the connection ended.
+/// The bytes sent on each stream, whether the stream ended, and the end of the connection.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Log {
     streams: BTreeMap<u64, (Vec<u8>, bool)>,
@@ -121,10 +121,10 @@ fn act(connection: &mut Connection, log: &mut Log) {
     }
 }
 
-/// The stream of QPACK's acknowledgements: how acknowledgements are merged depends on the split.
+/// The stream of QPACK acknowledgements, whose merging depends on the split.
 const ACKNOWLEDGEMENTS: u64 = 11;
 
-/// Takes what is offered, at most `most` bytes of responses.
+/// Takes the offered bytes, at most `most` bytes of responses.
 fn send(connection: &mut Connection, log: &mut Log, most: usize, now: Instant) {
     let mut left = most;
     while left > 0 {
@@ -156,7 +156,7 @@ pub(super) fn origin() -> Arc<Origin> {
     ORIGIN.get_or_init(make_origin).clone()
 }
 
-/// A site with a short file and one that is assembled from pieces.
+/// A site with a short file and a file that is assembled from pieces.
 fn make_origin() -> Arc<Origin> {
     let file = |path: &str, body: Body| File {
         path: path.to_owned(),

@@ -1,4 +1,4 @@
-//! How streams open, and how the connection ends.
+//! The opening of streams, and the end of the connection.
 
 use fathometer_model::Instant;
 
@@ -11,8 +11,8 @@ use crate::h3::{Action, ErrorCode, Fault, Priority, request_of, varint};
 const LARGEST_REQUEST: u64 = varint::LARGEST - 3;
 
 impl Connection {
-    /// The request of a stream; it is created if the stream has not arrived before. `None` if it is done or
-    /// rejected.
+    /// The request on a stream. If the stream has not arrived before, it is created. `None` if the request is
+    /// finished or rejected.
     pub(super) fn open(&mut self, stream: u64, now: Instant) -> Option<RequestId> {
         let request = request_of(stream)?;
         if self.streams.get(request).is_some() {
@@ -41,7 +41,7 @@ impl Connection {
         Some(request)
     }
 
-    /// The client changed the priority of the response on a stream.
+    /// Handles a changed priority of the response on a stream.
     pub(super) fn reprioritize(&mut self, stream: u64, priority: Priority) {
         let Some(request) = request_of(stream) else {
             return;
@@ -55,16 +55,16 @@ impl Connection {
         }
     }
 
-    /// The server is about to end: sends GOAWAY with the largest identifier so that the client starts no more
-    /// requests. Until it calls [`end`](Self::end), the host reads what arrives.
+    /// Announces the server's shutdown: sends GOAWAY with the largest identifier, so that the client starts no
+    /// more requests. Until it calls [`end`](Self::end), the host continues to read.
     pub fn announce_end(&mut self) {
         if self.ending.announce() {
             self.go_away(LARGEST_REQUEST);
         }
     }
 
-    /// The server ends: requests that have begun to arrive are answered and later ones are rejected. Then the
-    /// connection closes, at once if there are no such requests.
+    /// Shuts the server side down: requests that have begun to arrive are answered, and later ones are
+    /// rejected. Then the connection closes; it closes at once if there are no such requests.
     pub fn end(&mut self, _now: Instant) {
         let first = self.arrivals.next();
         if self.ending.reject_from(first) {
@@ -77,12 +77,12 @@ impl Connection {
         frame::write_number(FrameType::GOAWAY, first, self.critical.control());
     }
 
-    /// The QUIC connection failed. No event follows.
+    /// Handles a failure of the QUIC connection. No event follows.
     pub fn handle_failure(&mut self) {
         self.ending.close(CloseReason::TransportFailed, None);
     }
 
-    /// The client closed the QUIC connection with this HTTP/3 error code.
+    /// Handles the client's close of the QUIC connection with this HTTP/3 error code.
     pub fn handle_peer_close(&mut self, _code: u64, _now: Instant) {
         self.ending.close(CloseReason::ClientClosed, None);
     }
@@ -94,7 +94,7 @@ impl Connection {
         }
     }
 
-    /// The client broke the protocol.
+    /// Closes the connection after a protocol violation by the client.
     pub(super) fn fail(&mut self, fault: Fault) {
         self.ending
             .close(CloseReason::Fault(fault), Some(fault.code()));

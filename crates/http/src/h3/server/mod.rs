@@ -1,21 +1,21 @@
 //! The server side of one HTTP/3 connection, without I/O and without QUIC (RFC 9114).
 //!
-//! [`Connection`] reads bytes of streams and returns bytes of streams. It parses requests as they arrive, gets
-//! each answer from the [`Origin`], and sends responses in the order of the client's
-//! priorities (RFC 9218). Responses go by urgency; those of equal urgency go one after another, or by turns if
-//! they are incremental. Content is not copied: `transmit` offers it in place, one stream at a time and as many
-//! bytes as the transport requests. [`crate::h3`] describes how a host drives the machine. Particular to this
+//! [`Connection`] turns bytes of request streams into bytes of response streams. It parses requests as they
+//! arrive, gets each answer from the [`Origin`], and sends responses by the client's priorities (RFC 9218):
+//! more urgent responses first, and responses of equal urgency one after another, or in turns if they are
+//! incremental. Content is not copied: `transmit` offers it in place, for one stream at a time and at most as
+//! many bytes as the transport requests. [`crate::h3`] describes how a host drives the state machine. On this
 //! side:
 //!
-//! - [`handle_data`](Connection::handle_data) accepts all bytes that it is given.
+//! - [`handle_data`](Connection::handle_data) accepts all bytes that are passed to it.
 //!   [`wants_data`](Connection::wants_data) returns whether the host should read more of a stream. If the host
-//!   stops reading, flow control bounds the client.
+//!   stops reading, flow control limits the client.
 //! - If content is in a file, [`Transmit::file`](super::Transmit::file) is set and no slices are filled.
-//! - A request is answered when it is complete. An invalid request gets an error response if it can be parsed,
-//!   and otherwise a reset of its stream.
+//! - A request is answered when it is complete. If a request is invalid but can be parsed, the response is an
+//!   error; otherwise its stream is reset.
 //!
-//! Any split of a stream's input gives the same output. An exchange allocates nothing once the buffers have
-//! grown. Not implemented: pushes, CONNECT, datagrams.
+//! The output does not depend on how a stream's input is split. An exchange allocates nothing once the buffers
+//! have grown. Not implemented: pushes, CONNECT, datagrams.
 
 mod arrivals;
 mod config;
@@ -59,13 +59,13 @@ pub use self::fuzz::fuzz;
 pub use self::records::Served;
 pub use crate::exchange::{FilePart, RequestText};
 
-/// One connection: bytes of request streams become answers, and answers become bytes in the order of their
+/// One connection: turns bytes of request streams into answers, and answers into bytes in the order of their
 /// priorities.
 #[derive(Debug)]
 pub struct Connection {
     origin: Arc<Origin>,
     config: Arc<ServerConfig>,
-    /// The control streams and those of QPACK.
+    /// The control streams and the QPACK streams.
     critical: Critical,
     arrivals: Arrivals,
     streams: Streams,
@@ -83,7 +83,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection that was made at `now`.
+    /// A connection that was opened at `now`.
     pub fn new(origin: Arc<Origin>, config: Arc<ServerConfig>, now: Instant) -> Connection {
         let qpack = &config.qpack;
         let section = config.limits.section.0;
@@ -114,18 +114,18 @@ impl Connection {
         }
     }
 
-    /// The kind of stream to open next, as soon as the transport can.
+    /// The kind of stream to open as soon as the transport can open one.
     pub fn wants_stream(&self) -> Option<Direction> {
         (self.ending.is_open() && self.critical.wants_stream()).then_some(Direction::Unidirectional)
     }
 
-    /// The transport has opened a stream of the requested kind.
+    /// Handles a stream that the transport has opened as requested.
     pub fn handle_opened(&mut self, stream: u64, _now: Instant) {
         self.critical.opened(stream);
     }
 
-    /// The bytes to send next: at most `most`, all of one stream. Critical streams come first, then responses
-    /// by their priority.
+    /// The bytes to send next: at most `most` bytes, all of one stream. Critical streams come first, then
+    /// responses by priority.
     pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<Transmit<'a>> {
         if !self.ending.is_sending() {
             return None;
@@ -161,8 +161,8 @@ impl Connection {
         })
     }
 
-    /// The transport took the first `bytes` bytes that [`transmit`](Self::transmit) offered of a stream. If
-    /// these were all and the stream ends there, the transport also finished the stream.
+    /// Handles the first `bytes` bytes that [`transmit`](Self::transmit) offered and the transport took. If
+    /// these were all bytes and the stream ends there, the transport has also finished the stream.
     pub fn transmitted(&mut self, stream: u64, bytes: usize, now: Instant) {
         self.activity.note_use(now);
         if self.critical.is_own(stream) {
@@ -185,12 +185,12 @@ impl Connection {
         }
     }
 
-    /// The transport accepts no more bytes of a stream for now.
+    /// Notes that the transport accepts no more bytes of a stream for now.
     pub fn handle_blocked(&mut self, stream: u64) {
         self.set_blocked(stream, true);
     }
 
-    /// The transport accepts bytes of a stream again.
+    /// Notes that the transport accepts bytes of a stream again.
     pub fn handle_writable(&mut self, stream: u64) {
         self.set_blocked(stream, false);
     }
@@ -202,7 +202,7 @@ impl Connection {
         }
     }
 
-    /// The send priority of a stream. Critical streams have the highest one.
+    /// The send priority of a stream. Critical streams have the highest priority.
     pub fn priority(&self, stream: u64) -> Priority {
         match request_of(stream).and_then(|request| self.streams.get(request)) {
             Some(open) => open.priority,
@@ -218,7 +218,8 @@ impl Connection {
     }
 
     /// Whether the host should read more bytes of a stream. It should not while the stream waits for QPACK's
-    /// table, nor start requests while response heads pile up. Bytes that are passed in anyway are kept.
+    /// table. It should not start requests while too many response heads wait to be sent. Bytes that are passed
+    /// in anyway are kept.
     pub fn wants_data(&self, stream: u64) -> bool {
         if !self.ending.is_open() {
             return false;
@@ -227,21 +228,21 @@ impl Connection {
             return true;
         }
         match request_of(stream).and_then(|request| self.streams.get(request)) {
-            // Its trailers may wait too, and what is kept meanwhile has no bound of its own.
+            // The trailers may wait too, and there is no separate limit on the bytes that are kept meanwhile.
             Some(open) if open.waiting => false,
             Some(open) if open.expect != Expect::Head => true,
             _ => self.sending.backlog() <= self.config.limits.backlog.0,
         }
     }
 
-    /// A file ended before the bytes that were offered of it: the response cannot be completed.
+    /// Handles a file that ended before the bytes that were offered of it: the response cannot be completed.
     pub fn handle_truncated_file(&mut self, stream: u64, now: Instant) {
         if let Some(request) = request_of(stream) {
             self.break_off(request, stream, ErrorCode::INTERNAL_ERROR, now);
         }
     }
 
-    /// The client sent STOP_SENDING for a stream.
+    /// Handles STOP_SENDING for a stream.
     pub fn handle_stop_sending(&mut self, stream: u64, _code: u64, now: Instant) {
         self.activity.note_use(now);
         if !self.ending.is_open() {
@@ -256,7 +257,7 @@ impl Connection {
         if let Err(fault) = self.critical.count_idle(now) {
             return self.fail(fault);
         }
-        // STOP_SENDING may arrive before anything else of its stream.
+        // STOP_SENDING may arrive before all other frames of its stream.
         if let Some(request) = self.open(stream, now) {
             self.break_off(request, stream, ErrorCode::REQUEST_CANCELLED, now);
         }
@@ -283,7 +284,7 @@ impl Connection {
         self.end_response(request, stream, Some(code), now);
     }
 
-    /// Stops reading a request that is answered nevertheless.
+    /// Stops reading a request that is still answered.
     fn stop_reading(&mut self, request: RequestId, stream: u64) {
         if let Some(open) = self.streams.get_mut(request)
             && open.reads()
@@ -297,7 +298,7 @@ impl Connection {
         }
     }
 
-    /// Ends a response that was handed over, or that is given up.
+    /// Ends a response that was passed on completely, or that is abandoned.
     fn end_response(
         &mut self,
         request: RequestId,
@@ -328,7 +329,7 @@ impl Connection {
         self.ending.is_open() && self.streams.is_empty()
     }
 
-    /// Releases unused memory of a connection that is likely to stay idle.
+    /// Frees unused memory of a connection that is likely to stay idle.
     pub fn rest(&mut self) {
         if self.is_idle() {
             self.streams.rest();
@@ -339,15 +340,15 @@ impl Connection {
         }
     }
 
-    /// The next action for the host to carry out on the transport; each is returned once. [`Action::Close`]
-    /// with `H3_NO_ERROR` must wait until everything that [`transmit`](Self::transmit) still returns has been
-    /// delivered.
+    /// The next action for the host to carry out on the transport. Each action is returned once.
+    /// [`Action::Close`] with `H3_NO_ERROR` must wait until all bytes that [`transmit`](Self::transmit) still
+    /// returns are delivered.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.ending.take_action()
     }
 
-    /// The next exchange that was handed over, if events are [enabled](ServerConfig::events). Events are kept
-    /// until they are taken.
+    /// The next exchange whose response was passed to the transport, if events are
+    /// [enabled](ServerConfig::events). Events are kept until they are taken.
     pub fn poll_event(&mut self) -> Option<Served> {
         self.records.take().map(|(served, _)| served)
     }
@@ -360,7 +361,7 @@ impl Connection {
 
     /// For a connection that is not served any further: like
     /// [`poll_event_with_text`](Self::poll_event_with_text), with an additional event for each exchange whose
-    /// response was handed over in part. Call it until it returns `None`.
+    /// response was passed on in part. Call it until it returns `None`.
     pub fn cut_short(&mut self, now: Instant) -> Option<(Served, RequestText<'_>)> {
         self.sending.clear();
         let reset = Some(ErrorCode::REQUEST_CANCELLED);
@@ -377,17 +378,17 @@ impl Connection {
         self.ending.is_finished()
     }
 
-    /// Why the connection closed; `None` while it is open.
+    /// The reason why the connection closed; `None` while it is open.
     pub fn close_reason(&self) -> Option<CloseReason> {
         self.ending.reason()
     }
 
-    /// Requests answered, including refused ones.
+    /// The number of requests answered, including refused ones.
     pub fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// Moves the instructions of QPACK to their streams.
+    /// Moves the QPACK instructions to their streams.
     fn settle(&mut self) {
         if self.ending.is_open()
             && let Err(fault) = self.critical.settle()

@@ -15,7 +15,7 @@ use crate::origin::{Method, Status};
 use crate::pace::Paid;
 use crate::qpack::{self, Decoded};
 
-/// Why reading of a request stops.
+/// The reason why reading a request stops.
 #[derive(Clone, Copy)]
 enum Trouble {
     /// The request is malformed: its stream is reset.
@@ -62,7 +62,7 @@ impl Connection {
         self.settle();
     }
 
-    /// The client ended a stream, after all of its bytes.
+    /// Handles the end of a stream, after all of its bytes.
     pub fn handle_fin(&mut self, stream: u64, now: Instant) {
         self.activity.note_use(now);
         if !self.ending.is_open() {
@@ -85,7 +85,7 @@ impl Connection {
         self.settle();
     }
 
-    /// The client reset a stream.
+    /// Handles the reset of a stream by the client.
     pub fn handle_reset(&mut self, stream: u64, _code: u64, now: Instant) {
         self.activity.note_use(now);
         if !self.ending.is_open() {
@@ -144,7 +144,7 @@ impl Connection {
         }
     }
 
-    /// Resumes streams that were blocked on entries that have come.
+    /// Resumes the streams whose entries have arrived.
     fn wake(&mut self, now: Instant) {
         while self.ending.is_open()
             && let Some(stream) = self.critical.decoder.unblocked()
@@ -192,7 +192,7 @@ impl Connection {
         }
     }
 
-    /// Reads until a field section is complete or the bytes are used up; returns whether there may be more to
+    /// Reads until a field section is complete or the bytes are used up. Returns whether there may be more to
     /// read.
     fn read_some(
         &mut self,
@@ -364,7 +364,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The request is complete, or will never be.
+    /// Handles a request that is complete or will never be.
     fn finish_request(&mut self, request: RequestId, now: Instant) {
         let Some(open) = self.streams.get_mut(request) else {
             return;
@@ -385,7 +385,7 @@ impl Connection {
         self.trouble(request, trouble, now);
     }
 
-    /// Records the legible fields of a request that is refused.
+    /// Records those fields of a refused request that can be read.
     fn describe_refused(&mut self, request: RequestId, fields: &FieldBlock) {
         let value = |name| fields.get(name).unwrap_or_default();
         let (method, target) = (value(":method"), value(":path"));
@@ -400,7 +400,7 @@ impl Connection {
     }
 }
 
-/// How a frame on a request stream is processed.
+/// Determines how a frame on a request stream is processed.
 fn reading(kind: FrameType, expect: Expect) -> Result<Reading, Fault> {
     match (kind, expect) {
         (FrameType::HEADERS, Expect::Head | Expect::Body) => Ok(Reading::Section),

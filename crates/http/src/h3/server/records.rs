@@ -1,4 +1,4 @@
-//! Records of exchanges, as the transport takes them, and the texts of their requests.
+//! Records of exchanges whose responses were passed to the transport, and the texts of their requests.
 
 use std::collections::VecDeque;
 
@@ -7,18 +7,19 @@ use fathometer_model::{Bytes, Instant};
 use crate::exchange::{self, Pending, RequestId, RequestText, StreamServed};
 use crate::h3::ErrorCode;
 
-/// An exchange whose response was handed to the transport, completely or in part. Heads are counted as the
-/// HEADERS frames that carry them, including their types and lengths.
+/// An exchange whose response was passed to the transport, completely or in part. The size of a head is the
+/// size of its HEADERS frames, including types and lengths.
 pub type Served = StreamServed<u64, ErrorCode>;
 
 /// The records that have not been taken.
 ///
-/// Invariant: a request has a text only from when it was read until its record is made or dropped.
+/// Invariant: a request has a text only from the time at which it is read until its record is produced or
+/// dropped.
 #[derive(Debug)]
 pub(super) struct Records {
-    /// Whether records are made.
+    /// Whether records are produced.
     are_made: bool,
-    /// Whether they have texts.
+    /// Whether the records have texts.
     have_text: bool,
     events: VecDeque<(Served, [u32; 3], Vec<u8>)>,
     /// Texts of requests in flight.
@@ -38,7 +39,7 @@ impl Records {
         }
     }
 
-    /// The hash of a target for a record; 0 if none is made.
+    /// The hash of a target for a record; 0 if no records are produced.
     pub fn target_hash(&self, target: &[u8]) -> u64 {
         match self.are_made {
             true => exchange::Served::target_hash(target),
@@ -46,7 +47,7 @@ impl Records {
         }
     }
 
-    /// Keeps the texts of a request that logs contain; returns their lengths.
+    /// Keeps the texts of a request that access logs contain. Returns their lengths.
     pub fn keep_text(
         &mut self,
         request: RequestId,
@@ -66,8 +67,9 @@ impl Records {
         lengths.map(|length| length as u32)
     }
 
-    /// An exchange ended at `now`, after `sent` bytes of its stream were handed over; with `reset` before its
-    /// response was complete. Of an incomplete response of which nothing was sent there is no record.
+    /// Records an exchange that ended at `now`, after `sent` bytes of its stream were passed on. With `reset`,
+    /// it ended before its response was complete. If no byte of an incomplete response was passed on, there is
+    /// no record.
     pub fn note_end(
         &mut self,
         request: RequestId,
@@ -102,7 +104,7 @@ impl Records {
     }
 }
 
-/// The record of what was handed over if only the first `sent` bytes of the stream were.
+/// The record of an exchange of which only the first `sent` bytes of the stream were passed on.
 fn cut(mut served: Served, sent: u64) -> Served {
     let head = served.exchange.head.0.min(sent);
     let frames = served.body_frames.0.min(sent - head);

@@ -12,7 +12,7 @@ use crate::origin::{Answer, FieldSink, HopField, NEXT_TURN, Status};
 use crate::qpack::{Encoder, Indexing};
 
 impl Connection {
-    /// Answers a request with an error status, and stops reading it.
+    /// Answers a request with an error status, and stops reading the request.
     pub(super) fn refuse(&mut self, request: RequestId, status: Status, now: Instant) {
         if let Some(open) = self.streams.get_mut(request)
             && !open.is_answered()
@@ -43,7 +43,7 @@ impl Connection {
         self.schedule(request);
     }
 
-    /// A request was read completely: starts its processing time, or answers it.
+    /// Handles a completely read request: starts its processing time, or answers it.
     pub(super) fn take_up(&mut self, request: RequestId, now: Instant) {
         let mut time = self.config.service_time;
         if self.requests == 0 && self.work.is_empty() {
@@ -63,7 +63,7 @@ impl Connection {
         }
     }
 
-    /// Answers the requests whose processing time is over.
+    /// Answers the requests whose processing time has passed.
     pub(super) fn finish_work(&mut self, now: Instant) {
         while let Some(request) = self.work.take_done(now) {
             if let Some(open) = self.streams.get_mut(request) {
@@ -82,7 +82,7 @@ impl Connection {
         }
     }
 
-    /// Queues the response to a request that was read completely, or that will not be read any further.
+    /// Queues the response to a request that was read completely or is not read any further.
     pub(super) fn respond(&mut self, request: RequestId, now: Instant) {
         let stream = stream_of(request);
         let Some(open) = self.streams.get_mut(request) else {
@@ -135,7 +135,7 @@ impl Connection {
         }
     }
 
-    /// Continues all responses of which more content is ready.
+    /// Continues all responses that have more content ready.
     pub(super) fn flow_on(&mut self, now: Instant) {
         let backlog = self.sending.backlog();
         let is_due = |stream: &Stream| stream.flows_at(backlog).is_some_and(|at| at <= now);
@@ -156,7 +156,7 @@ impl Connection {
             return;
         };
         if open.output.is_empty() {
-            // The client's time limit starts when there are bytes that it can take.
+            // The client's time limit starts when there are bytes that it can read.
             open.active = now;
         }
         let others = self.sending.backlog_of_others(open);
@@ -192,7 +192,7 @@ impl Connection {
         open.served.head_fields += Bytes(fields);
     }
 
-    /// Adds a stream to the schedule if it has something to send.
+    /// Adds a stream to the schedule if it has bytes to send.
     pub(super) fn schedule(&mut self, request: RequestId) {
         if let Some(open) = self.streams.get_mut(request) {
             self.sending.add(stream_of(request), open);
@@ -203,7 +203,7 @@ impl Connection {
 /// Encodes fields for HTTP/3.
 struct Sink<'a> {
     encoder: &'a mut Encoder,
-    /// Bytes of names and values.
+    /// The size of the names and values.
     bytes: u64,
 }
 
@@ -217,7 +217,7 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// Longer than any field name of a server persona. Longer names work too, but allocate.
+/// The capacity for field names: longer than any field name of a server persona. Longer names allocate.
 const LONGEST_NAME: usize = 64;
 
 impl FieldSink for Sink<'_> {
@@ -231,7 +231,7 @@ impl FieldSink for Sink<'_> {
             }
             None => &*name.to_ascii_lowercase().into_bytes(),
         };
-        // Values that differ in almost every response would only evict other entries from the table.
+        // Values that differ in almost every response would only evict other entries from the dynamic table.
         let indexing = match name {
             b"content-length" | b"content-range" | b"etag" | b"last-modified" | b"location" => {
                 Indexing::No

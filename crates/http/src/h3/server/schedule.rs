@@ -1,13 +1,13 @@
-//! Order of the streams to send (RFC 9218 section 10).
+//! The order in which streams are sent (RFC 9218 section 10).
 
 use std::collections::VecDeque;
 
 use crate::h3::Priority;
 
-/// Streams with something to send, by urgency.
+/// Streams with bytes to send, by urgency.
 ///
-/// Streams of the same urgency are in the order in which they were added. The first one is sent until it has
-/// nothing more to send or, if it is incremental, until its turn ends.
+/// Streams of the same urgency are in the order in which they were added. The first stream is sent until it has
+/// no more bytes or, if it is incremental, until its turn ends.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     queues: [VecDeque<u64>; 8],
@@ -34,7 +34,7 @@ impl Schedule {
         }
     }
 
-    /// A stream had its turn and moves behind the others of its urgency.
+    /// Moves a stream that had its turn behind the others of its urgency.
     pub fn rotate(&mut self, stream: u64, priority: Priority) {
         let queue = self.queue(priority);
         if queue.len() > 1 && queue.front() == Some(&stream) {

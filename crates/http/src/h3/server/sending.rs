@@ -1,27 +1,27 @@
-//! What is queued on all streams together, and in which order it is sent.
+//! The output that is queued on all streams, and the order in which it is sent.
 
 use super::schedule::Schedule;
 use super::stream::Stream;
 use crate::h3::Priority;
 
-/// The streams with something to send, and the text that waits in them.
+/// The streams with bytes to send, and the text that waits in them.
 ///
 /// Invariants: `backlog` is the sum of the text that waits in the streams whose output was queued here. A
-/// stream is in the schedule exactly while [`Stream::scheduled`] is set.
+/// stream is in the schedule if and only if [`Stream::scheduled`] is set.
 #[derive(Debug, Default)]
 pub(super) struct Sending {
     schedule: Schedule,
-    /// Bytes of text that wait in all streams together.
+    /// The bytes of text that wait in all streams.
     backlog: u64,
 }
 
 impl Sending {
-    /// Bytes of text that wait in all streams together. Content that the origin holds is not text.
+    /// The bytes of text that wait in all streams. Content that the origin holds is not text.
     pub fn backlog(&self) -> u64 {
         self.backlog
     }
 
-    /// Bytes of text that wait in all streams but this one.
+    /// The bytes of text that wait in all streams except this one.
     pub fn backlog_of_others(&self, open: &Stream) -> u64 {
         self.backlog - open.output.text_waiting()
     }
@@ -39,7 +39,7 @@ impl Sending {
         result
     }
 
-    /// Adds a stream to the schedule, unless it is there.
+    /// Adds a stream to the schedule, unless it is already in it.
     pub fn add(&mut self, stream: u64, open: &mut Stream) {
         if !open.scheduled {
             open.scheduled = true;
@@ -56,8 +56,8 @@ impl Sending {
         }
     }
 
-    /// The transport took bytes of a stream, whose turn has ended if it takes turns. Returns whether nothing
-    /// is left of its output.
+    /// Handles bytes that the transport took from a stream. If the stream takes turns, its turn has ended.
+    /// Returns whether the output of the stream is empty.
     pub fn transmitted(
         &mut self,
         stream: u64,
@@ -79,14 +79,14 @@ impl Sending {
         false
     }
 
-    /// A stream is closed: its output is not sent.
+    /// Removes a closed stream; its output is not sent.
     pub fn remove(&mut self, stream: u64, open: &mut Stream) {
         open.scheduled = false;
         self.schedule.remove(stream, open.priority);
         self.backlog -= open.output.text_waiting();
     }
 
-    /// All streams are closed.
+    /// Removes all streams.
     pub fn clear(&mut self) {
         self.schedule.clear();
         self.backlog = 0;

@@ -20,16 +20,16 @@ pub(super) struct Stream {
     /// The field section that is being read, or that waits for QPACK's table.
     pub section: Vec<u8>,
     pub waiting: bool,
-    /// Bytes that came after a field section that waits.
+    /// Bytes that arrived after a waiting field section.
     pub held: Vec<u8>,
     /// Whether the client has ended the stream.
     pub fin: bool,
     pub content_length: Option<u64>,
     /// The time allowance for the rest of its content.
     pub paid: Option<Paid>,
-    /// When its first byte came.
+    /// The time at which its first byte arrived.
     pub started: Instant,
-    /// When bytes last came or were taken.
+    /// The time at which bytes last arrived or were taken.
     pub active: Instant,
 
     /// Whether the request is complete, and waits for its turn or is being processed.
@@ -37,7 +37,7 @@ pub(super) struct Stream {
     /// The answer that is sent when the request is complete.
     pub answer: Option<Answer>,
     pub served: Served,
-    /// Lengths of the kept texts of its request.
+    /// The lengths of the kept texts of its request.
     pub text: [u32; 3],
     pub output: Queue,
     /// Set while the content of the response is still being produced.
@@ -49,7 +49,7 @@ pub(super) struct Stream {
     pub has_priority: bool,
     /// Whether the transport accepts no more bytes for now.
     pub blocked: bool,
-    /// Whether it is in the schedule.
+    /// Whether the stream is in the schedule.
     pub scheduled: bool,
 }
 
@@ -61,7 +61,7 @@ pub(super) enum Expect {
     Body,
     /// Only frames of unknown types.
     End,
-    /// Everything that still comes is ignored.
+    /// All further input is ignored.
     Nothing,
 }
 
@@ -119,12 +119,12 @@ impl Stream {
         };
     }
 
-    /// Whether there is something to offer to the transport.
+    /// Whether there are bytes to send, or an end of the stream to report to the transport.
     pub fn has_something(&self) -> bool {
         !self.blocked && (self.ends || !self.output.is_empty())
     }
 
-    /// Whether its response was begun.
+    /// Whether the response was started.
     pub fn is_answered(&self) -> bool {
         self.ends || self.flowing.is_some()
     }
@@ -134,14 +134,14 @@ impl Stream {
         !self.fin && self.expect != Expect::Nothing
     }
 
-    /// When more of its content is ready and may be produced; `backlog` is the text in bytes that waits in all
-    /// streams of the connection.
+    /// When more of the content is ready and may be produced; `backlog` is the size in bytes of the text that
+    /// waits in all streams of the connection.
     pub fn flows_at(&self, backlog: u64) -> Option<Instant> {
         self.flowing.as_ref()?.due(self.output.waiting(), backlog)
     }
 
-    /// Queues the content that is ready; `others` is the text in bytes that waits in other streams. Returns
-    /// whether the content cannot be completed.
+    /// Queues the content that is ready; `others` is the size in bytes of the text that waits in other streams.
+    /// Returns whether the content cannot be completed.
     pub fn produce(&mut self, origin: &Origin, others: u64, now: Instant) -> bool {
         while self
             .flows_at(others + self.output.text_waiting())

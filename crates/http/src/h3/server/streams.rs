@@ -6,12 +6,12 @@ use super::stream::Stream;
 use crate::exchange::{Pending, RequestId};
 use crate::h3::stream_of;
 
-/// How many closed streams are kept at most, so that others reuse their memory.
+/// The most closed streams whose memory is kept for reuse.
 const MOST_SPARE: usize = 32;
 
 /// The open request streams by request number, which is a quarter of the stream ID.
 ///
-/// Invariant: a stream's memory is either open or spare, and a stream that opens has the state of a new one.
+/// Invariant: the memory of a stream is either open or spare, and an opened stream has the state of a new one.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     open: Pending<Box<Stream>>,
@@ -59,7 +59,7 @@ impl Streams {
         self.open.remove(request)
     }
 
-    /// Keeps the memory of a closed stream for another one.
+    /// Keeps the memory of a closed stream for reuse.
     pub fn recycle(&mut self, mut closed: Box<Stream>) {
         if self.spare.len() < MOST_SPARE {
             closed.output.clear();

@@ -1,4 +1,4 @@
-//! Invalid input from clients, byte by byte, and time limits.
+//! Tests of invalid input from clients, byte by byte, and of time limits.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn feed(connection: &mut Connection, stream: u64, hexadecimal: &str) {
     connection.handle_data(stream, &bytes(hexadecimal), NOW);
 }
 
-/// Takes everything that is offered; returns the bytes sent on one stream and whether it ended.
+/// Takes all offered bytes. Returns the bytes sent on one stream, and whether the stream ended.
 fn sent(connection: &mut Connection, stream: u64) -> (Vec<u8>, bool) {
     let mut all = (Vec::new(), false);
     loop {
@@ -187,7 +187,7 @@ fn malformed_requests_are_reset() {
         let reset = Action::Reset { stream: 0, code };
         assert_eq!(connection.poll_action(), Some(reset), "{input}");
         assert!(connection.is_idle());
-        // The next one is answered.
+        // The next request is answered.
         feed(&mut connection, 4, GET);
         connection.handle_fin(4, NOW);
         assert_eq!(status(&mut connection, 4), Some(25));
@@ -226,7 +226,7 @@ fn oversized_requests_are_refused() {
         let code = ErrorCode::NO_ERROR;
         let stop = Action::StopSending { stream: 0, code };
         assert_eq!(connection.poll_action(), Some(stop));
-        // What still comes on this stream is ignored.
+        // Further input on this stream is ignored.
         feed(&mut connection, 0, "0000 0000");
         connection.handle_reset(0, code.0, NOW);
         assert!(connection.is_idle() && connection.close_reason().is_none());
@@ -250,7 +250,7 @@ fn head_that_is_refused_has_no_content() {
     };
     let long = format!("01 20 0000 METHOD d7 5117 2f{} 500168", "61".repeat(22));
     let many = format!("01 14 0000 METHOD d7 c1 500168 {}", "2178 0179".repeat(3));
-    // Each field counts 32 bytes more than it has.
+    // 32 bytes are added to the size of each field.
     let too_large = format!("01 30 0000 METHOD d7 c1 500168 {}", "2178 0179".repeat(10));
     for (input, status) in [
         ("01 0c 0000 METHOD d7 5103 2f2361 500168 0000", 400),
@@ -275,7 +275,7 @@ fn head_that_is_refused_has_no_content() {
             assert!(line.starts_with(token.token().unwrap()), "{line}");
         }
     }
-    // If the method was not read, it may have been HEAD.
+    // A method that was not read may have been HEAD.
     let mut connection = with(config);
     feed(&mut connection, 0, "01 412d 00");
     let (bytes, end) = sent(&mut connection, 0);
@@ -308,7 +308,7 @@ fn floods_end_the_connection() {
     feed(&mut control, 2, "00 0400");
     control.handle_data(2, &bytes("800f0700 0100").repeat(10_001), NOW);
     assert_eq!(control.close_reason(), flood);
-    // A client that takes no acknowledgements: the connection closes before many pile up.
+    // A client that does not read acknowledgements: the connection closes before many accumulate.
     let mut deaf = connection();
     deaf.handle_blocked(11);
     feed(&mut deaf, 6, "02 3fe11f 4161 0162");
@@ -331,7 +331,7 @@ fn streams_may_come_in_any_order() {
         connection.handle_fin(stream, NOW);
         assert_eq!(status(&mut connection, stream), Some(25));
     }
-    // Done streams stay done.
+    // Finished streams stay finished.
     feed(&mut connection, 0, GET);
     connection.handle_fin(0, NOW);
     assert_eq!(connection.requests(), 3);
@@ -423,7 +423,7 @@ fn a_slow_server_works_on_one_request_after_the_other() {
     assert!(sent(&mut slow, 4).0.ends_with(b"hello"));
     assert_eq!(slow.requests(), 2);
     assert!(slow.is_idle());
-    // A request that was given up is not answered, and delays others only by its own processing time.
+    // A cancelled request is not answered, and delays other requests only by its own processing time.
     feed(&mut slow, 8, GET);
     slow.handle_fin(8, at(30));
     slow.handle_stop_sending(8, 0x10c, at(31));
@@ -483,7 +483,7 @@ fn records_have_the_text_of_requests() {
     );
     assert_eq!(served.exchange.request_head, Bytes(17));
     assert_eq!(served.reset, None);
-    // An exchange that is cut short.
+    // An exchange whose response is cut short.
     feed(&mut connection, 4, GET);
     connection.handle_fin(4, NOW);
     let mut slices = [IoSlice::new(&[]); 4];
@@ -560,7 +560,7 @@ fn a_response_waits_for_its_turn_as_long_as_others_are_taken() {
         feed(&mut connection, stream, GET);
         connection.handle_fin(stream, NOW);
     }
-    // The client takes the first response byte by byte, for longer than the limit on taking nothing.
+    // The client takes the first response byte by byte, for longer than the limit on a stalled response.
     for step in 1..=3 {
         let mut slices = [IoSlice::new(&[]); 8];
         let offer = connection.transmit(&mut slices, 1).unwrap();
@@ -580,7 +580,7 @@ fn a_stream_whose_trailers_wait_for_the_table_is_not_read() {
     feed(&mut connection, 2, "00 0400");
     feed(&mut connection, 0, GET);
     assert!(connection.wants_data(0));
-    // Trailers that need entry 0 of the dynamic table, which is not there yet.
+    // Trailers that need entry 0 of the dynamic table, which has not arrived.
     feed(&mut connection, 0, "01 03 020080");
     assert!(!connection.wants_data(0));
     // The capacity 4096, and the entry `abc: a`.

@@ -8,12 +8,12 @@ use crate::exchange::RequestId;
 use crate::h3::{ErrorCode, stream_of};
 use crate::origin::Status;
 
-/// When the connection was last used.
+/// The times at which the connection was last used.
 ///
 /// Invariant: `last_taken` and `last_busy` are never after `last`.
 #[derive(Debug)]
 pub(super) struct Activity {
-    /// When the transport last brought or took something.
+    /// When the transport last delivered or took bytes.
     last: Instant,
     /// When a request was last in flight.
     last_busy: Instant,
@@ -30,27 +30,28 @@ impl Activity {
         }
     }
 
-    /// The transport brought or took something.
+    /// Notes that the transport delivered or took bytes.
     pub fn note_use(&mut self, now: Instant) {
         self.last = now;
     }
 
-    /// The transport took bytes of a response.
+    /// Notes that the transport took bytes of a response.
     pub fn note_taken(&mut self, now: Instant) {
         self.last_taken = now;
     }
 
-    /// A request ends.
+    /// Notes that a request ends.
     pub fn note_busy(&mut self, now: Instant) {
         self.last_busy = now;
     }
 
-    /// When the client's time limit on a stream passes; `None` while this side is the one that takes time.
+    /// The time at which the client's time limit on a stream passes; `None` while the server is working.
     fn deadline(&self, stream: &Stream, limits: &Limits) -> Option<Instant> {
         match stream.expect {
             _ if stream.working => None,
             _ if stream.flowing.is_some() && stream.output.is_empty() => None,
-            // A stream may wait behind others: it is not late while the client takes bytes of those.
+            // A stream may wait behind others: it is not late while the client takes bytes of the other
+            // streams.
             _ if stream.is_answered() => Some(stream.active.max(self.last_taken) + limits.send),
             Expect::Head => Some(stream.started + limits.request),
             _ => match stream.paid {
@@ -62,8 +63,8 @@ impl Activity {
 }
 
 impl Connection {
-    /// When to call [`handle_timeout`](Self::handle_timeout) unless something else happens before. Query it
-    /// again after each call.
+    /// When to call [`handle_timeout`](Self::handle_timeout) if no other event happens before. Query it again
+    /// after each call.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if !self.ending.is_open() {
             return None;
@@ -80,7 +81,7 @@ impl Connection {
         due.chain(self.work.next()).min()
     }
 
-    /// Acts on the time limits that have passed at `now`.
+    /// Handles the time limits that have passed at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         if !self.ending.is_open() {
             return;
@@ -116,7 +117,8 @@ impl Connection {
         self.settle();
     }
 
-    /// A request comes too slowly, or not at all. If its content would not change the answer, it is answered.
+    /// Handles a request that arrives too slowly or not at all. If its content would not change the answer, the
+    /// request is answered.
     fn give_up_request(&mut self, request: RequestId, now: Instant) {
         let open = self.streams.get_mut(request);
         let answer = open.and_then(|open| open.answer.as_ref());
@@ -128,7 +130,7 @@ impl Connection {
         }
     }
 
-    /// Since when the connection has waited for its client; see
+    /// The time since which the connection waits for its client; see
     /// [`h1`](crate::h1::server::Connection::waits_since).
     pub fn waits_since(&self) -> Option<Instant> {
         if !self.ending.is_open() || !self.work.is_empty() {

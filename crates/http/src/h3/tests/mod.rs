@@ -1,4 +1,4 @@
-//! Scenarios with both machines connected to each other.
+//! Tests of both state machines connected to each other.
 
 mod pair;
 
@@ -102,7 +102,7 @@ fn requests_are_answered_and_both_sides_count_the_same() {
     // Names and values: the pseudo-header fields, and two more.
     let text = ":methodGET:schemehttps:authorityorigin.example:path/accept*/*user-agenttest";
     assert_eq!(queued[0].fields, Bytes(text.len() as u64));
-    // Repeated fields need fewer bytes, once their entries are inserted and acknowledged.
+    // Repeated fields need fewer bytes after their entries are inserted and acknowledged.
     let before = queued[0].head;
     pair.get("/", &[("Accept", "*/*"), ("user-agent", "test")]);
     pair.run();
@@ -235,7 +235,7 @@ fn urgent_responses_are_first_and_incremental_ones_take_turns() {
     pair.client.reprioritize(RequestId(5), update);
     pair.up();
     pair.run();
-    // The updated stream first, then 8; 12 and 16 by turns; then 0 completely before 4.
+    // The stream with the updated priority first, then 8; 12 and 16 in turns; then 0 completely before 4.
     let order = &pair.order;
     assert_eq!(order[..2], [20, 8]);
     let turns = order.iter().filter(|&&stream| stream == 12).count();
@@ -257,7 +257,7 @@ fn a_cancelled_request_does_not_affect_others() {
     pair.up();
     pair.server.handle_opened(3, pair.now);
     pair.own[1] += 4;
-    // A part of each response is sent, and then one response is cancelled.
+    // A part of each response is sent; then one response is cancelled.
     for _ in 0..6 {
         let mut slices = [IoSlice::new(&[]); 2];
         let offer = pair.server.transmit(&mut slices, 100).unwrap();
@@ -334,7 +334,7 @@ fn a_limit_on_requests_makes_the_client_leave() {
     );
 }
 
-/// Encoders that refer to entries which are not acknowledged yet.
+/// Encoders that refer to entries before they are acknowledged.
 fn risky() -> Qpack {
     Qpack {
         encoder: EncoderPolicy {
@@ -378,7 +378,7 @@ fn streams_wait_for_the_qpack_table_and_continue() {
     }
     assert_eq!(pair.exchanges[&body].status, Some(204));
     assert!(pair.server.wants_data(0));
-    // A stream that waits can be cancelled.
+    // A waiting stream can be cancelled.
     pair.held.insert(6);
     let late = pair.get("/", &[("x-custom", "other")]).request;
     pair.run();

@@ -1,4 +1,4 @@
-//! Both machines, connected by streams whose deliveries the test controls.
+//! Both state machines, connected by streams whose deliveries the test controls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
@@ -44,7 +44,7 @@ pub(super) fn content(length: usize) -> Vec<u8> {
     (0..length).map(|place| (place % 251) as u8).collect()
 }
 
-/// How a request ended.
+/// The end of a request.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Exchange {
     pub status: Option<u16>,
@@ -62,17 +62,17 @@ pub(super) struct Pair {
     pub closed: Option<CloseReason>,
     pub other: Vec<String>,
     pub served: Vec<Served>,
-    /// Streams whose bytes are held back. `pipes` has the undelivered bytes of each stream, and whether it
-    /// ended.
+    /// The streams whose bytes are held back. `pipes` contains the undelivered bytes of each stream, and
+    /// whether the stream ended.
     pub held: BTreeSet<u64>,
     pub pipes: BTreeMap<u64, (Vec<u8>, bool)>,
-    /// The order in which responses got bytes, by stream.
+    /// The order in which responses were sent, by stream.
     pub order: Vec<u64>,
-    /// Most bytes of a stream that are moved at a time.
+    /// The most bytes of a stream that are moved in one step.
     pub at_once: usize,
     pub own: [u64; 2],
     pub close: Option<ErrorCode>,
-    /// Whether the server closes when everything is delivered.
+    /// Whether the server closes the connection when everything is delivered.
     pub closes: bool,
     pub now: Instant,
 }
@@ -145,7 +145,7 @@ impl Pair {
         self
     }
 
-    /// From the client to the server.
+    /// Delivers bytes from the client to the server.
     pub fn up(&mut self) -> bool {
         let mut moved = false;
         while self.client.wants_stream().is_some() {
@@ -188,7 +188,7 @@ impl Pair {
         }
     }
 
-    /// From the server to the client.
+    /// Delivers bytes from the server to the client.
     pub fn down(&mut self) -> bool {
         let mut moved = false;
         while self.server.wants_stream().is_some() {
@@ -202,7 +202,7 @@ impl Pair {
                 break;
             };
             let (stream, end) = (offer.stream, offer.end);
-            // Request streams are bidirectional: their pipes to the client have separate keys beside those to
+            // Request streams are bidirectional: their pipes to the client have other keys than their pipes to
             // the server.
             let pipe = self.pipes.entry(stream | DOWN).or_default();
             for slice in &slices[..offer.slices] {

@@ -1,4 +1,4 @@
-//! The content of one response, generated as it becomes ready.
+//! The content of one response, generated when it becomes ready.
 
 use fathometer_model::Instant;
 
@@ -11,14 +11,14 @@ use crate::origin::{Answer, Content, Origin, Selected, Subject};
 /// Content that is generated while it is sent.
 #[derive(Debug)]
 pub struct Flow {
-    /// The time of the request; the schedule of all dynamic parts starts then.
+    /// The time of the request, from which the times of all dynamic parts are counted.
     start: Instant,
     source: Source,
     /// The last generated part of text.
     text: Vec<u8>,
 }
 
-/// The ready content of a flow, for protocols that send its length before it.
+/// The ready content of a flow, for protocols that send its length first.
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
     text: Vec<u8>,
@@ -40,9 +40,9 @@ enum Source {
 }
 
 impl Origin {
-    /// The content of an answer to a request that arrived at `now`, if it is generated while it is sent;
-    /// [`write_content`](Origin::write_content) then writes nothing. `None` for all other answers, and where no
-    /// content is sent.
+    /// The content of an answer to a request that arrived at `now`, if the content is generated while it is
+    /// sent. [`write_content`](Origin::write_content) then writes nothing. `None` for all other answers, and if
+    /// no content is sent.
     pub fn flow(&self, answer: &Answer, now: Instant) -> Option<Flow> {
         if answer.head_only {
             return None;
@@ -60,9 +60,9 @@ impl Origin {
 }
 
 impl Flow {
-    /// Hands over the content that is ready at `now`: at most one part of text at a time, which the caller must
-    /// keep until the client takes it. Content of files is handed over completely, except for files that must
-    /// be read for their checksum. `origin` must be the one that decided the answer.
+    /// Passes on the content that is ready at `now`: at most one part of text at a time, which the caller must
+    /// keep until the client takes it. Files are passed on whole, except files that must be read for their
+    /// checksum. `origin` must be the one that decided the answer.
     pub fn poll(
         &mut self,
         origin: &Origin,
@@ -95,7 +95,7 @@ impl Ready {
         }
     }
 
-    /// Number of its bytes.
+    /// The number of bytes.
     pub fn length(&self) -> u64 {
         self.length
     }

@@ -1,7 +1,7 @@
 //! Packages that are composed while they are sent.
 //!
-//! A file whose checksum is known is sent by reference, without being read. The others are read for their
-//! checksum as they are sent, one slice per turn, so that the caller can serve other responses in between.
+//! A file whose checksum is known is sent by reference, without being read. Other files are read for their
+//! checksum while they are sent, one slice per turn, so that the caller can serve other responses in between.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::origin::{
 };
 use fathometer_package::{Encoder, Limits, Piece, Version};
 
-/// The content of one answer with a package: all of it, or the requested ranges.
+/// The content of one answer with a package: the complete package, or the requested ranges.
 #[derive(Debug)]
 pub(super) struct Sending {
     composed: Arc<Composed>,
@@ -38,18 +38,18 @@ enum Step {
 #[derive(Debug)]
 struct Window {
     range: ByteRange,
-    /// Bytes of the package that have passed.
+    /// The bytes of the package that have passed.
     passed: u64,
 }
 
-/// A package of which a part was handed over.
+/// A package of which a part was passed on.
 #[derive(Debug)]
 struct Packing {
     encoder: Encoder,
     composed: Arc<Composed>,
-    /// Bytes of the current file that were handed over.
+    /// The bytes of the current file that were passed on.
     at: u64,
-    /// The dynamic member whose parts are being handed over.
+    /// The dynamic member whose parts are being passed on.
     running: Option<Running>,
     /// The rest of the last ready part of a file.
     part: Option<(Selected, ByteRange)>,
@@ -78,7 +78,7 @@ impl Sending {
             first: 0,
             end: u64::MAX,
         };
-        // The other answers, which are the majority, must not allocate.
+        // Most answers are not of this kind, and must not allocate.
         let (composed, steps) = match &answer.content {
             Content::Whole(subject) | Content::Flowing(subject) => {
                 (of(subject)?, VecDeque::from([Step::Content(everything)]))
@@ -107,7 +107,7 @@ impl Sending {
         })
     }
 
-    /// Hands over the ready content; reads at most the budget of one turn. `None` when the package cannot be
+    /// Passes on the ready content, and reads at most the budget of one turn. `None` if the package cannot be
     /// completed.
     pub fn poll(
         &mut self,
@@ -153,7 +153,7 @@ impl Packing {
         let recipe = composed.recipe()?;
         let mut entries = recipe.entries.clone();
         for (entry, content) in entries.iter_mut().zip(&recipe.contents) {
-            // Another response may have computed it in the meantime.
+            // Another response may have computed the checksum in the meantime.
             if entry.checksum.is_none() && !entry.kept {
                 entry.checksum = content.file().and_then(|file| origin.known_checksum(file));
             }
@@ -167,7 +167,7 @@ impl Packing {
         })
     }
 
-    /// Hands over as much as possible; `None` when the package cannot be completed.
+    /// Passes on as much as possible. `None` if the package cannot be completed.
     fn poll(
         &mut self,
         turn: &mut Turn<'_, impl FnMut(Segment<'_>)>,
@@ -238,8 +238,8 @@ impl Packing {
         }
     }
 
-    /// Hands over bytes of a file: all of them if they need not be read, else as many as this turn's budget
-    /// allows. `left` is updated to the remaining range.
+    /// Passes on bytes of a file: all bytes if the file need not be read, otherwise as many as the budget of
+    /// this turn allows. `left` is updated to the remaining range.
     fn hand_over(
         &mut self,
         turn: &mut Turn<'_, impl FnMut(Segment<'_>)>,
@@ -275,7 +275,7 @@ impl Packing {
         is_read.then_some(())
     }
 
-    /// Ends a file that was handed over completely, and stores its checksum if it was not known before.
+    /// Ends a file that was passed on completely, and stores its checksum if it was not known before.
     fn end_of_file(&mut self, origin: &Origin, file: &Selected) -> Option<()> {
         if self.encoder.needs_content() {
             origin.learn_checksum(file, self.encoder.checksum());
@@ -285,7 +285,7 @@ impl Packing {
 }
 
 impl<S: FnMut(Segment<'_>)> Turn<'_, S> {
-    /// Hands over the requested bytes of a segment.
+    /// Passes on the requested bytes of a segment.
     fn pass(&mut self, segment: Segment<'_>) {
         let length = match segment {
             Segment::Text(bytes) => bytes.len() as u64,
@@ -296,7 +296,7 @@ impl<S: FnMut(Segment<'_>)> Turn<'_, S> {
             return;
         }
         (self.sink)(match segment {
-            // Not above the length of the text in memory.
+            // Not larger than the length of the text in memory.
             Segment::Text(bytes) => Segment::Text(&bytes[first as usize..end as usize]),
             Segment::Body(selected, range) => Segment::Body(
                 selected,
@@ -314,7 +314,7 @@ impl<S: FnMut(Segment<'_>)> Turn<'_, S> {
 }
 
 impl Window {
-    /// Passes over `length` bytes; returns which of them are requested, relative to the first one.
+    /// Skips `length` bytes. Returns the requested bytes among them, relative to the first one.
     fn take(&mut self, length: u64) -> ByteRange {
         let end = self.passed.saturating_add(length);
         let of = |place: u64| place.clamp(self.passed, end) - self.passed;

@@ -1,4 +1,4 @@
-//! The parts of one dynamic resource, as they become ready.
+//! The parts of one dynamic resource, when they become ready.
 
 use std::io::Write;
 
@@ -13,8 +13,8 @@ use crate::origin::render::Segment;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flowed {
     /// More content is ready at this time. The time may have passed already: a caller that buffers content
-    /// polls again when the client has taken some. A time one nanosecond ahead means that the next step is
-    /// expensive and other responses should have their turn first.
+    /// polls again when the client has taken some of it. A time one nanosecond ahead means that the next step
+    /// is expensive and other responses should have their turn first.
     Until(Instant),
     /// The content is complete.
     Whole,
@@ -22,11 +22,11 @@ pub enum Flowed {
     Broken,
 }
 
-/// A dynamic resource of which some parts were handed over.
+/// A dynamic resource of which some parts were passed on.
 #[derive(Debug)]
 pub(super) struct Running {
     live: Live,
-    /// Number of parts handed over.
+    /// The number of parts passed on.
     done: u32,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Part {
     /// Text, in the buffer that was passed.
     Text,
     File(Selected, ByteRange),
-    /// It has no bytes.
+    /// The part has no bytes.
     Empty,
 }
 
@@ -47,7 +47,7 @@ impl Running {
         }
     }
 
-    /// When the next part is ready; `None` when there is no next part.
+    /// The time at which the next part is ready; `None` if there is no next part.
     pub fn due(&self, start: Instant) -> Option<Instant> {
         let dynamic = &self.live.dynamic;
         (self.done < dynamic.parts).then(|| start + dynamic.ready(self.done))
@@ -60,7 +60,7 @@ impl Running {
         if let Some((file, length)) = &self.live.file {
             let place = |part: u32| {
                 let place = u128::from(*length) * u128::from(part) / u128::from(dynamic.parts);
-                // Not above the length.
+                // Not larger than the length.
                 place as u64
             };
             let range = ByteRange {
@@ -76,7 +76,7 @@ impl Running {
         Part::Text
     }
 
-    /// Hands over the ready parts, at most one of text.
+    /// Passes on the ready parts, at most one part of text.
     pub fn poll(
         &mut self,
         start: Instant,
@@ -101,7 +101,7 @@ impl Running {
     }
 }
 
-/// Writes a part of text of exactly `bytes` bytes: its number, and lines of digits.
+/// Writes a part of text of exactly `bytes` bytes: the number of the part, and lines of digits.
 fn write_text(part: u32, parts: u32, bytes: u32, text: &mut Vec<u8>) {
     const LINE: &[u8] = b"0123456789012345678901234567890123456789012345678901234567890123456789\n";
     let bytes = bytes as usize;

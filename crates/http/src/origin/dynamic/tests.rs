@@ -9,7 +9,7 @@ use crate::origin::target::Target;
 use crate::origin::tests::{Response, ask};
 use crate::origin::{Answer, Located, Method, Origin, OriginConfig, Request, Segment};
 
-/// A resource with text at `/text`, and one of the file at `/dir/index.html`.
+/// An origin with generated text at `/text`, and a dynamic resource with the file at `/dir/index.html`.
 fn origin() -> Origin {
     let file = |path: &str, body: Body| File {
         path: path.to_owned(),
@@ -66,7 +66,7 @@ fn at(milliseconds: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(milliseconds)
 }
 
-/// The bytes that a poll hands over, and its result.
+/// The bytes that a poll passes on, and its result.
 fn poll(origin: &Origin, flow: &mut Flow, now: u64) -> (Vec<u8>, Flowed) {
     let mut got = Vec::new();
     let flowed = flow.poll(origin, at(now), |segment| match segment {

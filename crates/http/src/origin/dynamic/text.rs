@@ -1,4 +1,4 @@
-//! Dynamic resources as text.
+//! The text form of dynamic resources.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use fathometer_model::quantity;
 
 use super::Dynamic;
 
-/// Why a text describes no dynamic resource.
+/// The reason why a text does not describe a dynamic resource.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct DynamicTextError(String);
 
-/// `PATH[,parts=N][,size=BYTES][,every=TIME][,first=TIME][,type=TYPE]`: by default ten parts of the file at the path, the
-/// first at once and one every 100 ms.
+/// `PATH[,parts=N][,size=BYTES][,every=TIME][,first=TIME][,type=TYPE]`. The default is ten parts of the file at
+/// the path, the first at once and then one every 100 ms.
 impl FromStr for Dynamic {
     type Err = DynamicTextError;
 

@@ -1,8 +1,8 @@
-//! Compression on the fly: one compression of a representation at a time, in slices, and a bounded cache.
+//! Compression on the fly: each representation is compressed once, in slices, and kept in a bounded cache.
 //!
-//! Nothing here starts a thread. Every response that waits for a compression advances it by one slice in each of
-//! its turns, so the work is shared and continues when the first client goes away. It ends when all of them
-//! have.
+//! The compressor starts no threads. Every response that waits for a compression advances it by one slice in
+//! each of its turns. The work is thus shared, and continues when the first client disconnects. It stops when
+//! no response waits for it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,16 +15,17 @@ use super::memory::{Memory, Share};
 use super::options::CompressionOptions;
 use crate::origin::encoding::Coding;
 
-/// Bytes of content that are compressed in one turn.
+/// The bytes of content that are compressed in one turn.
 pub(super) const SLICE: u64 = 32 * 1024;
 
-/// The most compressions at a time. Further ones wait: an encoder takes megabytes of its own.
+/// The most compressions in progress. Further ones wait, because an encoder takes megabytes of memory.
 pub(super) const MOST_JOBS: usize = 8;
 
-/// The encoders of the host, which has the libraries.
+/// The encoders, which the caller provides because it has the libraries.
 pub trait Encoders: fmt::Debug + Send + Sync {
-    /// An encoder at a level for content of `length` bytes; `None` if the coding is not supported. A coding that
-    /// needs a dictionary gets its content, and the stream without the header of RFC 9842 is expected.
+    /// An encoder at a level for content of `length` bytes; `None` if the coding is not supported. A coding
+    /// that needs a dictionary gets the dictionary's content, and must return the stream without the header of
+    /// RFC 9842.
     fn start(
         &self,
         coding: Coding,
@@ -34,16 +35,16 @@ pub trait Encoders: fmt::Debug + Send + Sync {
     ) -> Option<Box<dyn Encoder>>;
 }
 
-/// A compression in progress. The same content gives the same bytes, however it is divided.
+/// A compression in progress. The same content gives the same bytes, however the content is divided.
 pub trait Encoder: Send {
-    /// Compresses more content; false on failure.
+    /// Compresses more content. Returns false on failure.
     fn write(&mut self, bytes: &[u8]) -> bool;
 
-    /// The compressed content, complete; `None` on failure.
+    /// The complete compressed content; `None` on failure.
     fn finish(self: Box<Self>) -> Option<Vec<u8>>;
 }
 
-/// Compresses content, and keeps what was compressed. Origins of several threads may share it.
+/// Compresses content and caches the result. Origins of several threads may share a compressor.
 #[derive(Debug)]
 pub struct Compressor {
     options: CompressionOptions,
@@ -58,7 +59,7 @@ pub struct Compressor {
 #[derive(Debug, Default)]
 struct State {
     kept: Kept,
-    /// Those in progress. Each ends when no response waits for it.
+    /// The compressions in progress. Each ends when no response waits for it.
     jobs: HashMap<Key, Weak<Job>>,
 }
 
@@ -67,7 +68,7 @@ struct State {
 pub(super) struct Recipe {
     pub coding: Coding,
     pub level: u32,
-    /// Set if the coding needs one.
+    /// Set if the coding needs a dictionary.
     pub dictionary: Option<Arc<Dictionary>>,
 }
 
@@ -75,7 +76,7 @@ pub(super) struct Recipe {
 pub(super) struct Job {
     key: Key,
     length: u64,
-    /// The bytes in front of the compressed content.
+    /// The bytes before the compressed content.
     header: Vec<u8>,
     progress: Mutex<Progress>,
 }
@@ -99,24 +100,24 @@ pub(super) enum Advanced {
     Failed,
 }
 
-/// What a response gets when it asks for a compressed body.
+/// The result of a response's request for a compressed body.
 #[derive(Debug)]
 pub(super) enum Joined {
     Kept(Arc<CodedBody>),
     Job(Arc<Job>),
-    /// There are as many compressions in progress as there may be.
+    /// The most compressions are in progress.
     Busy,
-    /// The memory is in use by responses, or the encoder does not exist.
+    /// Responses use all the memory, or there is no such encoder.
     Impossible,
 }
 
 /// The content of a job.
 pub(super) trait Content {
-    /// Passes up to [`SLICE`] bytes from `offset` on to `sink`, and returns their number; `None` on failure,
-    /// also of the sink.
+    /// Passes up to [`SLICE`] bytes from `offset` on to `sink`, and returns their number; `None` if reading or
+    /// the sink fails.
     fn read(&mut self, offset: u64, sink: &mut dyn FnMut(&[u8]) -> bool) -> Option<u64>;
 
-    /// Whether it is still the content that it was at the start.
+    /// Whether the content is unchanged since the start.
     fn is_unchanged(&mut self) -> bool;
 }
 
@@ -139,13 +140,13 @@ impl Compressor {
         &self.options
     }
 
-    /// Representations compressed since the last call, and responses whose body was in the cache.
+    /// The number of representations compressed, and of responses whose body was cached, since the last call.
     pub fn take_counts(&self) -> (u64, u64) {
         let order = Ordering::Relaxed;
         (self.compressed.swap(0, order), self.reused.swap(0, order))
     }
 
-    /// Responses whose content was compressed with a dictionary, since the last call.
+    /// The number of responses whose content was compressed with a dictionary, since the last call.
     pub fn take_with_dictionary(&self) -> u64 {
         self.with_dictionary.swap(0, Ordering::Relaxed)
     }
@@ -155,12 +156,12 @@ impl Compressor {
         self.with_dictionary.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Bytes of all compressed bodies: kept, in responses and in work.
+    /// The bytes of all compressed bodies: cached, in responses and in progress.
     pub fn memory_in_use(&self) -> u64 {
         self.memory.used()
     }
 
-    /// The kept body with this tag.
+    /// The cached body with this tag.
     pub(super) fn find(&self, key: &Key) -> Option<Arc<CodedBody>> {
         let found = self.state().kept.find(key);
         if found.is_some() {
@@ -169,7 +170,7 @@ impl Compressor {
         found
     }
 
-    /// The kept body with this tag, or the job that compresses it.
+    /// The cached body with this tag, or the job that compresses it.
     pub(super) fn join(&self, key: &Key, recipe: &Recipe, length: u64) -> Joined {
         if let Some(body) = self.find(key) {
             return Joined::Kept(body);
@@ -214,7 +215,7 @@ impl Compressor {
         Joined::Job(job)
     }
 
-    /// Compresses one more slice. Another thread may be compressing one: this waits for it.
+    /// Compresses one more slice. If another thread is compressing a slice, waits for that thread.
     pub(super) fn advance(&self, job: &Job, content: &mut impl Content) -> Advanced {
         let mut progress = job.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let Progress::Running { encoder, done, .. } = &mut *progress else {

@@ -1,9 +1,9 @@
-//! Dictionaries for compression: content that the client has, such as an earlier version of a file (RFC 9842,
+//! Compression dictionaries: content that the client has, such as an earlier version of a file (RFC 9842,
 //! Compression Dictionary Transport).
 //!
-//! A response whose content is a dictionary announces that by `Use-As-Dictionary`. A client that keeps it sends its
-//! hash in `Available-Dictionary`, and gets content in `dcb` or `dcz`, which refers to it. The hash alone identifies a
-//! dictionary, so `Dictionary-ID` is not read.
+//! A response whose content is a dictionary states this by `Use-As-Dictionary`. A client that keeps the
+//! dictionary sends its hash in `Available-Dictionary`, and gets content in `dcb` or `dcz` that is compressed
+//! with it. The hash alone identifies a dictionary, so `Dictionary-ID` is not read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,40 +19,40 @@ pub const LARGEST_DICTIONARY: usize = 2 << 20;
 /// The longest identifier in characters (RFC 9842 section 2.1.3).
 const LONGEST_ID: usize = 1024;
 
-/// The start of a dictionary in the format of Zstandard. Encoders would not use it as plain content, and clients
-/// would (RFC 9842 section 2.1.4).
+/// The start of a formatted Zstandard dictionary. Encoders do not use such a dictionary as raw content, but
+/// clients do (RFC 9842 section 2.1.4).
 const ZSTD_DICTIONARY: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
 
 /// The start of `dcb` content (RFC 9842 section 4).
 const DCB: [u8; 4] = [0xff, 0x44, 0x43, 0x42];
 
-/// The start of `dcz` content: a skippable frame of Zstandard with 32 bytes (RFC 9842 section 5).
+/// The start of `dcz` content: a skippable Zstandard frame of 32 bytes (RFC 9842 section 5).
 const DCZ: [u8; 8] = [0x5e, 0x2a, 0x4d, 0x18, 0x20, 0, 0, 0];
 
 /// How a resource is announced as a dictionary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
-    /// Its canonical path ([`target::canonical`](crate::origin::target::canonical)).
+    /// The canonical path of the resource ([`target::canonical`](crate::origin::target::canonical)).
     pub path: String,
-    /// `match`: the paths of the content that is compressed with it, in which `*` stands for any text. `None`: its
-    /// own path, for later versions of it.
+    /// `match`: the paths of the content that is compressed with the dictionary; `*` stands for any text.
+    /// `None`: the path of the dictionary, for its later versions.
     pub pattern: Option<String>,
     /// `id`: clients return it in `Dictionary-ID`.
     pub id: Option<String>,
-    /// `max-age` of `Cache-Control`: clients use a dictionary as long as it is fresh (RFC 9842 section 2.2.1).
+    /// `max-age` of `Cache-Control`: clients use a dictionary only while it is fresh (RFC 9842 section 2.2.1).
     pub max_age: Option<Duration>,
 }
 
-/// A resource whose content is a dictionary for others.
+/// A resource whose content is a dictionary for other content.
 #[derive(Debug, Clone)]
 pub struct DictionaryResource {
     path: Box<[u8]>,
     pattern: Pattern,
     /// The value of `Use-As-Dictionary`.
     field: Box<str>,
-    /// In seconds.
+    /// The time for which clients use the dictionary, in seconds.
     max_age: Option<u64>,
-    /// Its present content and earlier ones.
+    /// The current content and earlier contents.
     versions: Vec<Arc<Dictionary>>,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Dictionary {
     hash: [u8; 32],
 }
 
-/// Why a dictionary cannot be used.
+/// The reason why a dictionary cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the dictionary {path} {fault}")]
 pub struct DictionaryError {
@@ -72,7 +72,7 @@ pub struct DictionaryError {
 }
 
 impl DictionaryResource {
-    /// A resource with its contents: the present one, and earlier ones that clients may have.
+    /// A resource with its contents: the current one, and earlier ones that clients may have.
     pub fn new(
         announcement: Announcement,
         contents: Vec<Vec<u8>>,
@@ -106,7 +106,7 @@ impl DictionaryResource {
         };
         if !id.as_deref().is_none_or(is_id) {
             return Err(failed(
-                "has an invalid id: use up to 1024 characters of ASCII without quotes and backslashes",
+                "has an invalid id: use at most 1024 ASCII characters without quotes and backslashes",
             ));
         }
         let mut field = format!("match=\"{}\"", pattern.0);
@@ -120,7 +120,7 @@ impl DictionaryResource {
             }
             if bytes.starts_with(&ZSTD_DICTIONARY) {
                 return Err(failed(
-                    "is in the format of Zstandard; RFC 9842 uses dictionaries as plain content",
+                    "is a formatted Zstandard dictionary; RFC 9842 needs raw content",
                 ));
             }
             versions.push(Arc::new(Dictionary::new(bytes)));
@@ -159,12 +159,12 @@ impl Dictionary {
         &self.bytes
     }
 
-    /// Its SHA-256.
+    /// The SHA-256 of the content.
     pub fn hash(&self) -> &[u8; 32] {
         &self.hash
     }
 
-    /// The bytes in front of content that is compressed with it.
+    /// The bytes before content that is compressed with the dictionary.
     pub fn header(&self, coding: Coding) -> Vec<u8> {
         match coding {
             Coding::DictionaryBrotli => [&DCB[..], &self.hash].concat(),
@@ -174,7 +174,7 @@ impl Dictionary {
     }
 }
 
-/// The place of the dictionary at this path.
+/// The index of the dictionary at this path.
 pub(in crate::origin) fn announced(all: &[DictionaryResource], path: &[u8]) -> Option<u16> {
     let place = all.iter().position(|resource| *resource.path == *path)?;
     u16::try_from(place).ok()
@@ -203,14 +203,14 @@ pub(super) fn named<'a>(
 struct Pattern(Box<str>);
 
 impl Pattern {
-    /// `None` for anything but a path, and for the signs with which a URL pattern begins groups, names and
+    /// `None` if the text is not a path, or has characters with which a URL pattern begins groups, names or
     /// parts of other components.
     fn new(text: &str) -> Option<Pattern> {
         let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\"\\(){}:?+#<>%".contains(&byte);
         (text.starts_with('/') && text.bytes().all(is_plain)).then(|| Pattern(text.into()))
     }
 
-    /// Takes time in proportion to the product of both lengths at most.
+    /// Whether the path matches. The time is at most proportional to the product of both lengths.
     fn matches(&self, path: &[u8]) -> bool {
         let mut parts = self.0.as_bytes().split(|&byte| byte == b'*');
         let first = parts.next().unwrap_or_default();
@@ -220,7 +220,7 @@ impl Pattern {
         let Some(last) = parts.next_back() else {
             return rest.is_empty();
         };
-        // The first place of each part leaves the most for those after it.
+        // The first place of each part leaves the most text for the parts after it.
         for part in parts {
             match memchr::memmem::find(rest, part) {
                 Some(place) => rest = &rest[place + part.len()..],
@@ -231,15 +231,15 @@ impl Pattern {
     }
 }
 
-/// The 32 bytes of a structured field that is a byte sequence (RFC 9651 section 3.3.5). Its parameters are
-/// ignored.
+/// The 32 bytes of a structured field that is a byte sequence (RFC 9651 section 3.3.5). The field's parameters
+/// are ignored.
 fn byte_sequence(field: &[u8]) -> Option<[u8; 32]> {
     let text = fields::trim(field).strip_prefix(b":")?;
     let end = text.iter().position(|&byte| byte == b':')?;
     if !matches!(text.get(end + 1), None | Some(b';')) {
         return None;
     }
-    // 32 bytes are 43 digits; parsers accept a missing pad.
+    // 32 bytes are 43 digits. Parsers accept missing padding.
     let digits = text[..end].strip_suffix(b"=").unwrap_or(&text[..end]);
     if digits.len() != 43 {
         return None;

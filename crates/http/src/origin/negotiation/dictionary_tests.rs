@@ -1,5 +1,6 @@
-//! What a client with a dictionary is answered. The encoder puts the dictionary in front of the content, so that
-//! the result depends on it; encoders that refer to it are tested where they are.
+//! Tests of the responses to clients with dictionaries. The encoder here writes the dictionary before the
+//! content, so that the result depends on it. Encoders that use dictionaries are tested in the crates of the
+//! callers.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use super::tests::{LONG, encoding_of, file, gunzipped, options, origin_with, tex
 use super::*;
 use crate::origin::tests::{Response, ask};
 
-/// The digest of "abc" (FIPS 180-2 appendix B.1), and that of the empty text.
+/// The digest of "abc" (FIPS 180-2 appendix B.1), and the digest of the empty text.
 const ABC: &str = ":ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=:";
 const UNKNOWN: &str = ":47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:";
 

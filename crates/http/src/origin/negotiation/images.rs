@@ -1,4 +1,4 @@
-//! Images in other types, which lie beside an image under the same name: `x.webp` and `x.avif` beside `x.png`.
+//! Alternative types of an image, in files beside it with the same name: `x.webp` and `x.avif` beside `x.png`.
 
 use std::cmp::Reverse;
 
@@ -12,22 +12,22 @@ use crate::origin::store::Lookup;
 use crate::origin::target::encoded;
 use crate::origin::{Origin, Source};
 
-/// The types of images that may have others beside them.
+/// The types of images that may have alternatives.
 const ORIGINALS: [&str; 3] = ["image/png", "image/jpeg", "image/gif"];
 
-/// The other types and the extensions of their files.
+/// The alternative types and the extensions of their files.
 const ALTERNATIVES: [(&str, &str); 2] = [("image/webp", "webp"), ("image/avif", "avif")];
 
-/// Whether images in other types may lie beside content of this type. So may later ones, which is why a response
-/// varies by `Accept` in any case.
+/// Whether content of this type may have alternatives. Alternatives may be added later; therefore the response
+/// always varies by `Accept`.
 pub(super) fn may_have_alternatives(content_type: &[u8]) -> bool {
     ORIGINALS
         .iter()
         .any(|original| original.as_bytes() == content_type)
 }
 
-/// The quality of a type that the client names; `None` when it does not, or refuses it. Wildcards do not count:
-/// clients that support no other types send `image/*` and `*/*`.
+/// The quality of a type that the client names; `None` if the client does not name the type, or refuses it.
+/// Wildcards do not count: clients that support no alternative types send `image/*` and `*/*`.
 fn named(accept: &Lines<'_>, content_type: &str) -> Option<u16> {
     let element = |element: &[u8]| {
         let mut parts = element.split(|&byte| byte == b';').map(fields::trim);
@@ -45,8 +45,8 @@ fn named(accept: &Lines<'_>, content_type: &str) -> Option<u16> {
 }
 
 impl Origin {
-    /// The best of an image and the others beside it, with its address: the highest quality, then the smallest
-    /// size. `None`: the image itself.
+    /// The best of an image and its alternatives, with its address: the one with the highest quality, then the
+    /// smallest. `None`: the image itself.
     pub(super) fn better_image(
         &self,
         path: &[u8],

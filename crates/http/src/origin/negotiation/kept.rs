@@ -1,4 +1,4 @@
-//! Compressed bodies that are kept, the least recently used of which is evicted first.
+//! A cache of compressed bodies. The least recently used body is evicted first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use crate::origin::conditions::ETAG_LENGTH;
 /// The entity tag of a compressed representation, which identifies its bytes.
 pub(super) type Key = [u8; ETAG_LENGTH];
 
-/// The bytes of a compressed representation. They count as used memory until the last response with them ends.
+/// The bytes of a compressed representation. They count as used memory until the last response that uses them
+/// ends.
 #[derive(Debug)]
 pub(in crate::origin) struct CodedBody {
     pub body: Body,
@@ -19,7 +20,7 @@ pub(in crate::origin) struct CodedBody {
 }
 
 impl CodedBody {
-    /// A body of a header and content, whose share covers its bytes and its entry.
+    /// A body of a header and content. `share` covers the bytes and the entry.
     pub fn new(header: &[u8], content: &[u8], mut share: Share) -> CodedBody {
         share.shrink((header.len() + content.len()) as u64 + ENTRY);
         let body = match header {
@@ -33,7 +34,7 @@ impl CodedBody {
     }
 }
 
-/// The approximate memory of an entry besides its bytes.
+/// The approximate memory of an entry, without its bytes.
 pub(super) const ENTRY: u64 = 512;
 
 /// The bodies by their entity tags.
@@ -46,7 +47,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// The body with this tag, which is now the most recently used one.
+    /// The body with this tag, which becomes the most recently used one.
     pub fn find(&mut self, key: &Key) -> Option<Arc<CodedBody>> {
         let (body, last) = self.entries.get_mut(key)?;
         self.order.remove(last);
@@ -64,8 +65,8 @@ impl Kept {
         self.order.insert(self.uses, key);
     }
 
-    /// Evicts the least recently used body that no response is using: eviction of any other one would release
-    /// no memory. Returns whether there was one.
+    /// Evicts the least recently used body that no response uses: evicting a body in use would release no
+    /// memory. Returns whether a body was evicted.
     pub fn evict(&mut self) -> bool {
         for _ in 0..self.order.len() {
             let Some((last, key)) = self.order.pop_first() else {
@@ -79,7 +80,7 @@ impl Kept {
                 self.entries.remove(&key);
                 return true;
             }
-            // A body in use counts as used just now, so that it is not looked at again each time.
+            // A body in use counts as used just now, so that it is not examined again each time.
             self.uses = self.uses.max(last) + 1;
             if let Some((_, last)) = self.entries.get_mut(&key) {
                 *last = self.uses;

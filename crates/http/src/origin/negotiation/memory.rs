@@ -1,4 +1,4 @@
-//! A bound on the memory of compressed content in the cache, in responses and in progress.
+//! The limit on the memory of compressed content: cached, in responses and in progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ pub(super) struct Memory {
     used: AtomicU64,
 }
 
-/// A part of it in bytes, released when it is dropped.
+/// A part of the memory in bytes. It is released when this is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     bytes: u64,
@@ -25,7 +25,7 @@ impl Memory {
         })
     }
 
-    /// Takes a part; `None` if less than that is free.
+    /// Takes a part; `None` if fewer bytes than that are free.
     pub fn take(self: &Arc<Memory>, bytes: u64) -> Option<Share> {
         let taken = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.most);
         let order = Ordering::Relaxed;
@@ -36,14 +36,14 @@ impl Memory {
         })
     }
 
-    /// Bytes in use.
+    /// The bytes in use.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 }
 
 impl Share {
-    /// Releases what is above `bytes`.
+    /// Releases the bytes above `bytes`.
     pub fn shrink(&mut self, bytes: u64) {
         let released = self.bytes.saturating_sub(bytes);
         self.bytes -= released;

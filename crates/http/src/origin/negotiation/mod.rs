@@ -1,13 +1,14 @@
-//! Proactive negotiation (RFC 9110 section 12.1): the representation that suits the client best, compressed on
-//! the fly if none is stored.
+//! Proactive negotiation (RFC 9110 section 12.1): selects the best representation for the client, and
+//! compresses it on the fly if none is stored.
 //!
-//! Without it, an origin chooses among the stored representations of a resource only. With it:
+//! Without negotiation, an origin chooses only among the stored representations of a resource. With
+//! negotiation:
 //!
 //! - `Compressor`: content without a stored coding is compressed, and kept in a bounded cache
-//! - `dictionary`: content that the client has, with which other content is compressed
-//! - `images`: images in other types that lie beside an image
-//! - `Varies`: each response of a negotiated resource names the request fields that selected it, whatever
-//!   its status
+//! - `dictionary`: content that the client has is used to compress other content
+//! - `images`: an image may be replaced by an alternative type beside it
+//! - `Varies`: each response of a negotiated resource, with any status, names the request fields that selected
+//!   it
 //! - a client that accepts no representation gets 406
 
 mod compressor;
@@ -40,21 +41,21 @@ pub use compressor::{Compressor, Encoder, Encoders};
 pub use dictionary::{Announcement, DictionaryError, DictionaryResource, LARGEST_DICTIONARY};
 pub use options::{CompressionOptions, Levels};
 
-/// What an origin negotiates besides stored codings.
+/// Negotiation beyond the stored codings.
 #[derive(Debug, Clone, Default)]
 pub struct Negotiation {
-    /// Whether an image is replaced by one beside it in a type that the client names: `x.webp` and `x.avif`
-    /// beside `x.png`, `x.jpg` or `x.gif`.
+    /// Whether an image is replaced by an alternative beside it in a type that the client names: `x.webp` and
+    /// `x.avif` beside `x.png`, `x.jpg` or `x.gif`.
     pub images: bool,
     /// Compresses content on the fly.
     pub compressor: Option<Arc<Compressor>>,
-    /// Resources whose content is a dictionary for the compressor. Clients use them in secure contexts only (RFC
-    /// 9842 section 8), so leave them out where neither TLS nor the loopback protects the connection.
+    /// Resources whose content is a dictionary for the compressor. Clients use dictionaries only in secure
+    /// contexts (RFC 9842 section 8), so leave them empty if neither TLS nor loopback protects the connection.
     pub dictionaries: Arc<[DictionaryResource]>,
 }
 
 impl Negotiation {
-    /// Whether anything is negotiated.
+    /// Whether negotiation is enabled.
     pub(super) fn is_on(&self) -> bool {
         self.images || self.compressor.is_some()
     }
@@ -69,7 +70,7 @@ pub(super) struct Varies {
 }
 
 impl Varies {
-    /// Whether it depends on none.
+    /// Whether the response depends on no request field.
     pub fn is_empty(self) -> bool {
         self == Varies::default()
     }
@@ -82,7 +83,7 @@ pub(super) struct Coded {
     plain: Selected,
     recipe: Recipe,
     etag: [u8; ETAG_LENGTH],
-    /// `None` until it is compressed; a response that has no content does not need it.
+    /// `None` until the content is compressed. A response without content does not need it.
     body: Option<Arc<CodedBody>>,
 }
 
@@ -172,7 +173,7 @@ impl Origin {
             .clone()
             .filter_map(|(coding, _)| coding.with_dictionary().filter(|_| dictionary.is_some()))
             .zip(0..);
-        // A stored representation takes no processor time. Among the others, the order of the options counts.
+        // A stored representation needs no processor time. Among the others, the order of the options decides.
         let compressible = levels
             .filter(|&(coding, _)| !is_stored(coding))
             .enumerate()
@@ -208,8 +209,8 @@ impl Origin {
             .find(|selected| self.describe_selected(selected).coding == Some(coding))
     }
 
-    /// Answers a request for a representation that is compressed on the fly: at once if its content is not
-    /// needed or kept.
+    /// Answers a request for a representation that is compressed on the fly. Answers at once if the content is
+    /// not needed or is cached.
     fn compress(
         &self,
         compressor: &Compressor,
@@ -246,8 +247,8 @@ impl Origin {
         }
     }
 
-    /// Continues with an answer whose content is being compressed, for one slice; `None` when it needs another
-    /// turn. Not `patient`: the content is sent without a coding if other compressions must end first.
+    /// Continues with an answer whose content is being compressed, for one slice. `None` if it needs another
+    /// turn. If not `patient`, the content is sent without a coding when other compressions must end first.
     pub(super) fn compress_on(
         &self,
         compressing: &mut Compressing,
@@ -304,7 +305,7 @@ impl Origin {
         self.represent(coded.into(), &compressing.asked.request())
     }
 
-    /// The answer if the content cannot be compressed now.
+    /// The answer when the content cannot be compressed now.
     fn uncompressed(&self, compressing: &Compressing) -> Answer {
         if compressing.refuses_identity {
             return Answer::refusal(Status::SERVICE_UNAVAILABLE);
@@ -339,7 +340,7 @@ impl Coded {
         }
     }
 
-    /// Its content, once it is compressed.
+    /// The content, if it is compressed.
     pub fn content(&self) -> Option<&fathometer_model::Body> {
         self.body.as_ref().map(|coded| &coded.body)
     }
@@ -351,9 +352,9 @@ impl From<Coded> for Subject {
     }
 }
 
-/// The entity tag of a compressed representation. It follows from what determines the bytes: the content, the
-/// coding, the level, the dictionary, and the version of this program with its encoders. So 304 needs no
-/// compression.
+/// The entity tag of a compressed representation. It is derived from all data that determine the bytes: the
+/// content, the coding, the level, the dictionary, and the version of this program with its encoders. Therefore
+/// a 304 needs no compression.
 fn tag(plain: &Validators<'_>, recipe: &Recipe) -> [u8; ETAG_LENGTH] {
     let (words, _) = plain.etag[1..ETAG_LENGTH - 1].as_chunks::<8>();
     let [first, second] = [words[0], words[1]].map(u64::from_le_bytes);
@@ -366,7 +367,7 @@ fn tag(plain: &Validators<'_>, recipe: &Recipe) -> [u8; ETAG_LENGTH] {
     etag_text(digest_words(&all))
 }
 
-/// The content of a compression, as it was when the resource was looked up.
+/// The content to compress, in the state in which the resource was looked up.
 struct Plain<'a> {
     origin: &'a Origin,
     selected: &'a Selected,
@@ -399,8 +400,8 @@ impl compressor::Content for Plain<'_> {
         if matches!(self.origin.content_of(self.selected), Located::Memory(_)) {
             return true;
         }
-        // The file is open and its bytes may change. Its metadata was settled when it was looked up, so every
-        // change since shows in its tag.
+        // The file is open, and its bytes may change. Its metadata was settled when it was looked up, so every
+        // later change shows in its tag.
         let found = self
             .origin
             .store

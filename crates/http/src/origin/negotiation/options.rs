@@ -1,4 +1,4 @@
-//! Which content is compressed on the fly, and how.
+//! The rules for compression on the fly.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,11 +13,11 @@ use crate::origin::encoding::Coding;
 pub struct CompressionOptions {
     /// The codings with their levels.
     pub levels: Levels,
-    /// Shorter content is not compressed: it fits into the packet of its head in any case.
+    /// The shortest content that is compressed. Shorter content fits into the packet of its head in any case.
     pub from: Bytes,
-    /// Longer content is not compressed: a response waits for the compression of the complete content.
+    /// The longest content that is compressed. A response waits until all of its content is compressed.
     pub up_to: Bytes,
-    /// The memory of all compressed bodies: those that are kept, those in responses, and those in work.
+    /// The most memory of all compressed bodies: cached, in responses, and in progress.
     pub memory: Bytes,
 }
 
@@ -29,7 +29,7 @@ impl CompressionOptions {
     /// Default of [`memory`](Self::memory).
     pub const MEMORY: Bytes = Bytes(64 << 20);
 
-    /// These codings, with the default limits.
+    /// These codings with the default limits.
     pub fn new(levels: Levels) -> CompressionOptions {
         CompressionOptions {
             levels,
@@ -50,27 +50,28 @@ impl CompressionOptions {
 pub struct Levels(Vec<(Coding, u32)>);
 
 impl Levels {
-    /// The codings with their levels, the preferred one first.
+    /// The codings with their levels, in the order of preference.
     pub fn iter(&self) -> impl Iterator<Item = (Coding, u32)> + Clone {
         self.0.iter().copied()
     }
 
-    /// The level of a coding. That of a coding with a dictionary is the level of its algorithm.
+    /// The level of a coding. A coding with a dictionary has the level of its algorithm.
     pub fn of(&self, coding: Coding) -> Option<u32> {
         self.iter()
             .find(|(other, _)| *other == coding || other.with_dictionary() == Some(coding))
             .map(|(_, level)| level)
     }
 
-    /// Whether some of them can use a dictionary.
+    /// Whether one of the codings can use a dictionary.
     pub fn can_use_dictionaries(&self) -> bool {
         self.iter()
             .any(|(coding, _)| coding.with_dictionary().is_some())
     }
 }
 
-/// The default level of a coding, and the levels that compress a slice within milliseconds. An event loop
-/// serves no other connection meanwhile, so higher levels are for files that are compressed in advance.
+/// The default level of a coding, and its permitted levels: those that compress a slice within milliseconds. An
+/// event loop serves no other connection meanwhile, so higher levels are only for files that are compressed in
+/// advance.
 const fn permitted(coding: Coding) -> (u32, std::ops::RangeInclusive<u32>) {
     match coding {
         Coding::Deflate | Coding::Gzip => (6, 1..=9),
@@ -79,7 +80,8 @@ const fn permitted(coding: Coding) -> (u32, std::ops::RangeInclusive<u32>) {
     }
 }
 
-/// Codings separated by commas, each with a level after a colon or with its default level: `br:4,gzip`.
+/// Text form: codings separated by commas, each with a level after a colon or with its default level:
+/// `br:4,gzip`.
 impl FromStr for Levels {
     type Err = String;
 
@@ -94,7 +96,7 @@ impl FromStr for Levels {
                 .into_iter()
                 .find(|coding| coding.token() == name)
                 .ok_or_else(|| {
-                    format!("{name:?} is no coding: give some of gzip, br, zstd and deflate")
+                    format!("{name:?} is not a coding: use gzip, br, zstd or deflate")
                 })?;
             let (default, range) = permitted(coding);
             let level = match level {
@@ -105,7 +107,7 @@ impl FromStr for Levels {
                     .filter(|level| range.contains(level))
                     .ok_or_else(|| {
                         format!(
-                            "{level:?} is no level of {name} on the fly: give {} to {}",
+                            "{level:?} is not a level of {name} on the fly: use {} to {}",
                             range.start(),
                             range.end()
                         )
@@ -130,7 +132,7 @@ impl fmt::Display for Levels {
     }
 }
 
-/// Types that are compressible though they are neither text nor have a suffix that says so.
+/// Compressible types that are neither text nor have a suffix that shows it.
 const COMPRESSIBLE: [&str; 12] = [
     "application/javascript",
     "application/json",
@@ -146,7 +148,7 @@ const COMPRESSIBLE: [&str; 12] = [
     "application/vnd.ms-fontobject",
 ];
 
-/// Whether content of this type usually shrinks: images, archives and most fonts are compressed already. Events
+/// Whether content of this type usually shrinks: images, archives and most fonts are already compressed. Events
 /// (`text/event-stream`) must not wait for each other.
 fn is_compressible(content_type: &[u8]) -> bool {
     let essence = content_type

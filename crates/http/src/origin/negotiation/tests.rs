@@ -1,5 +1,5 @@
-//! What a negotiated resource answers, and how compressions share memory and turns. The encoders are those of
-//! flate2; the host's others are tested where they are.
+//! Tests of the responses of negotiated resources, and of the memory and turns that compressions share. The
+//! encoders are those of flate2; the other encoders are tested in the crates of the callers.
 
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
@@ -73,7 +73,7 @@ pub(super) fn gunzipped(bytes: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Text that shrinks to about a third, different for each seed.
+/// Text that compresses to about a third. It differs for each seed.
 pub(super) fn text(seed: u32, length: usize) -> Vec<u8> {
     (0..)
         .flat_map(|n: u32| {
@@ -399,7 +399,7 @@ fn responses_share_one_compression_and_it_survives_the_first_client() {
     for answer in &mut answers {
         assert!(!origin.go_on(answer, Instant::ZERO), "one slice a turn");
     }
-    // Five slices are done; a client that goes away takes none of them with it.
+    // Five slices are compressed. A client that disconnects does not discard them.
     drop(answers.remove(0));
     let rest: usize = answers
         .iter_mut()
@@ -468,7 +468,7 @@ fn clients_that_never_finish_hold_no_more_than_the_memory() {
     };
     let origin = origin_of(many(60, 30_000), options);
     let compressor = compressor(&origin);
-    // Each response is held by its client.
+    // The client of each response keeps it open.
     let mut held = Vec::new();
     for n in 0..60 {
         let mut answer = begun(&origin, &format!("/{n}"));
@@ -491,7 +491,7 @@ fn clients_that_never_finish_hold_no_more_than_the_memory() {
         (refuses.status, refuses.field("Vary")),
         (503, Some("Accept-Encoding"))
     );
-    // When they go away, the least recently used bodies are evicted.
+    // When the responses end, the least recently used bodies are evicted.
     drop(held);
     let mut last = begun(&origin, "/59");
     turns(&origin, &mut last);

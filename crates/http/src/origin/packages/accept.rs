@@ -1,8 +1,8 @@
 //! The form of a page that a client accepts: the page itself, a package or an archive (RFC 9110 section
 //! 12.5.1).
 //!
-//! A package is sent only to a client that names its media type. Wildcards never select one, because clients
-//! that expect a page send `*/*`.
+//! A package is sent only to a client that names its media type. A wildcard never selects a package, because
+//! clients that expect a page send `*/*`.
 
 use super::{Format, Formats};
 use crate::message::fields;
@@ -10,19 +10,19 @@ use crate::origin::conditions::Lines;
 use crate::origin::encoding::thousandths;
 use fathometer_package::{MEDIA_TYPE, Version};
 
-/// The shortest name that is searched for: a shorter field cannot name a format.
+/// The length of the shortest name that is searched for. A shorter field cannot name a format.
 const SHORTEST: usize = b"application/zip".len();
 
-/// The formats that a client names, with the quality of each in thousandths; 0: not named, or not acceptable.
+/// The quality of each format in thousandths; 0 if the client does not name or does not accept the format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Wishes {
+pub(super) struct AcceptedFormats {
     qualities: [u16; Format::COUNT],
 }
 
-impl Wishes {
-    /// Reads the formats that the field names, out of those offered.
-    pub fn of(accept: &Lines<'_>, offered: Formats) -> Wishes {
-        let mut wishes = Wishes::default();
+impl AcceptedFormats {
+    /// Reads the formats that the field names, among the offered formats.
+    pub fn of(accept: &Lines<'_>, offered: Formats) -> AcceptedFormats {
+        let mut wishes = AcceptedFormats::default();
         for element in elements(accept) {
             let Some(range) = Range::read(element) else {
                 continue;
@@ -42,8 +42,8 @@ impl Wishes {
         self.qualities == [0; Format::COUNT]
     }
 
-    /// The best of them, if its quality is at least `other`. With equal quality packages precede archives and
-    /// later versions precede earlier ones.
+    /// The best accepted format, if its quality is at least `other`. If qualities are equal, packages precede
+    /// archives, and later versions precede earlier ones.
     pub fn best(&self, other: u16) -> Option<Format> {
         Format::ALL
             .into_iter()
@@ -54,8 +54,8 @@ impl Wishes {
     }
 }
 
-/// The quality of a media type, in thousandths: that of the most specific range that matches it (RFC 9110
-/// section 12.5.1). Its own parameters are ignored.
+/// The quality of a media type in thousandths: the quality of the most specific range that matches the type
+/// (RFC 9110 section 12.5.1). Parameters of the type are ignored.
 pub(in crate::origin) fn quality_of(accept: &Lines<'_>, content_type: &[u8]) -> u16 {
     let essence = content_type
         .split(|&byte| byte == b';')
@@ -100,10 +100,10 @@ pub(super) fn may_name_a_format(accept: &Lines<'_>) -> bool {
 /// One media range.
 struct Range<'a> {
     essence: &'a [u8],
-    /// The value of its `version` parameter, the only one allowed besides the weight.
+    /// The value of the `version` parameter, the only one that is allowed besides the weight.
     version: Option<&'a [u8]>,
-    /// Whether it has an unknown parameter.
-    is_strange: bool,
+    /// Whether there is an unknown parameter.
+    has_unknown_parameter: bool,
     quality: u16,
 }
 
@@ -113,7 +113,7 @@ impl<'a> Range<'a> {
         let mut range = Range {
             essence: parts.next()?,
             version: None,
-            is_strange: false,
+            has_unknown_parameter: false,
             quality: 1000,
         };
         for part in parts {
@@ -129,14 +129,14 @@ impl<'a> Range<'a> {
             } else if name.eq_ignore_ascii_case(b"version") && range.version.is_none() {
                 range.version = Some(unquoted(value));
             } else if !part.is_empty() {
-                range.is_strange = true;
+                range.has_unknown_parameter = true;
             }
         }
         Some(range)
     }
 
     fn format(&self) -> Option<Format> {
-        if self.is_strange {
+        if self.has_unknown_parameter {
             return None;
         }
         if self.essence.eq_ignore_ascii_case(MEDIA_TYPE.as_bytes()) {
@@ -180,7 +180,7 @@ mod tests {
     fn chosen(accept: &str, offered: Formats) -> Option<Format> {
         let accept = accept.replace("PACKAGE", MEDIA_TYPE);
         let accept = lines(&[&accept]);
-        Wishes::of(&accept, offered).best(quality_of(&accept, b"text/html; charset=utf-8"))
+        AcceptedFormats::of(&accept, offered).best(quality_of(&accept, b"text/html; charset=utf-8"))
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
             ("PACKAGE;version=1, PACKAGE;version=2", Some(TWO)),
             ("PACKAGE;version=3, */*;q=0.1", None),
             ("PACKAGE;profile=x, */*;q=0.1", None),
-            // The page's own quality is that of the most specific matching range.
+            // The quality of the page is the quality of the most specific matching range.
             ("PACKAGE, */*", Some(TWO)),
             ("PACKAGE, text/html", Some(TWO)),
             ("PACKAGE;q=0.5, text/html", None),
@@ -234,8 +234,11 @@ mod tests {
     fn lists_continue_over_lines() {
         let accept = lines(&["text/html;q=0.5", MEDIA_TYPE]);
         assert!(may_name_a_format(&accept));
-        assert_eq!(Wishes::of(&accept, Formats::ALL).best(500), Some(TWO));
+        assert_eq!(
+            AcceptedFormats::of(&accept, Formats::ALL).best(500),
+            Some(TWO)
+        );
         assert!(!may_name_a_format(&lines(&["*/*", "text/html"])));
-        assert!(Wishes::of(&lines(&["*/*", "text/html"]), Formats::ALL).is_empty());
+        assert!(AcceptedFormats::of(&lines(&["*/*", "text/html"]), Formats::ALL).is_empty());
     }
 }

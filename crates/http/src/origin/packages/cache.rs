@@ -1,4 +1,4 @@
-//! Kept packages: where they are, and when they are rebuilt.
+//! Stored packages: their location, and the rule for rebuilding them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use fathometer_model::{Body, FileId, Instant};
 
-use super::accept::{self, Wishes};
+use super::accept::{self, AcceptedFormats};
 use super::compose::{About, Composed, checksum, read_file};
-use super::gather::{Gathering, Lacking, Progress};
+use super::gather::{Gathering, NoPackage, Progress};
 use super::group::{Group, Groups, LONGEST_HTML, MOST_FILES, Member};
 use super::parts::Gathered;
 use super::{Format, Making, Packages};
@@ -22,27 +22,27 @@ use crate::origin::{Answer, Content, Method, Origin, Place, Request, Selected, S
 use fathometer_package::have::Keys;
 use fathometer_package::{Checksum, Version};
 
-/// The most packages that are kept in a store, and the most pages whose scanned HTML is kept. The least
-/// recently checked one is evicted.
+/// The most packages in a store, and the most pages whose scanned HTML is kept. The entry that was checked
+/// least recently is evicted.
 const MOST_KEPT: usize = 1024;
 
-/// The highest quality: at least that of anything else.
+/// The highest quality that a type can have.
 const BEST: u16 = 1000;
 
-/// Builds packages of an origin's files, and keeps them if they are built in advance.
+/// Builds packages of an origin's files, and stores those that are built in advance.
 #[derive(Debug)]
 pub(in crate::origin) struct Packager {
     options: Packages,
     groups: Groups,
-    /// For a site: the package of each group and format, once it was built. An inner `None`: it cannot be
-    /// built.
+    /// For a site: the package of each group and format, if it was built. An inner `None`: the package cannot
+    /// be built.
     made: Vec<[OnceLock<Option<Arc<Composed>>>; Format::COUNT]>,
     /// For a site: whether each file is the page of a group.
     pages: Vec<bool>,
     /// For a site: the checksum of each representation.
     checksums: Vec<OnceLock<Checksum>>,
     cache: Mutex<Cache>,
-    /// Number of packages and archives sent as answers.
+    /// The number of packages and archives sent as answers.
     sent: AtomicU64,
 }
 
@@ -59,7 +59,7 @@ struct Kept {
     /// Its name in the store.
     name: Box<str>,
     about: About,
-    /// The states of its files when it was built.
+    /// The states of the files when the package was built.
     states: Vec<Option<u64>>,
     looked_at: Instant,
 }
@@ -72,7 +72,7 @@ struct Scanned {
     looked_at: Instant,
 }
 
-/// An answer with a package whose files are being looked up.
+/// An answer with a package whose files are still being looked up.
 #[derive(Debug, Clone)]
 pub(in crate::origin) struct Undecided {
     asked: Asked,
@@ -128,7 +128,7 @@ impl std::ops::Deref for Found<'_> {
 }
 
 impl Packager {
-    /// A packager for an origin; `None` if there is nothing to build.
+    /// A packager for an origin; `None` if there are no packages to build.
     pub fn new(options: Packages, origin: &Origin) -> Option<Packager> {
         if options.making == Making::None {
             return None;
@@ -160,7 +160,7 @@ impl Packager {
         })
     }
 
-    /// Number of packages and archives sent since the last call.
+    /// The number of packages and archives sent since the last call.
     pub fn take_sent(&self) -> u64 {
         self.sent.swap(0, Ordering::Relaxed)
     }
@@ -185,8 +185,8 @@ impl Packager {
 }
 
 impl Origin {
-    /// Builds all packages that are built in advance and that a plan or the site names. Without this call, each
-    /// is built at its first request.
+    /// With [`Making::Made`], builds the packages of all groups of the plan or the site. Without this call, each
+    /// package is built at its first request. Does nothing in the other modes.
     pub fn prepare(&self, now: Instant) {
         let Some(packager) = &self.packager else {
             return;
@@ -202,8 +202,8 @@ impl Origin {
         }
     }
 
-    /// The answer to a request that prefers a package or an archive to the resource at the path itself; `None`
-    /// when it does not, or when there is no package.
+    /// The answer to a request that prefers a package or an archive to the resource at the path. `None` if the
+    /// request does not prefer one, or if there is no package.
     pub(in crate::origin) fn decide_package(
         &self,
         packager: &Packager,
@@ -214,7 +214,7 @@ impl Origin {
         if !accept::may_name_a_format(&request.accept) {
             return None;
         }
-        let wishes = Wishes::of(&request.accept, packager.options.formats);
+        let wishes = AcceptedFormats::of(&request.accept, packager.options.formats);
         if wishes.is_empty() {
             return None;
         }
@@ -233,11 +233,11 @@ impl Origin {
                         let content_type = self.describe_selected(&plain).content_type;
                         accept::quality_of(&request.accept, content_type)
                     }
-                    // A folder has no other form.
-                    (Err(Lacking::Overloaded), _) | (_, Err(Lacking::Overloaded)) => {
+                    // A folder has no other form than a package.
+                    (Err(NoPackage::Overloaded), _) | (_, Err(NoPackage::Overloaded)) => {
                         return Some(overloaded());
                     }
-                    (_, Ok(None) | Err(Lacking::None)) => 0,
+                    (_, Ok(None) | Err(NoPackage::None)) => 0,
                 };
                 wishes.best(other)?
             }
@@ -273,7 +273,7 @@ impl Origin {
         }
     }
 
-    /// Continues with an answer whose package's files are being looked up; `None` when it is not decided yet.
+    /// Continues with an answer whose package's files are being looked up. `None` if it is not decided yet.
     pub(in crate::origin) fn decide_on(
         &self,
         undecided: &mut Undecided,
@@ -293,14 +293,14 @@ impl Origin {
         }))
     }
 
-    /// Looks up files of a package for one turn, and composes it when all files are looked up; `None` until
-    /// then.
+    /// Looks up files of a package for one turn, and composes the package when all files are looked up. `None`
+    /// until then.
     fn gather_for(
         &self,
         packager: &Packager,
         undecided: &mut Undecided,
         now: Instant,
-    ) -> Option<Result<Arc<Composed>, Lacking>> {
+    ) -> Option<Result<Arc<Composed>, NoPackage>> {
         let Undecided {
             asked,
             place,
@@ -329,18 +329,18 @@ impl Origin {
         )
     }
 
-    /// The answer with a package; `None` when there is no package.
+    /// The answer with a package; `None` if there is no package.
     fn answer_package(
         &self,
         packager: &Packager,
-        package: Result<Arc<Composed>, Lacking>,
+        package: Result<Arc<Composed>, NoPackage>,
         path: &[u8],
         request: &Request<'_>,
     ) -> Option<Answer> {
         let composed = match package {
             Ok(composed) => composed,
-            Err(Lacking::None) => return None,
-            Err(Lacking::Overloaded) => return Some(overloaded()),
+            Err(NoPackage::None) => return None,
+            Err(NoPackage::Overloaded) => return Some(overloaded()),
         };
         let names_base = composed.base().is_some_and(|base| base != encoded(path));
         let mut answer = self.represent(Subject::Composed(composed), request);
@@ -353,7 +353,7 @@ impl Origin {
         Some(answer)
     }
 
-    /// The checksum of a representation, which is computed once.
+    /// The checksum of a representation. It is computed once.
     pub(super) fn checksum(&self, selected: &Selected) -> Option<Checksum> {
         let place = self.checksum_place(selected)?;
         if let Some(known) = place.get() {
@@ -363,7 +363,7 @@ impl Origin {
         Some(*place.get_or_init(|| computed))
     }
 
-    /// The same, if it was computed before.
+    /// The checksum of a representation, if it was computed before.
     pub(in crate::origin) fn known_checksum(&self, selected: &Selected) -> Option<Checksum> {
         self.checksum_place(selected)?.get().copied()
     }
@@ -381,7 +381,7 @@ impl Origin {
             Place::Stored(resource, variant) => {
                 Some(resource.variants()[*variant as usize].checksum())
             }
-            // Packages have no content that is compressed on the fly.
+            // Packages contain no content that is compressed on the fly.
             Place::Coded(_) => None,
         }
     }
@@ -405,7 +405,7 @@ impl Origin {
         }
     }
 
-    /// The group of a page by its HTML, which is scanned once for each entity tag.
+    /// The group of a page by its HTML. The HTML is scanned once for each entity tag.
     fn scanned(
         &self,
         packager: &Packager,
@@ -450,14 +450,14 @@ impl Origin {
         Some(group)
     }
 
-    /// The package that was built before, or is built now.
+    /// The package of a group: built before, or built now.
     fn package(
         &self,
         packager: &Packager,
         found: &Found<'_>,
         format: Format,
         now: Instant,
-    ) -> Result<Arc<Composed>, Lacking> {
+    ) -> Result<Arc<Composed>, NoPackage> {
         match (found, &self.store) {
             (Found::Planned(place, group), None) => packager.made[*place][format.place()]
                 .get_or_init(|| {
@@ -466,21 +466,21 @@ impl Origin {
                     Some(self.in_one_piece(&composed))
                 })
                 .clone()
-                .ok_or(Lacking::None),
+                .ok_or(NoPackage::None),
             _ => self.stored_package(packager, found, format, now),
         }
     }
 
-    /// The package in a store, rebuilt when one of its files has changed.
+    /// The package in a store. It is rebuilt when one of its files has changed.
     fn stored_package(
         &self,
         packager: &Packager,
         group: &Group,
         format: Format,
         now: Instant,
-    ) -> Result<Arc<Composed>, Lacking> {
+    ) -> Result<Arc<Composed>, NoPackage> {
         let Some(store) = self.store.as_deref() else {
-            return Err(Lacking::None);
+            return Err(NoPackage::None);
         };
         let states = || -> Vec<Option<u64>> {
             let members = group.members.iter().map(|member| &member.path);
@@ -506,7 +506,8 @@ impl Origin {
                 return Ok(Arc::new(Composed::of_whole(kept.about.clone(), whole)));
             }
         }
-        // Read before the files are looked up: a change in between is detected the next time.
+        // The states are read before the files are looked up, so that a change in between is detected the next
+        // time.
         let states = now_states.unwrap_or_else(states);
         let gathering = Gathering {
             anew: true,
@@ -555,22 +556,22 @@ impl Origin {
         })
     }
 
-    /// A package of these files; with `at_once` it is not composed while it is sent.
+    /// A package of these files. With `at_once` the package is not composed while it is sent.
     fn compose(
         &self,
         gathered: &Gathered,
         format: Format,
         at_once: bool,
-    ) -> Result<Arc<Composed>, Lacking> {
+    ) -> Result<Arc<Composed>, NoPackage> {
         match gathered.is_open() {
             true => Composed::of_open(self, gathered),
             false => Composed::new(self, format, gathered, at_once),
         }
         .map(Arc::new)
-        .ok_or(Lacking::None)
+        .ok_or(NoPackage::None)
     }
 
-    /// The same package, contiguous in memory.
+    /// The same package as one piece in memory.
     fn in_one_piece(&self, composed: &Composed) -> Arc<Composed> {
         let mut whole = Vec::with_capacity(composed.length() as usize);
         composed.write_all(self, &mut |bytes| {

@@ -18,10 +18,10 @@ use fathometer_package::{
     Attributes, Checksum, Encoder, Entry, Limits, Piece as PackagePiece, Version,
 };
 
-/// Bytes of files that are read at a time.
+/// The bytes of a file that are read in one step.
 const READ: usize = 64 * 1024;
 
-/// The most bytes of files behind descriptors that are read into memory for an archive that cannot be written
+/// The most bytes of files behind descriptors that are read into memory, for an archive that cannot be written
 /// in pieces.
 const LARGEST_IN_MEMORY: u64 = 256 << 20;
 
@@ -32,7 +32,7 @@ pub(in crate::origin) struct Composed {
     text: Vec<u8>,
     pieces: Vec<Piece>,
     about: About,
-    /// The recipe, used instead of pieces when the package is composed while it is sent.
+    /// Set if the package is composed while it is sent; there are no pieces then.
     recipe: Option<Recipe>,
 }
 
@@ -41,20 +41,20 @@ pub(in crate::origin) struct Composed {
 pub(in crate::origin) struct Recipe {
     /// Its files, in order.
     pub entries: Vec<Entry>,
-    /// The sources of their contents; unused for a file that the client has.
+    /// The sources of the contents. Unused for a file that the client has.
     pub contents: Vec<Packed>,
     /// Whether the sizes of all files are known.
     pub is_sized: bool,
 }
 
-/// Which checksums a package includes.
+/// The checksums that a package includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Checked {
     /// No checksums: the format has none.
     Never,
-    /// The known ones; the others are computed when the files are sent.
+    /// The known checksums. The others are computed when the files are sent.
     Known,
-    /// All: unknown ones are computed now, by reading the complete files.
+    /// All checksums. Unknown ones are computed now, by reading the complete files.
     All,
 }
 
@@ -68,7 +68,7 @@ pub(in crate::origin) struct About {
     pub weak: bool,
     /// The address of its page; empty for a folder.
     pub base: Arc<str>,
-    /// Whether a file in it has a content coding, or could have.
+    /// Whether a file in the package has a content coding, or could have one.
     pub is_coded: bool,
 }
 
@@ -81,10 +81,10 @@ enum Piece {
 }
 
 impl Composed {
-    /// A package of these files. `None` when the format cannot hold them, or one of them could not be read.
+    /// A package of these files. `None` if the format cannot contain them, or if one of them could not be read.
     ///
     /// Files without a known checksum are read while the package is sent, one slice at a time. With `at_once`
-    /// they are read now, so that the package always has pieces.
+    /// they are read now, so that the package always consists of pieces.
     pub(super) fn new(
         origin: &Origin,
         format: Format,
@@ -114,7 +114,7 @@ impl Composed {
         Some(composed)
     }
 
-    /// A package that was built before, as one piece.
+    /// A package that was built earlier, as one piece.
     pub fn of_whole(about: About, whole: Arc<Resource>) -> Composed {
         let length = about.length;
         Composed {
@@ -125,8 +125,8 @@ impl Composed {
         }
     }
 
-    /// A package with dynamic members: of version 2, without a length or an entity tag. `None` as with
-    /// [`new`](Composed::new).
+    /// A package with dynamic members: of version 2, without a length or an entity tag. `None` for the reasons
+    /// given at [`new`](Composed::new).
     pub(super) fn of_open(origin: &Origin, gathered: &Gathered) -> Option<Composed> {
         let room = gathered.parts.len() + gathered.live.len() + 1;
         let (mut entries, mut contents) = (Vec::with_capacity(room), Vec::with_capacity(room));
@@ -156,7 +156,7 @@ impl Composed {
         for part in &gathered.live {
             contents.push(push_live(&mut entries, part, false));
         }
-        // Creates an encoder now, so that an error occurs before a part of the package is sent.
+        // Creates an encoder now, so that an error occurs before any part of the package is sent.
         Encoder::new(Version::Two, entries.clone(), &Limits::default()).ok()?;
         let of = of_unknown_state(b"");
         Some(Composed {
@@ -178,12 +178,12 @@ impl Composed {
         })
     }
 
-    /// Its recipe, if it is composed while it is sent.
+    /// The recipe, if the package is composed while it is sent.
     pub fn recipe(&self) -> Option<&Recipe> {
         self.recipe.as_ref()
     }
 
-    /// Whether its length is unknown until its end.
+    /// Whether the length is unknown until the end of the package.
     pub fn is_open(&self) -> bool {
         self.recipe.as_ref().is_some_and(|recipe| !recipe.is_sized)
     }
@@ -193,23 +193,24 @@ impl Composed {
         &self.about
     }
 
-    /// Number of its bytes.
+    /// The number of bytes.
     pub fn length(&self) -> u64 {
         self.about.length
     }
 
-    /// `Content-Location`, if it is the package of a page.
+    /// The value of `Content-Location`, if this is the package of a page.
     pub fn base(&self) -> Option<&str> {
         (!self.about.base.is_empty()).then_some(&*self.about.base)
     }
 
-    /// The values for its response fields.
+    /// The values for the response fields.
     pub fn describe(&self) -> Described<'_> {
         Described {
             validators: Validators {
                 etag: &self.about.etag,
                 weak: self.about.weak,
-                // There is no date: it would not change when a member is removed or replaced by an older one.
+                // There is no date: a date would not change when a member is removed or replaced by an older
+                // one.
                 modified: None,
             },
             coding: None,
@@ -220,7 +221,7 @@ impl Composed {
         }
     }
 
-    /// Writes a range of it, in pieces; writes nothing if it is composed while it is sent.
+    /// Writes a range of the package, in segments. Writes nothing if the package is composed while it is sent.
     pub fn write(&self, range: ByteRange, mut sink: impl FnMut(Segment<'_>)) {
         let mut text = &self.text[..];
         let mut passed = 0;
@@ -252,8 +253,8 @@ impl Composed {
         }
     }
 
-    /// Passes all its bytes to `sink`, including those of files, until `sink` refuses them or a file cannot be
-    /// read. Returns whether all were taken.
+    /// Passes all bytes to `sink`, including those of files, until `sink` refuses them or a file cannot be
+    /// read. Returns whether all bytes were accepted.
     pub fn write_all(&self, origin: &Origin, sink: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         let mut taken = true;
         let whole = ByteRange {
@@ -306,7 +307,7 @@ impl Composed {
             entry.checksum.is_none() && !entry.kept && entry.size.is_some_and(|size| size > 0)
         };
         if checked == Checked::Known && entries.iter().any(is_unknown) {
-            // Creates an encoder now, so that an error occurs before a part of the package is sent.
+            // Creates an encoder now, so that an error occurs before any part of the package is sent.
             let encoder = Encoder::new(version, entries.clone(), &Limits::default()).ok()?;
             self.about.length = encoder.length()?;
             let contents = parts.iter().zip(&entries);
@@ -355,7 +356,7 @@ impl Composed {
         Some(())
     }
 
-    /// An archive with its directory at the end: built completely in memory.
+    /// Builds a zip archive completely in memory, because its directory is at its end.
     fn zip(&mut self, origin: &Origin, parts: &[Part]) -> Option<()> {
         let mut left = LARGEST_IN_MEMORY;
         let mut contents = Vec::with_capacity(parts.len());
@@ -405,7 +406,7 @@ fn modified(of: &Described<'_>) -> u64 {
     of.validators.modified.map_or(0, |modified| modified.second)
 }
 
-/// The package entry of a file. It has the checksum if that is known or required.
+/// The package entry of a file. It includes the checksum if that is known or required.
 fn entry(origin: &Origin, part: &Part, checked: Checked) -> Option<Entry> {
     let of = origin.describe_selected(&part.selected);
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
@@ -435,7 +436,7 @@ fn packed(part: &Part, entry: &Entry) -> Packed {
     Packed::File(part.selected.clone(), entry.size.unwrap_or_default())
 }
 
-/// The file system attributes for a file of this type.
+/// The file system attributes of a file with this type.
 fn attributes(content_type: &[u8]) -> Attributes {
     Attributes {
         binary: !content_type.starts_with(b"text/"),
@@ -443,7 +444,7 @@ fn attributes(content_type: &[u8]) -> Attributes {
     }
 }
 
-/// The entity tag of a package: a digest of everything that determines its bytes.
+/// The entity tag of a package: a digest of all data that determine its bytes.
 fn tag(origin: &Origin, format: Format, base: &str, parts: &[Part]) -> ([u8; ETAG_LENGTH], bool) {
     let mut known = Vec::with_capacity(parts.len() * 96);
     known.push(format.place() as u8);
@@ -453,7 +454,7 @@ fn tag(origin: &Origin, format: Format, base: &str, parts: &[Part]) -> ([u8; ETA
         let of = origin.describe_selected(&part.selected);
         weak |= of.validators.weak;
         let flags = u8::from(part.critical) | u8::from(part.kept) << 1;
-        // Includes the lengths of texts, so that different lists never give the same input.
+        // The lengths of the texts are included, so that different lists never give the same input.
         for text in [part.name.as_bytes(), of.content_type, of.validators.etag] {
             known.extend_from_slice(&(text.len() as u64).to_le_bytes());
             known.extend_from_slice(text);
@@ -465,7 +466,7 @@ fn tag(origin: &Origin, format: Format, base: &str, parts: &[Part]) -> ([u8; ETA
     (etag_text(digest(None, &known)), weak)
 }
 
-/// Passes bytes of a representation to `sink`; returns whether all could be read and were taken.
+/// Passes bytes of a representation to `sink`. Returns whether all bytes could be read and were accepted.
 pub(in crate::origin) fn read(
     origin: &Origin,
     selected: &Selected,
@@ -479,7 +480,8 @@ pub(in crate::origin) fn read(
     }
 }
 
-/// The same for a file behind a descriptor.
+/// Passes bytes of a file behind a descriptor to `sink`. Returns whether all bytes could be read and were
+/// accepted.
 pub(super) fn read_file(
     store: &dyn Store,
     file: &FileHandle,

@@ -1,4 +1,4 @@
-//! Looking up the files of a package.
+//! Looks up the files of a package.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use fathometer_package::have::Keys;
 /// turn, because most files have been looked up before and are not read again.
 const LOOKED_UP_IN_A_TURN: u64 = 256 * 1024;
 
-/// How files are looked up.
+/// The rules for looking up files.
 pub(super) struct Gathering<'a> {
     /// The files that the client has.
     pub keys: &'a Keys,
@@ -26,13 +26,13 @@ pub(super) struct Gathering<'a> {
     pub codings: Option<Lines<'a>>,
     /// Whether dynamic resources are included.
     pub live: bool,
-    /// Whether each file is looked up again, even if it was looked up recently.
+    /// Whether files that were looked up recently are looked up again.
     pub anew: bool,
     pub now: Instant,
 }
 
 impl Gathering<'_> {
-    /// All files without codings; recent look-ups are reused.
+    /// All files without codings. Recent look-ups are reused.
     pub fn of_now(now: Instant) -> Self {
         static NONE: Keys = Keys::none();
         Gathering {
@@ -45,7 +45,7 @@ impl Gathering<'_> {
     }
 }
 
-/// Files looked up so far, and the number of members processed.
+/// The files looked up so far, and the number of members processed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Progress {
     gathered: Gathered,
@@ -54,10 +54,10 @@ pub(super) struct Progress {
     members: usize,
 }
 
-/// Why there is no package.
+/// The reason why there is no package.
 #[derive(Debug)]
-pub(super) enum Lacking {
-    /// It does not exist in this form.
+pub(super) enum NoPackage {
+    /// The package does not exist in this form.
     None,
     /// The server is out of descriptors or memory.
     Overloaded,
@@ -69,7 +69,7 @@ impl Origin {
         &self,
         group: &Group,
         gathering: &Gathering<'_>,
-    ) -> Result<Gathered, Lacking> {
+    ) -> Result<Gathered, NoPackage> {
         let mut progress = Progress::default();
         loop {
             if let Some(gathered) = self.gather_on(group, gathering, &mut progress)? {
@@ -78,13 +78,13 @@ impl Origin {
         }
     }
 
-    /// The same for one turn; `None` when it needs another turn.
+    /// Looks up files of a group for one turn. `None` if another turn is needed.
     pub(super) fn gather_on(
         &self,
         group: &Group,
         gathering: &Gathering<'_>,
         progress: &mut Progress,
-    ) -> Result<Option<Gathered>, Lacking> {
+    ) -> Result<Option<Gathered>, NoPackage> {
         let gathered = &mut progress.gathered;
         let mut cost = 0;
         if !std::mem::replace(&mut progress.has_page, true) {
@@ -111,25 +111,25 @@ impl Origin {
             }
         }
         match gathered.parts.is_empty() && !gathered.is_open() {
-            true => Err(Lacking::None),
+            true => Err(NoPackage::None),
             false => Ok(Some(std::mem::take(gathered))),
         }
     }
 
-    /// Looks up the page of a group, if it has one; returns the cost.
+    /// Looks up the page of a group, if it has one. Returns the cost.
     fn gather_page(
         &self,
         group: &Group,
         gathering: &Gathering<'_>,
         gathered: &mut Gathered,
-    ) -> Result<u64, Lacking> {
+    ) -> Result<u64, NoPackage> {
         let mut cost = COST_OF_A_FILE;
         if let Some(live) = self.live(&group.path, gathering)? {
             let target = page_target(&group.path);
             // A package must begin with its page.
             let member = Member::of_target(&target, true).filter(|_| gathering.live);
             let Some(Member { name, .. }) = member else {
-                return Err(Lacking::None);
+                return Err(NoPackage::None);
             };
             gathered.base = target.into();
             gathered.page = Some(LivePart { name, live });
@@ -158,7 +158,7 @@ impl Origin {
         };
         let kept = match keys.is_empty() {
             true => None,
-            // A client may have it in any coding.
+            // The client may have the file in any coding.
             false => self.all(&source).find(has),
         };
         gathered.is_delta |= kept.is_some();
@@ -180,12 +180,12 @@ impl Origin {
         });
     }
 
-    /// The resource at a canonical path; `None` when there is none.
+    /// The resource at a canonical path; `None` if there is none.
     pub(super) fn source(
         &self,
         path: &[u8],
         gathering: &Gathering<'_>,
-    ) -> Result<Option<Source>, Lacking> {
+    ) -> Result<Option<Source>, NoPackage> {
         if let Some(file) = self.index.file(path) {
             return Ok(Some(Source::Indexed(file)));
         }
@@ -195,18 +195,18 @@ impl Origin {
         });
         match found {
             Some(Lookup::Found(resource)) => Ok(Some(Source::Stored(resource))),
-            Some(Lookup::Overloaded) => Err(Lacking::Overloaded),
+            Some(Lookup::Overloaded) => Err(NoPackage::Overloaded),
             Some(Lookup::Folder | Lookup::Missing | Lookup::Forbidden) | None => Ok(None),
         }
     }
 
-    /// The dynamic resource at a canonical path; `None` when there is none, or when the file of its content is
+    /// The dynamic resource at a canonical path; `None` if there is none, or if the file with its content is
     /// missing.
     pub(super) fn live(
         &self,
         path: &[u8],
         gathering: &Gathering<'_>,
-    ) -> Result<Option<Live>, Lacking> {
+    ) -> Result<Option<Live>, NoPackage> {
         let Some(dynamic) = self.dynamic_at(path) else {
             return Ok(None);
         };
@@ -232,7 +232,7 @@ impl Origin {
             .expect("the plain representation is always there")
     }
 
-    /// All representations, the one without a coding first.
+    /// All representations. The one without a coding comes first.
     pub(in crate::origin) fn all<'a>(
         &'a self,
         source: &'a Source,
@@ -253,7 +253,7 @@ impl Origin {
     }
 }
 
-/// The cost of looking up a file, in bytes: a store may have read the complete file if it keeps it in memory.
+/// The cost of looking up a file, in bytes. A store that keeps the file in memory may have read all of it.
 fn cost_of(source: &Source) -> u64 {
     let Source::Stored(resource) = source else {
         return 0;

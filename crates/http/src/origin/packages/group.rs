@@ -1,4 +1,4 @@
-//! Which files belong to a package, and in which order.
+//! The files of a package, and their order.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,15 +11,15 @@ use fathometer_package::name;
 /// The most files of a package besides its page.
 pub(super) const MOST_FILES: usize = 16_000;
 
-/// The most HTML that is searched for files, in bytes.
+/// The longest HTML that is searched for references, in bytes.
 pub(super) const LONGEST_HTML: u64 = 4 << 20;
 
 /// A page, or a folder, and the other files of its package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Group {
-    /// Its canonical path. A path that ends in a slash is a page if there is an index, otherwise a folder.
+    /// The canonical path. A path that ends in a slash is a page if there is an index, otherwise a folder.
     pub path: Box<[u8]>,
-    /// Critical ones first, otherwise in the order they are named.
+    /// Critical files first, otherwise in the order in which they are named.
     pub members: Vec<Member>,
 }
 
@@ -28,18 +28,18 @@ pub(super) struct Group {
 pub(super) struct Member {
     /// Its canonical path.
     pub path: Box<[u8]>,
-    /// Its name in the package: its target without the leading slash.
+    /// The name of the file in the package: its target without the leading slash.
     pub name: Box<str>,
     pub critical: bool,
 }
 
 impl Member {
-    /// The file of a target; `None` when a package cannot name it.
+    /// The file of a target; `None` if a package cannot name it.
     pub fn of_target(target: &str, critical: bool) -> Option<Member> {
         let mut scratch = Vec::new();
         let path = target::canonical(target.as_bytes(), &mut scratch).ok()??;
         let name = target.strip_prefix('/')?;
-        // The file for a target with a query is not known here.
+        // A target with a query does not determine a file here.
         if target.contains('?') || name::check(name.as_bytes()).is_err() {
             return None;
         }
@@ -52,7 +52,7 @@ impl Member {
 }
 
 impl Group {
-    /// A group without duplicate members and without the page among them, with critical members first.
+    /// A group with critical members first. Duplicate members are removed, and so is the page.
     fn new(path: &[u8], members: impl IntoIterator<Item = Member>) -> Group {
         let mut known = HashSet::from([Box::<[u8]>::from(path)]);
         let (critical, others): (Vec<Member>, Vec<Member>) = members
@@ -66,10 +66,11 @@ impl Group {
         }
     }
 
-    /// The files named by the HTML of the page at `path`, fetched by `target`.
+    /// The group of the page at `path`: the files that its HTML names. `target` is the request target of the
+    /// page.
     pub fn of_html(path: &[u8], target: &str, html: &[u8]) -> Group {
         let mut scanner = Scanner::new();
-        // The server's name is not known here: every reference with a host is treated as external.
+        // The name of the server is not known here: every reference with a host counts as external.
         let mut resolver = Resolver::new("", target);
         let mut members = Vec::new();
         let mut rest = html;
@@ -87,7 +88,7 @@ impl Group {
         Group::new(path, members)
     }
 
-    /// The files of a folder, by their targets.
+    /// The group of a folder: the files with these targets.
     pub fn of_folder(path: &[u8], targets: &[String]) -> Group {
         let members = targets
             .iter()
@@ -104,8 +105,8 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// The groups of a plan. With [`Shared::Once`] a file of several pages is only in the first of them;
-    /// folders are always complete.
+    /// The groups of a plan. With [`Shared::Once`], a file of several pages is only in the group of the first
+    /// page. The groups of folders are always complete.
     pub fn new(plan: &Plan, shared: Shared) -> Groups {
         let mut places: HashMap<Box<[u8]>, usize> = HashMap::new();
         let mut lines: Vec<(&[u8], Vec<Member>)> = Vec::new();
@@ -170,7 +171,7 @@ impl Groups {
     }
 }
 
-/// Whether a page cannot be shown without this file.
+/// Whether a page cannot be shown without the file.
 fn is_critical(companion: &Companion) -> bool {
     matches!(companion.destination(), Some("style" | "script"))
 }

@@ -1,27 +1,27 @@
 //! Packages and archives: all files of a page, or of a folder, in one response (fujinoki03).
 //!
-//! A package is a representation of its page, chosen by `Accept` (proactive negotiation, RFC 9110 section
-//! 12.1): a client that does not name its media type gets the page. Its entity tag is derived from those of its
-//! members. Preconditions, ranges and HEAD work as for any representation.
+//! A package is a representation of its page, selected by `Accept` (proactive negotiation, RFC 9110 section
+//! 12.1): a client that does not name the media type of packages gets the page. The entity tag of a package is
+//! derived from the tags of its members. Preconditions, ranges and HEAD work as for any representation.
 //!
 //! A package can be built *in advance* and kept, in memory or as a file of the caller's store. Or it is
-//! composed *on the fly* from its head and the files, which are not copied. Composing on the fly takes several
-//! turns, so that the server can serve other responses in between. Files are looked up a few per turn, before
-//! the answer is decided. Each file is read once for its checksum, one slice per turn, when it is first sent.
-//! Kept packages are built in one turn, and so is a zip archive, in which each file starts with its checksum. A
-//! client that lists the files that it has (`Package-Have`) gets a delta, which is also composed on the fly:
+//! composed *on the fly* from its head and the files, without copying the files. This takes several turns, so
+//! that the server can serve other responses in between. Files are looked up a few per turn, before the answer
+//! is decided. Each file is read once for its checksum, one slice per turn, when it is first sent. Packages
+//! that are built in advance are built in one turn. Zip archives too, because each file in them starts with its
+//! checksum. A client that lists its files (`Package-Have`) gets a delta, which is also composed on the fly:
 //! the missing files, and entries without content for the others.
 //!
 //! The size of [dynamic](super::dynamic) content is not known in advance. Packages of version 2 that are
-//! composed on the fly include it, after all files that are ready at once. All other packages leave it out, and
-//! clients request it separately.
+//! composed on the fly include such content, after all files that are ready at once. All other packages omit
+//! it, and clients request it separately.
 //!
-//! - `accept`: which formats a client accepts
-//! - `group`: which files belong to a package, in which order
-//! - `gather`: looking up the current state of those files
-//! - `parts`: that state
+//! - `accept`: the formats that a client accepts
+//! - `group`: the files of a package and their order
+//! - `gather`: the look-up of these files
+//! - `parts`: the result of the look-up
 //! - `compose`: the pieces of a package
-//! - `cache`: kept packages, and when they are rebuilt
+//! - `cache`: stored packages, and the rule for rebuilding them
 
 mod accept;
 mod cache;
@@ -44,17 +44,17 @@ pub(super) use compose::{Composed, read};
 /// How an origin packages its files. The default is no packages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packages {
-    /// Whether packages are built, and when.
+    /// When packages are built.
     pub making: Making,
-    /// The formats offered. With [`Making::Made`] each page takes its size in each format.
+    /// The formats offered. With [`Making::Made`], each page takes memory or disk space in each format.
     pub formats: Formats,
     /// How files shared by several pages are packaged.
     pub shared: Shared,
-    /// Whether a folder that has no index and is not in the plan is available as a package of its files. Such a
+    /// Whether a folder without an index that is not in the plan is available as a package of its files. Such a
     /// package reveals the names of the files. Only with a store.
     pub folders: bool,
-    /// The files of each page and of each folder. A site's own pages and folders need not be listed. If a
-    /// store's plan is empty, the files named by the HTML of a page belong to it.
+    /// The files of each page and of each folder. The pages and folders of a site need not be listed. If the
+    /// plan of a store is empty, the members of a page are the files that its HTML names.
     pub plan: Plan,
     /// How long a package is served before its members are checked again.
     pub fresh: Duration,
@@ -88,10 +88,10 @@ pub enum Making {
 /// How files shared by several pages are packaged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Shared {
-    /// Into the package of each page.
+    /// The file is in the package of each page.
     #[default]
     Repeated,
-    /// Only in the package of the first page, in the order of the plan or the site.
+    /// The file is only in the package of the first page, in the order of the plan or the site.
     Once,
 }
 
@@ -113,7 +113,7 @@ pub struct Formats([bool; Format::COUNT]);
 impl Format {
     const COUNT: usize = 4;
 
-    /// All of them, in order of preference.
+    /// All formats, in order of preference.
     pub const ALL: [Format; Format::COUNT] = [
         Format::Package(Version::Two),
         Format::Package(Version::One),
@@ -121,7 +121,7 @@ impl Format {
         Format::Zip,
     ];
 
-    /// Its `Content-Type`.
+    /// The `Content-Type` of the format.
     pub const fn content_type(self) -> &'static str {
         match self {
             Format::Package(version) => version.content_type(),
@@ -130,7 +130,7 @@ impl Format {
         }
     }
 
-    /// Its word in a list of formats.
+    /// The word for the format in a list of formats.
     pub const fn word(self) -> &'static str {
         match self {
             Format::Package(Version::Two) => "2",
@@ -140,7 +140,7 @@ impl Format {
         }
     }
 
-    /// The extension of its files.
+    /// The extension of files with this format.
     const fn extension(self) -> &'static str {
         match self {
             Format::Package(_) => fathometer_package::EXTENSION,
@@ -149,7 +149,7 @@ impl Format {
         }
     }
 
-    /// Its index in [`ALL`](Self::ALL).
+    /// The index of the format in [`ALL`](Self::ALL).
     const fn place(self) -> usize {
         match self {
             Format::Package(Version::Two) => 0,
@@ -161,7 +161,7 @@ impl Format {
 }
 
 impl Formats {
-    /// All.
+    /// All formats.
     pub const ALL: Formats = Formats([true; Format::COUNT]);
 
     /// Only this format.
@@ -169,7 +169,7 @@ impl Formats {
         [format].into_iter().collect()
     }
 
-    /// Whether this one is among them.
+    /// Whether the set contains this format.
     pub const fn has(self, format: Format) -> bool {
         self.0[format.place()]
     }
@@ -192,7 +192,7 @@ impl FromIterator<Format> for Formats {
     }
 }
 
-/// Words separated by commas: `2` and `1` for the versions of packages, `tar`, `zip`.
+/// Text form: words separated by commas: `2` and `1` for the versions of packages, `tar`, `zip`.
 impl FromStr for Formats {
     type Err = String;
 
@@ -203,7 +203,7 @@ impl FromStr for Formats {
                 .find(|format| format.word() == word.trim())
                 .ok_or_else(|| {
                     let word = word.trim();
-                    format!("{word:?} is no format: give some of 2, 1, tar and zip")
+                    format!("{word:?} is not a format: use 2, 1, tar or zip")
                 })
         };
         text.split(',').map(format).collect()
@@ -225,7 +225,7 @@ impl FromStr for Making {
             "none" => Ok(Making::None),
             "made" => Ok(Making::Made),
             "on-the-fly" => Ok(Making::OnTheFly),
-            _ => Err("give none, made or on-the-fly".to_owned()),
+            _ => Err("use none, made or on-the-fly".to_owned()),
         }
     }
 }
@@ -237,7 +237,7 @@ impl FromStr for Shared {
         match text {
             "repeated" => Ok(Shared::Repeated),
             "once" => Ok(Shared::Once),
-            _ => Err("give repeated or once".to_owned()),
+            _ => Err("use repeated or once".to_owned()),
         }
     }
 }

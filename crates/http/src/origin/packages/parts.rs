@@ -1,4 +1,4 @@
-//! The files of a package, after they were looked up.
+//! The files of a package after look-up.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(super) struct Gathered {
     /// The page, if it is dynamic.
     pub page: Option<LivePart>,
     pub parts: Vec<Part>,
-    /// Dynamic members besides the page. They go after all files, so that no file waits for them.
+    /// The dynamic members except the page. They follow all files, so that no file waits for them.
     pub live: Vec<LivePart>,
     pub is_delta: bool,
     pub is_coded: bool,
@@ -33,7 +33,7 @@ impl Default for Gathered {
 }
 
 impl Gathered {
-    /// Whether it has dynamic members.
+    /// Whether there are dynamic members.
     pub fn is_open(&self) -> bool {
         self.page.is_some() || !self.live.is_empty()
     }
@@ -53,7 +53,7 @@ pub(in crate::origin) struct Part {
     /// Its name in the package.
     pub name: Box<str>,
     pub critical: bool,
-    /// The client has it: no content follows.
+    /// Whether the client has the file, so that no content follows.
     pub kept: bool,
     pub selected: Selected,
 }

@@ -340,7 +340,7 @@ proptest! {
     }
 }
 
-/// The field of a client that has these files in this state.
+/// The field of a client that has these files in their current state.
 fn have(origin: &Origin, names: &[&str]) -> String {
     let keys: Keys = names
         .iter()
@@ -403,7 +403,7 @@ fn a_delta_has_the_files_the_client_lacks_and_names_the_rest() {
             let files = unpacked(&response.content);
             assert!(files.iter().all(|(entry, _)| !entry.kept), "{field}");
         }
-        // A file that the client has under a coding it has.
+        // A file that the client has in one of its content codings.
         let keys: Keys = [key("home.html", gzipped.field("ETag").unwrap())]
             .into_iter()
             .collect();

@@ -1,4 +1,5 @@
-//! Packages of files that must be read for their checksums: a limited amount per turn, for every request.
+//! Tests of packages whose files must be read for their checksums: each turn reads a limited amount, for every
+//! request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,19 +19,19 @@ use fathometer_package::Checksum;
 /// The most bytes that a turn reads.
 const A_TURN: u64 = 64 * 1024;
 
-/// Files behind descriptors, and how many bytes of them were read.
+/// Files behind descriptors, and the number of bytes of them that were read.
 #[derive(Debug)]
 struct TestStore {
     files: Vec<(String, Arc<Vec<u8>>, Arc<Resource>)>,
     read: Arc<AtomicU64>,
-    /// How many files were looked up.
+    /// The number of files that were looked up.
     found: Arc<AtomicU64>,
     /// A file that is in the list but missing.
     gone: Option<String>,
 }
 
 impl TestStore {
-    /// Files of these sizes; those of up to `in_memory` bytes are kept in memory.
+    /// Files of these sizes. Files of up to `in_memory` bytes are kept in memory.
     fn new(sizes: &[usize], in_memory: usize, read: &Arc<AtomicU64>) -> TestStore {
         let files = sizes.iter().enumerate().map(|(n, &size)| {
             let bytes = Arc::new(
@@ -107,7 +108,7 @@ fn of_test_store(store: TestStore, dynamic: Vec<Dynamic>) -> Origin {
     Origin::of_store(Box::new(store), config).unwrap()
 }
 
-/// Files in memory in the folder `/d/`, of which many form a package, and their bytes.
+/// Many files in memory in the folder `/d/`, which form a package, and their bytes.
 pub(crate) fn short_files() -> (Arc<Origin>, Vec<Vec<u8>>) {
     let store = TestStore::new(&[3000; 200], 3000, &Arc::default());
     let files = store.files.iter().map(|(_, bytes, _)| bytes.to_vec());
@@ -255,7 +256,7 @@ fn each_file_is_read_once_one_slice_a_turn() {
     assert_eq!(turns.iter().sum::<u64>(), total as u64);
     // Many short files cost as much as a few long ones.
     assert!(turns.len() > total / A_TURN as usize + 5, "{turns:?}");
-    // The reader checks every checksum.
+    // The reader verifies every checksum.
     let files = unpacked(&whole);
     assert_eq!(files.len(), sizes().len());
     for ((entry, content), size) in files.iter().zip(sizes()) {

@@ -435,7 +435,7 @@ fn waits_of_the_server_for_a_window_are_recorded_with_their_grants() {
         assert_sound(&outcome);
         outcome.retrieval
     };
-    // Windows as those of browsers never stop this page.
+    // Windows as large as those of browsers never stop this page.
     let free = waits(6 << 20);
     assert_eq!(free.connections[0].window_waits, []);
     let limited = waits(1_500);
@@ -450,8 +450,8 @@ fn waits_of_the_server_for_a_window_are_recorded_with_their_grants() {
         of_base.len()
     );
     for wait in &of_base {
-        // The server sends again when it reads the grant: the next byte is read a round trip after it, and some
-        // segments of other streams later.
+        // The server resumes when it reads the grant: the next byte is read one round trip after the grant, and
+        // some segments of other streams later.
         let after = wait.to.since(wait.granted);
         assert!(after >= round_trip, "{wait:?}");
         assert!(after < round_trip + Duration::from_millis(40), "{wait:?}");

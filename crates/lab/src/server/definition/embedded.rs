@@ -1,4 +1,4 @@
-//! The part `[embedded]` of a definition: our own origin as another server, in its fields and its timing.
+//! The table `[embedded]` of a definition: the embedded origin imitates the response fields and the timing of another server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use serde::Deserialize;
 
 use super::DefinitionError;
 
-/// The server persona of our own origin.
+/// The server persona of the embedded origin.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Embedded {
-    /// When responses are sent from its output buffer.
+    /// When responses in the output buffer are sent.
     pub coalesce: CoalesceRule,
-    /// Size of that buffer in bytes.
+    /// Size of the output buffer, in bytes.
     pub output_buffer: u64,
-    /// Service time of the original server for a request, in milliseconds, by path: it depended on the client
-    /// too. Used by cells with pace=period.
+    /// Service time of the original server for a request, in milliseconds, by path: the time also depended on the
+    /// client. Used by cells with pace=period.
     #[serde(default)]
     pub service_time_ms: BTreeMap<String, f64>,
-    /// Additional time for the first request of a connection, in the same way.
+    /// Additional service time for the first request of a connection, in milliseconds, by path.
     #[serde(default)]
     pub connection_time_ms: BTreeMap<String, f64>,
     /// The response fields, in order.
@@ -39,7 +39,7 @@ pub struct Field {
     value: Option<String>,
     /// The source of the value. Either this or `value`.
     from: Option<Source>,
-    /// For `expires`: seconds from the response until it expires.
+    /// For `expires`: lifetime of the response, in seconds.
     after_s: Option<u64>,
     /// The responses with this field.
     on: On,
@@ -95,7 +95,7 @@ impl Embedded {
         });
     }
 
-    /// The service time of the period for a request on this path, and the additional time for the first request
+    /// The original server's service time for a request over this path, and the additional time for the first request
     /// of a connection.
     pub fn pace(&self, path: &str) -> (Duration, Duration) {
         let of = |times: &BTreeMap<String, f64>| {
@@ -108,7 +108,7 @@ impl Embedded {
         (of(&self.service_time_ms), of(&self.connection_time_ms))
     }
 
-    /// Its response fields in the form that the origin uses.
+    /// The response fields in the form that the origin uses.
     pub fn persona(&self, name: &str) -> Result<Persona, DefinitionError> {
         let nonsense = |reason: String| DefinitionError::Nonsense {
             file: format!("the definition of the server {name}"),

@@ -1,4 +1,4 @@
-//! The file of a definition, merged over those of the definitions that it is based on.
+//! The file of a definition, merged over the files of the definitions on which it is based.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use super::DefinitionError;
 use crate::data::{self, DataError, is_path};
 
-/// Reads a definition and merges it over the one it is based on. Adds the files to `texts`.
+/// Reads a definition and merges it over the definition on which it is based. Adds the files to `texts`.
 pub(super) fn table(
     name: &str,
     texts: &mut Vec<(String, String)>,
@@ -29,7 +29,7 @@ pub(super) fn table(
     })?;
     texts.push((file.clone(), text));
     if is_path(name) {
-        // Names are relative to this file. A later load has no folder to resolve them against.
+        // Names are relative to this file, so that they are resolved here: later, the folder is unknown.
         if let Some(toml::Value::String(other)) = own.get_mut("based_on") {
             *other = seen_from(&file, other);
         }
@@ -62,14 +62,14 @@ pub(super) fn file_of(name: &str) -> String {
     }
 }
 
-/// The name of the program behind this one.
+/// The value of `behind`: the name of the program behind this program.
 fn behind_of(own: &mut toml::Table) -> Option<&mut toml::Value> {
     own.get_mut("program")?.as_table_mut()?.get_mut("behind")
 }
 
-/// The reference to another server in a definition on disk: a path relative to its folder, or the name of a
-/// server in the folder beside it. Any other name is that of a built-in server, and so is a definition's own
-/// name, whose built-in version it may change.
+/// Resolves a reference to another server in a definition on disk: a path relative to its folder, or the name of a
+/// server in the folder beside it. Any other name refers to a built-in server. A definition's own name also refers to the
+/// built-in server, because a definition may change the built-in definition of the same name.
 fn seen_from(file: &str, other: &str) -> String {
     let Some(folder) = Path::new(file).parent() else {
         return other.to_owned();
@@ -78,7 +78,7 @@ fn seen_from(file: &str, other: &str) -> String {
         true => folder.join(other),
         false => folder.join("..").join(other).join("server.toml"),
     };
-    // One name for one file, so that a definition that is based on itself is found.
+    // Canonical paths, so that a definition that is based on itself is detected.
     let Ok(path) = path.canonicalize() else {
         return other.to_owned();
     };
@@ -91,7 +91,7 @@ fn seen_from(file: &str, other: &str) -> String {
     }
 }
 
-/// Merges nested tables; any other value replaces the one below.
+/// Merges `above` into `below`: nested tables are merged, any other value replaces the value in `below`.
 fn overlay(below: &mut toml::Table, above: toml::Table) {
     for (key, value) in above {
         match (below.get_mut(&key), value) {

@@ -7,7 +7,7 @@ use fathometer_http::driver::Protocol;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-/// A generation of HTTP that a server supports: all versions of HTTP/1 are one.
+/// A generation of HTTP that a server supports: all versions of HTTP/1 are one generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Generation(Protocol);
@@ -41,7 +41,7 @@ impl FromStr for Generation {
     }
 }
 
-/// The schema of its name.
+/// The schema of the generation's name.
 impl JsonSchema for Generation {
     fn schema_name() -> Cow<'static, str> {
         "Generation".into()
@@ -54,7 +54,7 @@ impl JsonSchema for Generation {
             .collect();
         names.dedup();
         json_schema!({
-            "description": "A generation of HTTP: all versions of HTTP/1 are one.",
+            "description": "A generation of HTTP: all versions of HTTP/1 are one generation.",
             "enum": names,
         })
     }

@@ -29,21 +29,21 @@ use crate::nearest::with_suggestion;
 pub struct Definition {
     /// The level of the factor `server`.
     pub name: String,
-    /// Its description, for headings.
+    /// The description of the server, for headings.
     pub title: String,
-    /// The source of its figures or its configuration.
+    /// The source of the server's figures or configuration.
     pub source: String,
-    /// The server whose definition this one changes. Settings that this file lacks, including the
-    /// configuration, are taken from there.
+    /// The server whose definition this file changes. Settings that this file lacks, including the
+    /// configuration, are taken from that definition.
     pub based_on: Option<String>,
-    /// Settings of our own origin. Either this or `program`.
+    /// Settings of the embedded origin. Either this or `program`.
     pub embedded: Option<Embedded>,
     /// A program to start. Either this or `embedded`.
     pub program: Option<Program>,
-    /// The folder with its other files; `None`: it is built in.
+    /// The folder with the definition's other files; `None` for a built-in definition.
     #[serde(skip)]
     folder: Option<PathBuf>,
-    /// The files that it was read from, with their contents.
+    /// The files from which the definition was read, with their contents.
     #[serde(skip)]
     texts: Vec<(String, String)>,
 }
@@ -59,7 +59,7 @@ pub enum DefinitionError {
     Syntax {
         /// The file.
         file: String,
-        /// What is wrong, and in which line.
+        /// The cause, with the line.
         error: toml::de::Error,
     },
     /// The file is well-formed but inconsistent.
@@ -67,20 +67,20 @@ pub enum DefinitionError {
     Nonsense {
         /// The file.
         file: String,
-        /// What is wrong.
+        /// The inconsistency.
         reason: String,
     },
 }
 
 impl DefinitionError {
-    /// Whether the given name is wrong, and not a file or the machine.
+    /// Whether this is a usage error: the given name is wrong.
     pub fn is_usage(&self) -> bool {
         matches!(self, DefinitionError::Data(error) if error.is_usage())
     }
 }
 
 impl Definition {
-    /// The built-in server of this name, or the one of this `server.toml` or of the folder that contains it.
+    /// Loads the built-in server of this name, or the server of this `server.toml` or of the folder that contains it.
     ///
     /// # Errors
     /// When there is no such server, or its file is malformed or inconsistent.
@@ -128,7 +128,7 @@ impl Definition {
         Ok(definition)
     }
 
-    /// The configuration of its program, with placeholders.
+    /// The configuration of the program, with placeholders.
     pub(super) fn template(&self, program: &Program) -> Result<Cow<'static, str>, DefinitionError> {
         if program.config.is_empty() {
             return Ok(Cow::Borrowed(""));
@@ -156,13 +156,13 @@ impl Definition {
                     None => file_of(&self.name),
                     Some(folder) => folder.join("server.toml").display().to_string(),
                 },
-                reason: format!("there is no file {} beside it", program.config),
+                reason: format!("there is no file {} in its folder", program.config),
             }),
         }
     }
 
-    /// The files of the definition, with their contents: its own, those of the definition it is based on and of
-    /// the program behind it, and the configurations.
+    /// The files of the definition, with their contents: the definition, the definitions on which it is based, the
+    /// definition of the program behind it, and the configurations.
     pub fn texts(&self) -> Result<Vec<(String, String)>, DefinitionError> {
         let mut texts = self.texts.clone();
         if let Some(program) = &self.program {
@@ -177,7 +177,7 @@ impl Definition {
         Ok(texts)
     }
 
-    /// Checks the times of the origin, which must be valid durations; returns what is wrong.
+    /// Checks that the times of the origin are valid durations; returns the error.
     fn times_nonsense(&self) -> Option<String> {
         let embedded = self.embedded.as_ref()?;
         let service = embedded.service_time_ms.iter();
@@ -190,7 +190,7 @@ impl Definition {
             .next()
     }
 
-    /// The name or path with which [`Definition::load`] loads this definition again.
+    /// The name or path with which [`Definition::load`] loads this definition.
     pub fn reference(&self) -> String {
         match (&self.folder, self.texts.first()) {
             (Some(_), Some((file, _))) => file.clone(),
@@ -198,12 +198,12 @@ impl Definition {
         }
     }
 
-    /// Whether it supports this level of a factor.
+    /// Whether the server supports this level of a factor.
     pub fn can(&self, factor: &str, level: &str) -> bool {
         self.inability(factor, level).is_none()
     }
 
-    /// Why it does not support this level of a factor; `None`: it does.
+    /// The reason why the server does not support this level of a factor; `None` if it does.
     pub fn inability(&self, factor: &str, level: &str) -> Option<String> {
         let program = self.program.as_ref()?;
         if factor == "policy"
@@ -223,7 +223,7 @@ impl Definition {
         self.refusal(&Throttle::of_level(factor, level))
     }
 
-    /// Why it cannot limit its connections this way; `None`: it can.
+    /// The reason why the server does not support these connection limits; `None` if it does.
     pub fn refusal(&self, throttle: &Throttle) -> Option<String> {
         self.program.as_ref()?.capabilities.refusal(throttle)
     }
@@ -308,7 +308,7 @@ mod tests {
             assert_eq!(Definition::load(&mine.reference()).unwrap().name, "mine");
             assert_eq!(nginx.reference(), "nginx");
             assert_eq!(own.commands, program.commands);
-            // A file that is not beside it is taken from the server that it is based on.
+            // A file that is not in the definition's folder is taken from the server on which it is based.
             let base = mine.template(own).unwrap();
             assert!(!base.is_empty());
             let config = folder.path().join(&own.config);

@@ -1,4 +1,4 @@
-//! The part `[program]` of a definition: an installed server, how to start it and what it supports.
+//! The table `[program]` of a definition: an installed server, how to start it and what it supports.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,26 @@ use serde::Deserialize;
 use super::generation::Generation;
 use crate::server::throttle::Capabilities;
 
-/// A program and how to start it in a host.
+/// A program, and how to start it in a host.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
-    /// The Debian packages that install it.
+    /// The Debian packages that install the program.
     pub package: String,
-    /// Names or paths to look for; the first one found is used.
+    /// Names or paths of the program; the first that exists is used.
     pub commands: Vec<String>,
-    /// Folders with its modules; the first one found is `{modules}`.
+    /// Folders with the program's modules; the first that exists is `{modules}`.
     #[serde(default)]
     pub modules: Vec<String>,
-    /// Its arguments. Placeholders of the configuration are filled in, and `{config}`, the path of the
-    /// configuration.
+    /// The arguments of the program. They may contain the placeholders of the configuration, and `{config}`, the path of
+    /// the configuration.
     pub arguments: Vec<String>,
-    /// Its environment variables, with the same placeholders.
+    /// The environment variables of the program, with the same placeholders.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// The arguments that print its version.
+    /// The arguments that print the program's version.
     pub version: Vec<String>,
-    /// The name of its configuration, a file beside this one. The placeholders are `{root}`, `{runtime}`,
+    /// The name of the configuration file, in the folder of this file. Its placeholders are `{root}`, `{runtime}`,
     /// `{address}`, `{port}`, `{modules}`, `{user}`, `{group}`, `{behind}` and its parts `{behind_address}` and
     /// `{behind_port}`, with TLS `{certificate}`, `{key}` and `{certificate_and_key}`, those of
     /// [`words`](Program::words) and those of [`capabilities`](Program::capabilities). Empty if the arguments
@@ -41,23 +41,24 @@ pub struct Program {
     /// The protocols without TLS; HTTP/2 by prior knowledge.
     #[serde(default = "http1_alone")]
     pub protocols: Vec<Generation>,
-    /// The differences with TLS; `None`: it does not support TLS.
+    /// The settings with TLS; absent if the program does not support TLS.
     pub tls: Option<OverTls>,
-    /// Users it may run as; the first one that exists is used. Ignored without root.
+    /// Users as which the program may run; the first that exists is used. Ignored without root.
     pub users: Vec<String>,
-    /// Whether it lacks a setting for the user: then it is started as that user, with the right to listen on
+    /// Whether the program has no setting for its user. It is then started as that user, with the right to listen on
     /// low ports.
     #[serde(default)]
     pub started_as_user: bool,
-    /// Another program that is started beside it, to which it forwards requests, at `{behind}`.
+    /// Another server's program, which is started together with this program and to which this program forwards requests;
+    /// its address is `{behind}`.
     pub behind: Option<String>,
-    /// The path of the request that it must answer before it counts as started. Any status except a server
+    /// The path of the request that the program must answer before it counts as started. Any status except a server
     /// error is accepted.
     #[serde(default = "slash")]
     pub ready: String,
-    /// The signal that stops it.
+    /// The signal that stops the program.
     pub stop: StopSignal,
-    /// How it supports limits of its connections.
+    /// How the program supports limits of its connections.
     #[serde(default)]
     pub capabilities: Capabilities,
     /// The supported levels of factors; other factors are not restricted.
@@ -73,7 +74,7 @@ fn http1_alone() -> Vec<Generation> {
     vec![Generation::HTTP1]
 }
 
-/// How a program differs when it uses TLS.
+/// The settings of a program that differ with TLS.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OverTls {
@@ -97,7 +98,7 @@ pub enum StopSignal {
 }
 
 impl Program {
-    /// The protocols with or without TLS; empty if it does not support TLS.
+    /// The protocols with or without TLS; empty with TLS if the program does not support TLS.
     pub fn versions(&self, tls: bool) -> &[Generation] {
         match (&self.tls, tls) {
             (_, false) => &self.protocols,
@@ -106,7 +107,7 @@ impl Program {
         }
     }
 
-    /// Why it supports no protocol with, or without, TLS.
+    /// The reason why the program supports no protocol with TLS, or no protocol without TLS.
     pub(in crate::server) fn silence(&self) -> String {
         match self.tls {
             Some(_) => "it supports no protocol without TLS".to_owned(),
@@ -114,7 +115,7 @@ impl Program {
         }
     }
 
-    /// Why no client with this policy can use it; `None`: one can.
+    /// The reason why clients with this policy cannot use the program; `None` if they can.
     pub(super) fn inability_of(&self, policy: Policy) -> Option<String> {
         if self.versions(policy.tls).is_empty() {
             return Some(self.silence());

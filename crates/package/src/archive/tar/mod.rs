@@ -1,12 +1,12 @@
-//! tar: POSIX.1-2017 `pax`, section "ustar Interchange Format" and "pax Interchange Format".
+//! tar archives (POSIX.1-2017 `pax`, sections "ustar Interchange Format" and "pax Interchange Format").
 //!
-//! A file consists of a head of 512 bytes, its content, and zeros up to the next multiple of 512. Two blocks of
-//! zeros end the archive. [`write()`] makes an archive of files in memory. If contents come from elsewhere,
-//! [`head`], [`padding`] and [`END`] are the other parts, and [`length`] computes the archive's length in
-//! advance. [`Reader`] reads an archive while it arrives.
+//! A file consists of a header of 512 bytes, its content, and zeros up to the next multiple of 512. Two blocks
+//! of zeros end the archive. [`write()`] writes an archive of files in memory. If contents come from elsewhere,
+//! [`head`], [`padding`] and [`END`] return the other parts, and [`length`] computes the length of the archive
+//! in advance. [`Reader`] reads an archive while it arrives.
 //!
-//! Names that do not fit into a head, and sizes from 8 GiB on, are stored in an extended header of pax before
-//! the head. The reader also supports GNU's long names and binary numbers; it refuses sparse files.
+//! Names that do not fit into a header, and sizes from 8 GiB on, are stored in an extended header of pax before
+//! the header. The reader also supports GNU's long names and binary numbers. It refuses sparse files.
 
 mod reader;
 mod write;
@@ -14,10 +14,10 @@ mod write;
 pub use reader::{Entry, Reader, TarError};
 pub use write::{END, head, length, padding, write};
 
-/// The block size to which everything is padded, in bytes.
+/// The block size in bytes, to which headers and contents are padded.
 const BLOCK: usize = 512;
 
-/// Types of heads (`typeflag`).
+/// Types of headers (`typeflag`).
 mod kind {
     pub const FILE: u8 = b'0';
     pub const OLD_FILE: u8 = 0;
@@ -32,7 +32,7 @@ mod kind {
     pub const GNU_CONTINUED: u8 = b'M';
 }
 
-/// How many bytes are missing to the next multiple of the block size.
+/// The number of bytes up to the next multiple of the block size.
 const fn to_block(size: u64) -> u64 {
     size.wrapping_neg() % BLOCK as u64
 }

@@ -8,31 +8,32 @@ use crate::archive::{Event, LONGEST_NAME, is_name};
 /// The longest extended header, in bytes.
 const LONGEST_EXTENSION: u64 = 64 * 1024;
 
-/// Why an archive cannot be read. Offsets are those of the head, in bytes from the archive's start.
+/// The reason why an archive cannot be read. Offsets are the positions of headers, in bytes from the
+/// start of the archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TarError {
-    /// The checksum of a head is wrong: the archive is damaged, or not a tar archive.
+    /// The checksum of a header is wrong: the archive is damaged, or the input is not a tar archive.
     #[error("not a tar archive, or damaged: the header at byte {offset} has a wrong checksum")]
     Checksum {
-        /// The position of the head.
+        /// The position of the header.
         offset: u64,
     },
     /// A number is unreadable or too large.
     #[error("the header at byte {offset} contains a malformed number")]
     Number {
-        /// The position of the head.
+        /// The position of the header.
         offset: u64,
     },
     /// A file has an invalid name ([`is_name`]).
     #[error("the header at byte {offset} has an invalid name")]
     Name {
-        /// The position of the head.
+        /// The position of the header.
         offset: u64,
     },
     /// An extended header is too long or malformed.
     #[error("the extended header at byte {offset} is malformed")]
     Extension {
-        /// The position of the head.
+        /// The position of the header.
         offset: u64,
     },
     /// The file is sparse, or continues in another archive.
@@ -40,18 +41,18 @@ pub enum TarError {
         "the header at byte {offset} is of an unsupported kind (sparse, or of a multi-volume archive)"
     )]
     Unsupported {
-        /// The position of the head.
+        /// The position of the header.
         offset: u64,
     },
     /// The input ends before the end of the archive.
     #[error("the archive is truncated after {bytes} bytes")]
     Truncated {
-        /// How many bytes arrived.
+        /// The number of bytes that arrived.
         bytes: u64,
     },
 }
 
-/// The metadata in a file's head.
+/// The metadata in a file's header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
     /// Its name.
@@ -65,16 +66,16 @@ pub struct Entry {
 /// Reads an archive in pieces of any size.
 ///
 /// Call [`poll`](Reader::poll) with each piece until it returns `None`, and
-/// [`end_of_input`](Reader::end_of_input) after the last piece. The reader keeps one head, one extended header
-/// and one name, whatever the input.
+/// [`end_of_input`](Reader::end_of_input) after the last piece. Memory is bounded for any input: one header,
+/// one extended header and one name.
 #[derive(Debug)]
 pub struct Reader {
     state: State,
     block: [u8; BLOCK],
     filled: usize,
-    /// Bytes taken so far.
+    /// The number of bytes taken so far.
     taken: u64,
-    /// Where the current head begins.
+    /// The position of the current header.
     head: u64,
     /// The current extended header.
     extension: Vec<u8>,
@@ -87,7 +88,7 @@ pub struct Reader {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// In a head, or before one.
+    /// Before or within a header.
     Head,
     /// After one block of zeros.
     FirstZeros,
@@ -138,7 +139,7 @@ impl Reader {
         }
     }
 
-    /// The next event; `None` when the input is used up. Input after the end of the archive is taken and
+    /// The next event; `None` when the input is used up. Input after the end of the archive is read and
     /// ignored. After an error, every call returns that error.
     pub fn poll<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Event<'i>>, TarError> {
         loop {
@@ -226,13 +227,13 @@ impl Reader {
         &self.entry
     }
 
-    /// How many folders, links and devices were skipped.
+    /// The number of folders, links and devices that were skipped.
     pub fn passed_over(&self) -> u64 {
         self.passed_over
     }
 
-    /// Checks at the end of the input whether the archive is complete. One block of zeros is accepted as its
-    /// end.
+    /// Checks at the end of the input whether the archive is complete. One block of zeros is accepted as the
+    /// end of the archive.
     pub fn end_of_input(&mut self) -> Result<(), TarError> {
         match self.state {
             State::Finished => Ok(()),
@@ -290,7 +291,7 @@ impl Reader {
         }
         let extended = std::mem::take(&mut self.extended);
         size = extended.size.unwrap_or(size);
-        // No file system supports a larger size, and sums with it do not overflow.
+        // No file system supports a larger size, and sums with such sizes do not overflow.
         if size > i64::MAX as u64 {
             return Err(number);
         }
@@ -370,7 +371,7 @@ impl Reader {
     }
 }
 
-/// The sum of all bytes of a head, with its checksum field replaced by spaces.
+/// The sum of all bytes of a header, with spaces in place of its checksum field.
 fn checksum(block: &[u8; BLOCK]) -> u32 {
     let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
     let own: u32 = block[148..156].iter().map(|&byte| u32::from(byte)).sum();

@@ -1,4 +1,4 @@
-//! Tests: what stands between a rank and rank 0 reads nothing and changes nothing.
+//! Tests: a machine between a rank and rank 0 can read nothing and change nothing.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -61,7 +61,7 @@ fn recorder(to: SocketAddr) -> (SocketAddr, JoinHandle<[Vec<u8>; 2]>) {
 
 fn record(mut from: &TcpStream, mut to: &TcpStream) -> Vec<u8> {
     let (mut recorded, mut buffer) = (Vec::new(), [0; 4096]);
-    // A side that is gone resets the connection.
+    // A side that has exited resets the connection.
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         recorded.extend_from_slice(&buffer[..length]);
         let _ = to.write_all(&buffer[..length]);
@@ -100,7 +100,7 @@ fn what_crosses_the_network_contains_no_plan_host_name_figure_or_reason() {
     }
 }
 
-/// Ends TLS of a member and of rank 0, and passes on all that they send, until one of them is gone.
+/// Terminates TLS for a member and for rank 0, and forwards all content until one side closes.
 fn middle(to: SocketAddr, clock: Clock) -> (SocketAddr, JoinHandle<u64>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -152,7 +152,7 @@ fn ranks_whose_tls_ends_in_the_middle_refuse_each_other() {
         let zero = scope.spawn(|| zero.start_test());
         let why = member.start_test().unwrap_err();
         assert_eq!(why, LinkError::Secret.to_string());
-        // Otherwise rank 0 waits for a rank that is one.
+        // Otherwise rank 0 would wait for a genuine rank.
         is_refused.store(true, Ordering::Relaxed);
         let why = zero.join().unwrap().unwrap_err();
         assert_eq!(why, "the test did not start: it was interrupted");
@@ -170,7 +170,7 @@ fn a_rank_0_without_tls_is_suspected_to_be_another_version() {
     options.rendezvous = Duration::from_millis(100);
     let never = Box::new(|| false);
     let mut member = Session::join(options, address.to_string(), resolve, clock, never).unwrap();
-    // It closes the first connection, as rank 0 of an earlier version, and then is gone.
+    // It closes the first connection like rank 0 of an earlier version, and then is gone.
     let (mut earlier, _) = listener.accept().unwrap();
     let mut hello = [0; 1000];
     assert!(earlier.read(&mut hello).unwrap() > 0);

@@ -1,4 +1,4 @@
-//! The curve through all trials, for people.
+//! The curve through all trials, as text.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use fathometer_capacity::{Answer, Goal, Outcome, TrialRecord};
 
 use super::load;
 
-/// Width of the bars.
+/// The width of the bars, in characters.
 const BAR: usize = 30;
 
-/// The trials in the order of their load: each load once, the longest trial of it.
+/// The trials in the order of their loads: for each load the longest trial.
 pub(super) fn by_load(outcome: &Outcome) -> Vec<&TrialRecord> {
     let mut trials: Vec<&TrialRecord> = outcome
         .trials
@@ -31,20 +31,20 @@ fn p99(trial: &TrialRecord) -> Option<f64> {
     trial.latency_ms.map(|latency| latency[1])
 }
 
-/// The largest share of exchanges that broke a promise.
+/// The largest share of exchanges that violated an SLO.
 pub(super) fn worst(trial: &TrialRecord) -> f64 {
     trial
-        .promises
+        .slos
         .iter()
-        .map(|promise| promise.bad_share)
+        .map(|slo| slo.bad_share)
         .fold(0.0, f64::max)
 }
 
-/// The knee of the curve, in words; empty if there is none.
+/// The knee of the curve, in words; empty if the curve has no knee.
 pub(super) fn knee_in_words(goal: &Goal, outcome: &Outcome) -> String {
     knee(&by_load(outcome), goal.whole).map_or_else(String::new, |at| {
         format!(
-            "knee at {} (the largest power: throughput over latency, Kleinrock 1979)",
+            "knee at {} (the largest power: throughput divided by latency, Kleinrock 1979)",
             load(at, goal.whole)
         )
     })
@@ -77,14 +77,14 @@ pub(super) fn curve(goal: &Goal, outcome: &Outcome) -> String {
                 1 + ((ms / least).ln() / (most / least).ln() * (BAR - 1) as f64).round() as usize
             });
         let mut marks: Vec<String> = outcome
-            .promises
+            .slos
             .iter()
-            .filter_map(|promise| match promise.answer {
+            .filter_map(|slo| match slo.answer {
                 Answer::Interval { works, .. } if works == trial.load => {
-                    Some(format!("{} works", promise.promise))
+                    Some(format!("{} works", slo.slo))
                 }
                 Answer::Interval { fails, .. } if fails == trial.load => {
-                    Some(format!("{} fails", promise.promise))
+                    Some(format!("{} fails", slo.slo))
                 }
                 _ => None,
             })
@@ -114,10 +114,7 @@ pub(super) fn curve(goal: &Goal, outcome: &Outcome) -> String {
         .filter(|trial| !trial.invalid.is_empty())
         .count();
     if invalid > 0 {
-        let _ = writeln!(
-            text,
-            "{invalid} trials were INVALID and are no trials of the server"
-        );
+        let _ = writeln!(text, "{invalid} trials were INVALID and are not shown");
     }
     text
 }

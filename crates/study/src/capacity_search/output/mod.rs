@@ -1,4 +1,4 @@
-//! The result of a search: the answer first, then the curve through all trials.
+//! The output of a search: the answer first, then the curve through all trials.
 
 mod curve;
 mod page;
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use fathometer_analysis::bottleneck::GaveOut;
 use fathometer_capacity::knee::knee;
-use fathometer_capacity::{Answer, Goal, Outcome, PromiseOutcome};
+use fathometer_capacity::{Answer, Goal, Outcome, SloOutcome};
 use fathometer_model::Bytes;
 use fathometer_model::digits::grouped;
 use serde_json::json;
@@ -18,28 +18,28 @@ use self::curve::{by_load, curve, knee_in_words};
 pub use self::page::page;
 use super::{Calibration, Demand};
 
-/// A search with all that is printed of it.
+/// The data of a search that are printed.
 #[derive(Clone, Copy)]
 pub struct Found<'a> {
-    /// The server.
+    /// The URL of the server.
     pub url: &'a str,
-    /// What loads are.
+    /// The kind of load.
     pub demand: Demand,
-    /// What was sought.
+    /// The goal of the search.
     pub goal: Goal,
-    /// What was found.
+    /// The result of the search.
     pub outcome: &'a Outcome,
     /// The generator's own limit, if it was measured.
     pub calibration: Option<&'a Calibration>,
-    /// Of each promise, what gave out first; `None` without probes or without an interval.
+    /// The resource that was exhausted first, for each SLO; `None` without probes or without an interval.
     pub gave_out: &'a [Option<GaveOut>],
 }
 
 impl<'a> Found<'a> {
-    /// What gave out first, with the promise that it is about.
+    /// The SLOs for which an exhausted resource was searched, each with the answer.
     pub fn exhausted(&self) -> impl Iterator<Item = (&'a str, &'a GaveOut)> {
-        let promises = self.outcome.promises.iter().zip(self.gave_out);
-        promises.filter_map(|(promise, found)| Some((promise.promise.as_str(), found.as_ref()?)))
+        let slos = self.outcome.slos.iter().zip(self.gave_out);
+        slos.filter_map(|(slo, found)| Some((slo.slo.as_str(), found.as_ref()?)))
     }
 }
 
@@ -63,7 +63,7 @@ pub fn generator(found: &Calibration) -> String {
     )
 }
 
-/// The text for people.
+/// The result as text for the terminal.
 pub fn text(found: &Found<'_>) -> String {
     let Found { goal, outcome, .. } = found;
     let mut text = format!(
@@ -71,8 +71,8 @@ pub fn text(found: &Found<'_>) -> String {
         found.url,
         found.demand.describe()
     );
-    for promise in &outcome.promises {
-        let _ = writeln!(text, "{}", answer(promise, goal));
+    for slo in &outcome.slos {
+        let _ = writeln!(text, "{}", answer(slo, goal));
     }
     match outcome.recovers {
         Some(true) => text += "After the overload the server works again at the lower bound.\n",
@@ -85,8 +85,8 @@ pub fn text(found: &Found<'_>) -> String {
     if !knee.is_empty() {
         let _ = writeln!(text, "{knee}");
     }
-    for (promise, gave_out) in found.exhausted() {
-        text += &exhausted(promise, gave_out);
+    for (slo, gave_out) in found.exhausted() {
+        text += &exhausted(slo, gave_out);
     }
     text += "\n";
     text += &curve(goal, outcome);
@@ -105,9 +105,9 @@ pub fn text(found: &Found<'_>) -> String {
     text
 }
 
-/// What gave out first, with the figures at both ends.
-fn exhausted(promise: &str, found: &GaveOut) -> String {
-    let mut text = format!("\nWhat gave out first ({promise}): {}\n", found.text);
+/// The resource that was exhausted first, with the figures at both ends of the interval.
+fn exhausted(slo: &str, found: &GaveOut) -> String {
+    let mut text = format!("\nExhausted resource ({slo}): {}\n", found.text);
     let _ = writeln!(text, "{:<58} {:>10} {:>10}", "", "at works", "at fails");
     for figure in &found.figures {
         let [works, fails] = figure.words();
@@ -116,16 +116,16 @@ fn exhausted(promise: &str, found: &GaveOut) -> String {
     text
 }
 
-fn answer(promise: &PromiseOutcome, goal: &Goal) -> String {
+fn answer(slo: &SloOutcome, goal: &Goal) -> String {
     let of = |at: f64| load(at, goal.whole);
     let bound = |at: &Option<f64>, what: &str| match at {
         Some(at) => format!("{what} at {}", of(*at)),
         None => format!("no load that {what}"),
     };
-    let mut text = match &promise.answer {
+    let mut text = match &slo.answer {
         Answer::Interval { works, fails } => format!(
             "{}: works at {}, fails at {} (width {:.1} %, confidence {} %)",
-            promise.promise,
+            slo.slo,
             of(*works),
             of(*fails),
             100.0 * (fails / works - 1.0),
@@ -137,7 +137,7 @@ fn answer(promise: &PromiseOutcome, goal: &Goal) -> String {
             reason,
         } => format!(
             "{}: INCONCLUSIVE: {reason}; certified so far: {}, {}",
-            promise.promise,
+            slo.slo,
             bound(works, "works"),
             bound(fails, "fails")
         ),
@@ -146,33 +146,33 @@ fn answer(promise: &PromiseOutcome, goal: &Goal) -> String {
             reason,
         } => match valid_up_to {
             Some(load) => format!(
-                "{}: INVALID: the trials were valid up to {} and the promise did not break there; above, the generator \
+                "{}: INVALID: the trials were valid up to {} and the SLO held there; at higher loads, the generator \
                  was the limit: {reason}",
-                promise.promise,
+                slo.slo,
                 of(*load)
             ),
             None => format!(
-                "{}: INVALID: no trial was valid, at whatever load: {reason}. Options of the generator follow --, as in \
+                "{}: INVALID: no trial was valid at any load: {reason}. Options of the generator follow --, as in \
                  -- --threads 2; --start sets the load of the first trial",
-                promise.promise
+                slo.slo
             ),
         },
     };
-    if !promise.failing_below.is_empty() {
-        let loads: Vec<String> = promise.failing_below.iter().map(|at| of(*at)).collect();
+    if !slo.failing_below.is_empty() {
+        let loads: Vec<String> = slo.failing_below.iter().map(|at| of(*at)).collect();
         let _ = write!(
             text,
-            "\n  Not monotone: the promise was also broken at the lower load {}",
+            "\n  Not monotone: the SLO was also violated at the lower load {}",
             loads.join(", ")
         );
     }
     text
 }
 
-/// The JSON for programs.
+/// The result as JSON.
 ///
 /// # Errors
-/// If a figure has no form in JSON.
+/// If a figure cannot be written as JSON.
 pub fn json(found: &Found<'_>) -> Result<String, serde_json::Error> {
     let Found { goal, outcome, .. } = found;
     let value = json!({
@@ -191,7 +191,7 @@ pub fn json(found: &Found<'_>) -> Result<String, serde_json::Error> {
         "generator": found.calibration,
         // The load with the largest power (Kleinrock 1979), or null.
         "knee": knee(&by_load(outcome), goal.whole),
-        // Of each promise: the exhausted resource or null, the evidence, and the figures at both ends; null without
+        // For each SLO: the exhausted resource or null, the evidence, and the figures at both ends; null without
         // probes or without an interval.
         "gave_out": found.gave_out,
         "outcome": outcome,

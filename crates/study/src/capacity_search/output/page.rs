@@ -1,26 +1,23 @@
-//! The page of HTML.
+//! The result of a search as an HTML page.
 
 use fathometer_analysis::capacity_page::{self, CapacityReport, LoadPoint};
 use fathometer_capacity::knee::knee;
-use fathometer_capacity::{Answer, PromiseOutcome};
+use fathometer_capacity::{Answer, SloOutcome};
 
 use super::curve::{by_load, worst};
 use super::{Found, answer, generator};
 
-/// The page of HTML.
+/// Returns the HTML page of a search.
 pub fn page(found: &Found<'_>) -> String {
     let Found { goal, outcome, .. } = found;
-    let ends = outcome
-        .promises
-        .iter()
-        .filter_map(|promise| match promise.answer {
-            Answer::Interval { works, fails } => Some([
-                (works, format!("{} works", promise.promise)),
-                (fails, format!("{} fails", promise.promise)),
-            ]),
-            _ => None,
-        });
-    let is_found = |promise: &PromiseOutcome| matches!(promise.answer, Answer::Interval { .. });
+    let ends = outcome.slos.iter().filter_map(|slo| match slo.answer {
+        Answer::Interval { works, fails } => Some([
+            (works, format!("{} works", slo.slo)),
+            (fails, format!("{} fails", slo.slo)),
+        ]),
+        _ => None,
+    });
+    let is_found = |slo: &SloOutcome| matches!(slo.answer, Answer::Interval { .. });
     let seconds = |seconds: f64| format!("{seconds} s");
     let facts = [
         ("load", found.demand.describe()),
@@ -46,7 +43,7 @@ pub fn page(found: &Found<'_>) -> String {
             fathometer_load::secrets::command_line().join(" "),
         ),
     ];
-    let exhausted = found.exhausted().flat_map(|(promise, gave_out)| {
+    let exhausted = found.exhausted().flat_map(|(slo, gave_out)| {
         let figures = gave_out.figures.iter().map(|figure| {
             let [works, fails] = figure.words();
             (
@@ -54,7 +51,7 @@ pub fn page(found: &Found<'_>) -> String {
                 format!("{works} at works, {fails} at fails"),
             )
         });
-        let first = (format!("gave out first ({promise})"), gave_out.text.clone());
+        let first = (format!("exhausted first ({slo})"), gave_out.text.clone());
         std::iter::once(first).chain(figures)
     });
     capacity_page::render(&CapacityReport {
@@ -66,9 +63,9 @@ pub fn page(found: &Found<'_>) -> String {
             .collect(),
         unit: if goal.whole { "users" } else { "requests/s" }.to_owned(),
         answers: outcome
-            .promises
+            .slos
             .iter()
-            .map(|promise| (answer(promise, goal), is_found(promise)))
+            .map(|slo| (answer(slo, goal), is_found(slo)))
             .collect(),
         points: by_load(outcome)
             .into_iter()

@@ -1,7 +1,7 @@
-//! What is printed of a search.
+//! Tests of the output of a search.
 
 use super::*;
-use fathometer_capacity::trial::PromiseSeen;
+use fathometer_capacity::trial::SloResult;
 use fathometer_capacity::{Purpose, TrialRecord};
 
 fn trial(load: f64, p99: f64, bad_share: f64) -> TrialRecord {
@@ -13,7 +13,7 @@ fn trial(load: f64, p99: f64, bad_share: f64) -> TrialRecord {
         achieved_per_s: Some(load),
         latency_ms: Some([1.0, p99]),
         invalid: Vec::new(),
-        promises: vec![PromiseSeen {
+        slos: vec![SloResult {
             exchanges: 100,
             bad_share,
             dispersion: 1.0,
@@ -25,8 +25,8 @@ fn trial(load: f64, p99: f64, bad_share: f64) -> TrialRecord {
 
 fn outcome(answer: Answer) -> Outcome {
     Outcome {
-        promises: vec![PromiseOutcome {
-            promise: "p99<100ms".to_owned(),
+        slos: vec![SloOutcome {
+            slo: "p99<100ms".to_owned(),
             answer,
             estimate: None,
             attempts: 1,
@@ -64,7 +64,7 @@ fn the_answer_is_first_and_the_curve_marks_its_ends() {
     assert!(lines[2].starts_with("p99<100ms: works at 1"), "{text}");
     assert!(lines[2].contains("width 2.0 %, confidence 95 %"), "{text}");
     let marked: Vec<&&str> = lines.iter().filter(|line| line.contains("<-")).collect();
-    // All have a median of 1 ms: the knee is the load that the most exchanges keep the promise at.
+    // All loads have a median of 1 ms, so that the knee is the load with the highest throughput of exchanges that meet the SLO.
     assert!(
         marked[0].ends_with("<- p99<100ms works, knee")
             && marked[1].ends_with("<- p99<100ms fails"),

@@ -1,8 +1,8 @@
-//! Searches on real sockets, of servers that this program starts and whose capacity is known.
+//! Capacity searches on real sockets, of servers that this program starts and whose capacity is known.
 //!
-//! The servers sleep and the loads are some hundred requests a second, so that several searches run side by side
+//! The servers sleep, and the loads are some hundred requests per second, so that several searches run in parallel
 //! while the processors are mostly idle. Two controls have no capacity to find: a generator with too few connections,
-//! and a server that fails too often at any load. An interval for one of them is an error.
+//! and a server that fails too often at any load. If the search reports an interval for a control, that is an error.
 
 mod model_server;
 
@@ -14,9 +14,9 @@ use std::thread;
 use std::time::Duration;
 
 use fathometer_analysis::load::LoadResult;
-use fathometer_capacity::self_test::Searched;
-use fathometer_capacity::simulated::{Arrivals, Kind, Planted, SOCKET_KINDS};
-use fathometer_capacity::{Answer, Goal, Promise, Search};
+use fathometer_capacity::self_test::SearchResult;
+use fathometer_capacity::simulated::{Arrivals, Kind, KnownServer, SOCKET_KINDS};
+use fathometer_capacity::{Answer, Goal, Search, SloLimit};
 use fathometer_load::{Live, LoadError};
 use fathometer_model::Seed;
 use fathometer_sys::Clock;
@@ -27,28 +27,28 @@ use fathometer_workload::plan::{Plan, Target};
 use self::model_server::{Behaviour, SocketServer};
 use super::{ArrivalProcess, Demand, Subject, Trials, timeout};
 
-/// Searches side by side.
+/// The number of parallel searches.
 const SIDE_BY_SIDE: usize = 4;
-/// Searches by default: eight of each server, and four of each control.
+/// The default number of searches: eight of each server, and four of each control.
 pub const SEARCHES: u64 = 48;
-/// Connections of the generator.
+/// The number of connections of the generator.
 const CONNECTIONS: u32 = 128;
-/// Connections of the generator that is slow on purpose: half of what the capacity of the eight workers needs.
+/// The number of connections of the slow generator: half of the number that the capacity of the eight workers needs.
 const TOO_FEW: u32 = 4;
-/// The share of requests that the second control fails.
+/// The share of requests that fail at the second control.
 const FAILING: f64 = 0.06;
-/// The longest search of a server, and of a control.
+/// The longest search of a server, and of a control, in seconds.
 const BUDGET: f64 = 300.0;
 const BUDGET_OF_CONTROL: f64 = 90.0;
 
-/// The longest busy-wait of the generator before a planned instant: that of `fathometer load`.
+/// The longest busy-wait of the generator before a planned instant: the same as in `fathometer load`.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// How often a trial is repeated that noise made INVALID: the generator is known to be fast enough, so that noise
-/// costs time and no answer.
+/// The maximum number of repeats of a trial that noise made INVALID. The generator is fast enough for these loads, so that
+/// noise only delays the answer.
 const NOISE_REPEATS: u32 = 25;
 
-/// What is searched.
+/// The server of a search, or a control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Case {
     Server(Kind),
@@ -57,7 +57,7 @@ enum Case {
 }
 
 impl Case {
-    /// The case of a search. Controls take every sixth.
+    /// The case of the search with this number. Every sixth search is a control; the two controls alternate.
     fn of(number: u64) -> Case {
         let servers = SOCKET_KINDS.len() as u64;
         match (number / (servers + 1), number % (servers + 1)) {
@@ -75,8 +75,8 @@ impl Case {
         }
     }
 
-    fn planted(self, seed: Seed) -> Planted {
-        Planted::on_sockets(
+    fn planted(self, seed: Seed) -> KnownServer {
+        KnownServer::on_sockets(
             match self {
                 Case::Server(kind) => kind,
                 Case::SlowGenerator => Kind::Workers,
@@ -90,7 +90,7 @@ impl Case {
 /// Why the self-test has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum SelfTestError {
-    /// A server does not listen.
+    /// A server does not start to listen.
     #[error("failed to start a server of the self-test: {0}")]
     Server(#[from] io::Error),
     /// A server answers no request.
@@ -110,19 +110,19 @@ pub enum SelfTestError {
 /// The settings of the self-test.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Searches, controls included.
+    /// The number of searches, including controls.
     pub searches: u64,
-    /// Relative width of the intervals.
+    /// The relative width of the intervals.
     pub width: f64,
-    /// Confidence of the intervals.
+    /// The confidence of the intervals.
     pub confidence: f64,
-    /// Seed of the servers.
+    /// The seed of the servers.
     pub seed: Seed,
-    /// Shows no progress.
+    /// Whether progress is hidden.
     pub is_quiet: bool,
 }
 
-/// Runs the searches; those that an interrupt ends are left out.
+/// Runs the searches; the result does not have interrupted searches.
 ///
 /// # Errors
 /// If a server does not start, or a trial cannot run.
@@ -130,9 +130,9 @@ pub fn run(
     options: Options,
     clock: Clock,
     interrupted: &(dyn Fn() -> bool + Sync),
-) -> Result<Vec<Searched>, SelfTestError> {
+) -> Result<Vec<SearchResult>, SelfTestError> {
     let next = AtomicU64::new(0);
-    let found: Mutex<Vec<(u64, Result<Searched, String>)>> = Mutex::new(Vec::new());
+    let found: Mutex<Vec<(u64, Result<SearchResult, String>)>> = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..SIDE_BY_SIDE {
             scope.spawn(|| {
@@ -167,16 +167,16 @@ fn search(
     number: u64,
     clock: Clock,
     interrupted: &(dyn Fn() -> bool + Sync),
-) -> Result<Searched, SelfTestError> {
+) -> Result<SearchResult, SelfTestError> {
     let case = Case::of(number);
     let seed = options.seed.stream(case.name()).child(number);
     let planted = case.planted(seed);
-    let mut promise = planted.promise;
+    let mut slo = planted.slo;
     let is_control = !matches!(case, Case::Server(_));
     let mut failing = 0.0;
     if case == Case::FailsAlways {
         failing = FAILING;
-        promise = Promise {
+        slo = SloLimit {
             text: "errors<2%".to_owned(),
             limit: None,
             share: 0.02,
@@ -200,7 +200,7 @@ fn search(
         connections,
         most_connections: connections,
     };
-    let promises = vec![promise];
+    let slos = vec![slo];
     let goal = Goal {
         width: options.width,
         confidence: options.confidence,
@@ -217,16 +217,16 @@ fn search(
     };
     let subject = ModelledServer {
         address: server.address,
-        timeout: timeout(&promises).max(Duration::from_secs(1)),
+        timeout: timeout(&slos).max(Duration::from_secs(1)),
         seed: options.seed,
     };
-    let mut trials = Trials::new(subject, demand, &promises, seed, clock, interrupted);
+    let mut trials = Trials::new(subject, demand, &slos, seed, clock, interrupted);
     if trials.first_test()?.is_none() && !interrupted() {
         return Err(SelfTestError::NoAnswer);
     }
-    let mut search = Search::new(goal, promises);
+    let mut search = Search::new(goal, slos);
     let outcome = super::run(&mut search, &mut trials, &mut |_| Ok(()))?.outcome;
-    let answer = &outcome.promises[0].answer;
+    let answer = &outcome.slos[0].answer;
     if !options.is_quiet {
         say(format_args!(
             "{number}: {} of {:.1}/s: {} after {} trials, {:.0} s",
@@ -237,7 +237,7 @@ fn search(
             outcome.seconds
         ));
     }
-    Ok(Searched {
+    Ok(SearchResult {
         server: case.name(),
         capacity: (!is_control).then_some(planted.capacity),
         interval: match answer {

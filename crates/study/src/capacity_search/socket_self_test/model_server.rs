@@ -1,5 +1,5 @@
-//! A server on loopback whose responses leave at the instants of a model: its capacity is that of the model, and it
-//! sleeps, so that the processors stay idle.
+//! A server on loopback that sends its responses at the instants which a model computes: its capacity is that of the model.
+//! It sleeps in between, so that the processors stay idle.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -13,30 +13,30 @@ use fathometer_capacity::simulated::Model;
 use fathometer_model::{Instant, Seed};
 use fathometer_sys::Clock;
 
-/// Arrivals over which the offered rate is measured.
+/// The number of arrivals over which the offered rate is measured.
 const ARRIVALS: usize = 256;
 /// A longer gap is a pause between two trials.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The longest request.
+/// The longest request, in bytes.
 const LONGEST_REQUEST: usize = 16 * 1024;
 
 const GOOD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const BAD: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\nno";
 
-/// What a server does.
+/// The behaviour of a server.
 pub struct Behaviour {
-    /// When responses leave.
+    /// The model that computes when responses are sent.
     pub model: Model,
-    /// The share of requests that fail, whatever the load.
+    /// The share of requests that fail, independent of the load.
     pub failing: f64,
-    /// Draws of failures.
+    /// The seed of the random failures.
     pub draws: Seed,
 }
 
-/// A running server, with one thread for each connection. It ends when dropped; its connections end with those of
-/// the clients.
+/// A running server, with one thread for each connection. Dropping it stops accepting; the thread of a connection exits
+/// when the client closes the connection.
 pub struct SocketServer {
-    /// Where it listens.
+    /// The address of the listener.
     pub address: SocketAddr,
     stop: Arc<AtomicBool>,
     acceptor: Option<JoinHandle<()>>,
@@ -46,7 +46,7 @@ impl SocketServer {
     /// Starts a server on a free port.
     ///
     /// # Errors
-    /// If it cannot listen.
+    /// If the server cannot listen.
     pub fn start(behaviour: Behaviour, clock: Clock) -> io::Result<SocketServer> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -80,7 +80,7 @@ impl SocketServer {
 impl Drop for SocketServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // The acceptor wakes.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
@@ -95,7 +95,7 @@ struct State {
 }
 
 impl State {
-    /// When the response to a request leaves that arrives now, and whether it is an error.
+    /// The instant at which the response to a request that arrives now is sent, and whether the response is an error.
     fn respond(&mut self, now: Instant) -> (Instant, bool) {
         if self
             .arrivals
@@ -144,7 +144,7 @@ fn serve(mut connection: TcpStream, state: &Mutex<State>, clock: Clock) -> io::R
         request.clear();
         let (due, failed) = {
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-            // Read under the lock: arrivals of a model are in order.
+            // The clock is read under the lock, because the model needs its arrivals in order.
             state.respond(clock.now())
         };
         thread::sleep(due.since(clock.now()));
@@ -155,12 +155,12 @@ fn serve(mut connection: TcpStream, state: &Mutex<State>, clock: Clock) -> io::R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathometer_capacity::simulated::{Kind, Planted};
+    use fathometer_capacity::simulated::{Kind, KnownServer};
 
     #[test]
     fn responses_leave_no_earlier_than_those_of_the_model() {
         let clock = Clock::start();
-        let planted = Planted::on_sockets(Kind::Workers, Seed(1));
+        let planted = KnownServer::on_sockets(Kind::Workers, Seed(1));
         let behaviour = Behaviour {
             model: planted.model,
             failing: 0.0,
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_share_of_the_requests_fails_whatever_the_load() {
-        let planted = Planted::on_sockets(Kind::TokenBucket, Seed(1));
+        let planted = KnownServer::on_sockets(Kind::TokenBucket, Seed(1));
         let mut state = State {
             behaviour: Behaviour {
                 model: planted.model,

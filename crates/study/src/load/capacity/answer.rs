@@ -1,10 +1,10 @@
-//! What a search found, as the metrics of a replicate.
+//! The result of a search, as the metrics of a replicate.
 
 use std::collections::BTreeMap;
 
 use fathometer_analysis::bottleneck::GaveOut;
 use fathometer_analysis::gave_out_first;
-use fathometer_capacity::{Answer, Goal, Outcome, PromiseOutcome};
+use fathometer_capacity::{Answer, Goal, Outcome, SloOutcome};
 use fathometer_model::digits::grouped;
 use serde_json::json;
 
@@ -18,13 +18,13 @@ pub(super) struct Answered {
     outcome: Outcome,
     /// The measured window of each trial.
     windows: Vec<TrialWindow>,
-    /// What gave out first between the ends of the interval, if it was judged.
+    /// The resource that was exhausted first between the ends of the interval, if it was determined.
     gave_out: Option<GaveOut>,
-    /// The interval of the capacity, or the reasons why there is none.
+    /// The interval of the capacity, or the reasons why there is no interval.
     found: Result<Interval, Vec<String>>,
 }
 
-/// Every SLO holds at `works`, and at least one is violated at `fails`.
+/// The interval of the capacity: every SLO holds at `works`, and at least one SLO is violated at `fails`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Interval {
     works: f64,
@@ -38,7 +38,7 @@ impl Answered {
         outcome: Outcome,
         windows: Vec<TrialWindow>,
     ) -> Answered {
-        let found = interval(of, &goal, &outcome.promises);
+        let found = interval(of, &goal, &outcome.slos);
         Answered {
             of,
             goal,
@@ -49,7 +49,7 @@ impl Answered {
         }
     }
 
-    /// Judges what gave out first between the ends, if there is an interval.
+    /// Determines the resource that was exhausted first between the ends, if there is an interval.
     pub(super) fn judge(&mut self, host: &Host<'_>) {
         let Ok(Interval { works, fails }) = self.found else {
             return;
@@ -58,7 +58,7 @@ impl Answered {
         self.gave_out = windows.and_then(|(works, fails)| host.gave_out(works, fails));
     }
 
-    /// The longest valid trial of a load, by its place. It says more than others of the same load.
+    /// The index of the longest valid trial of a load.
     fn longest(&self, load: f64) -> Option<usize> {
         let trials = self.outcome.trials.iter().enumerate();
         let same = trials.filter(|(_, trial)| trial.load == load && trial.invalid.is_empty());
@@ -66,7 +66,7 @@ impl Answered {
         Some(longest.0)
     }
 
-    /// The longest valid trial of the lower end; `None` without an interval.
+    /// The index of the longest valid trial of the lower end; `None` without an interval.
     fn at_works(&self) -> Option<usize> {
         self.longest(self.found.as_ref().ok()?.works)
     }
@@ -80,7 +80,7 @@ impl Answered {
         self.windows.get(self.at_works()?)
     }
 
-    /// Why there is no capacity; empty if there is one.
+    /// The reasons why there is no capacity; empty if there is a capacity.
     pub(super) fn reasons(&self) -> &[String] {
         match &self.found {
             Ok(_) => &[],
@@ -88,7 +88,7 @@ impl Answered {
         }
     }
 
-    /// The metrics. Without an interval, those of the search alone: its capacity is unknown, and no number.
+    /// The metrics. Without an interval only the metrics of the search, because the capacity is unknown.
     pub(super) fn metrics(&self) -> BTreeMap<String, f64> {
         let trials = &self.outcome.trials;
         let measured: f64 = trials.iter().map(|trial| trial.measured_s).sum();
@@ -114,7 +114,7 @@ impl Answered {
         named.chain(judged).collect()
     }
 
-    /// The answer as JSON, without the trials, which have a file of their own.
+    /// The answer as JSON, without the trials, which have their own file.
     pub(super) fn to_json(&self) -> String {
         let interval = self.found.as_ref().ok();
         let value = json!({
@@ -127,7 +127,7 @@ impl Answered {
             "reasons": self.reasons(),
             "goal": {
                 "width": self.goal.width,
-                // Of each promise.
+                // The confidence for a single SLO.
                 "confidence": self.goal.confidence,
                 "warm_up_s": self.goal.warm_up,
                 "final_trial_s": self.goal.final_trial,
@@ -135,7 +135,7 @@ impl Answered {
                 "horizon_s": self.goal.horizon,
                 "budget_s": self.goal.budget,
             },
-            "promises": self.outcome.promises,
+            "slos": self.outcome.slos,
             "recovers": self.outcome.recovers,
             "gave_out": self.gave_out,
             "seconds": self.outcome.seconds,
@@ -146,23 +146,19 @@ impl Answered {
     }
 }
 
-/// The interval of the load up to which every promise holds.
+/// The interval of the load up to which every SLO holds.
 ///
-/// Every promise needs a certified load that works, and the least of these is the lower end: no promise is known to
-/// hold above it. One certified load that fails is enough, and the least of these is the upper end: there a promise is
-/// broken, whatever the others do.
-fn interval(
-    of: LoadUnit,
-    goal: &Goal,
-    promises: &[PromiseOutcome],
-) -> Result<Interval, Vec<String>> {
+/// Every SLO needs a certified load that works. The lowest of these loads is the lower end: above it, not every SLO is
+/// certified to hold. A certified load that fails is needed for only one SLO. The lowest of these loads is the upper end:
+/// there, one SLO is violated.
+fn interval(of: LoadUnit, goal: &Goal, slos: &[SloOutcome]) -> Result<Interval, Vec<String>> {
     let load = |load: f64| in_words(of, load);
-    let not_monotone = promises.iter().filter_map(|promise| {
-        let lower: Vec<String> = promise.failing_below.iter().map(|at| load(*at)).collect();
+    let not_monotone = slos.iter().filter_map(|slo| {
+        let lower: Vec<String> = slo.failing_below.iter().map(|at| load(*at)).collect();
         (!lower.is_empty()).then(|| {
             format!(
                 "no capacity: {} is not monotone: it was also violated at the lower load {}",
-                promise.promise,
+                slo.slo,
                 lower.join(", ")
             )
         })
@@ -171,7 +167,7 @@ fn interval(
     if !reasons.is_empty() {
         return Err(reasons);
     }
-    let each = || promises.iter().map(|promise| ends(&promise.answer));
+    let each = || slos.iter().map(|slo| ends(&slo.answer));
     let works = each().map(|(works, _)| works).collect::<Option<Vec<f64>>>();
     let works = works.map(|each| each.into_iter().fold(f64::INFINITY, f64::min));
     let fails = each().filter_map(|(_, fails)| fails).reduce(f64::min);
@@ -179,10 +175,7 @@ fn interval(
         Some((works, fails)) if works < fails && goal.is_reached(works, fails) => {
             Ok(Interval { works, fails })
         }
-        _ => Err(promises
-            .iter()
-            .filter_map(|promise| without(of, promise))
-            .collect()),
+        _ => Err(slos.iter().filter_map(|slo| without(of, slo)).collect()),
     }
 }
 
@@ -195,11 +188,11 @@ fn ends(answer: &Answer) -> (Option<f64>, Option<f64>) {
     }
 }
 
-/// Why a promise has no interval; `None`: it has one.
-fn without(of: LoadUnit, promise: &PromiseOutcome) -> Option<String> {
+/// The reason why an SLO has no interval; `None` if it has an interval.
+fn without(of: LoadUnit, slo: &SloOutcome) -> Option<String> {
     let load = |load: f64| in_words(of, load);
-    let name = &promise.promise;
-    match &promise.answer {
+    let name = &slo.slo;
+    match &slo.answer {
         Answer::Interval { .. } => None,
         Answer::Inconclusive {
             works,
@@ -221,10 +214,10 @@ fn without(of: LoadUnit, promise: &PromiseOutcome) -> Option<String> {
             reason,
         } => Some(match valid_up_to {
             Some(valid) => format!(
-                "no capacity: {name} held up to {}, and above the generator was the limit: {reason}",
+                "no capacity: {name} held up to {}; at higher loads, the generator was the limit: {reason}",
                 load(*valid)
             ),
-            None => format!("no capacity: {name}: no trial was valid, at whatever load: {reason}"),
+            None => format!("no capacity: {name}: no trial was valid at any load: {reason}"),
         }),
     }
 }
@@ -241,16 +234,16 @@ fn in_words(of: LoadUnit, load: f64) -> String {
 #[cfg(test)]
 mod tests {
     use fathometer_capacity::Search;
-    use fathometer_capacity::simulated::{Bench, Kind, Planted};
+    use fathometer_capacity::simulated::{Bench, Kind, KnownServer};
     use fathometer_model::Seed;
 
     use super::*;
 
     /// A search in virtual time on a server of known capacity, as a replicate's answer, and that capacity.
     fn searched(kind: Kind, goal: Goal) -> (Answered, f64) {
-        let planted = Planted::new(kind, Seed(3));
+        let planted = KnownServer::new(kind, Seed(3));
         let mut bench = Bench::new(planted.clone(), Seed(1));
-        let mut search = Search::new(goal, vec![planted.promise.clone()]);
+        let mut search = Search::new(goal, vec![planted.slo.clone()]);
         bench.run(&mut search);
         let outcome = search.outcome(bench.now);
         (
@@ -308,12 +301,12 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_that_holds_as_far_as_the_generator_goes_has_no_capacity() {
-        let planted = Planted::new(Kind::TokenBucket, Seed(3));
+    fn a_slo_that_holds_as_far_as_the_generator_goes_has_no_capacity() {
+        let planted = KnownServer::new(Kind::TokenBucket, Seed(3));
         let mut bench = Bench::new(planted.clone(), Seed(1));
         let goal = Goal::default();
-        let mut search = Search::new(goal, vec![planted.promise]);
-        search.limit_generator(500.0, "the generator is slow".to_owned());
+        let mut search = Search::new(goal, vec![planted.slo]);
+        search.set_generator_limit(500.0, "the generator is slow".to_owned());
         bench.run(&mut search);
         let answered = Answered::new(LoadUnit::Rate, goal, search.outcome(bench.now), Vec::new());
         let [reason] = answered.reasons() else {
@@ -326,9 +319,9 @@ mod tests {
         assert!(!answered.metrics().contains_key("capacity"));
     }
 
-    fn promise(text: &str, answer: Answer) -> PromiseOutcome {
-        PromiseOutcome {
-            promise: text.to_owned(),
+    fn slo(text: &str, answer: Answer) -> SloOutcome {
+        SloOutcome {
+            slo: text.to_owned(),
             answer,
             estimate: None,
             attempts: 1,
@@ -345,20 +338,20 @@ mod tests {
     }
 
     #[test]
-    fn of_several_promises_the_one_that_breaks_first_has_the_capacity() {
+    fn of_several_slos_the_one_that_breaks_first_has_the_capacity() {
         let goal = Goal {
             width: 0.05,
             ..Goal::default()
         };
-        let of = |promises: &[PromiseOutcome]| interval(LoadUnit::Users, &goal, promises);
-        let latency = promise(
+        let of = |slos: &[SloOutcome]| interval(LoadUnit::Users, &goal, slos);
+        let latency = slo(
             "p99<100ms",
             Answer::Interval {
                 works: 100.0,
                 fails: 104.0,
             },
         );
-        let errors = |answer| promise("errors<1%", answer);
+        let errors = |answer| slo("errors<1%", answer);
         let found = Ok(Interval {
             works: 100.0,
             fails: 104.0,
@@ -368,10 +361,10 @@ mod tests {
             fails: 155.0,
         };
         assert_eq!(of(&[latency.clone(), errors(later)]), found);
-        // It need not break anywhere, if it is certified where the other one breaks.
+        // An SLO need not be violated at any load, if it is certified to hold where the other SLO is violated.
         let holds = errors(inconclusive(Some(120.0), None));
         assert_eq!(of(&[holds, latency.clone()]), found);
-        // Where it is not certified, the lower end is unknown, or too far from the upper one.
+        // Without such a certified load, the lower end is unknown, or too far from the upper end.
         for works in [None, Some(80.0)] {
             let reasons = of(&[latency.clone(), errors(inconclusive(works, None))]).unwrap_err();
             assert_eq!(reasons.len(), 1, "{reasons:?}");

@@ -1,5 +1,5 @@
-//! What gave out first in a replicate: the judge of `fathometer capacity --probe`, with the probes of the laboratory, where the
-//! server's processes and the limits of its host and its path are known.
+//! The resource that was exhausted first in a replicate: the rules of `fathometer capacity --probe`, with the probes of the
+//! laboratory, in which the server's processes and the limits of its host and its path are known.
 
 use fathometer_analysis::bottleneck::{GaveOut, Signals, gave_out};
 use fathometer_analysis::load::{LoadResult, signals_of_clients};
@@ -12,7 +12,7 @@ use fathometer_sys::probe::Samples;
 
 use crate::host_signals::{self, KnownLimits};
 
-/// The measured window of a trial, with what its clients measured.
+/// The measured window of a trial, with the figures of its clients.
 #[derive(Debug, Clone)]
 pub(super) struct TrialWindow {
     pub(super) from: Instant,
@@ -23,7 +23,7 @@ pub(super) struct TrialWindow {
 }
 
 impl TrialWindow {
-    /// That of a trial's result; the clock has the origin of the probes.
+    /// The window of a trial's result; `clock` has the same origin as the times of the probes.
     pub(super) fn of(result: &LoadResult, clock: Clock) -> TrialWindow {
         let (from, to) = window_of(result, clock);
         let counts = &result.measured.counts;
@@ -36,7 +36,7 @@ impl TrialWindow {
     }
 }
 
-/// What was observed of the server's host and of the path during the whole search.
+/// The observations of the server's host and of the path during the whole search.
 pub(super) struct Host<'a> {
     pub(super) limits: KnownLimits,
     pub(super) profile: &'a Profile,
@@ -45,13 +45,14 @@ pub(super) struct Host<'a> {
 }
 
 impl Host<'_> {
-    /// What gave out between the trial that works and the one that fails; `None` when the probes cover one of them not.
+    /// The resource that was exhausted first between the trial that works and the trial that fails; `None` if the probes do not cover
+    /// both trials.
     pub(super) fn gave_out(&self, works: &TrialWindow, fails: &TrialWindow) -> Option<GaveOut> {
         let (at_works, at_fails) = (self.signals(works)?, self.signals(fails)?);
         Some(gave_out(&at_works, &at_fails, fails.refused))
     }
 
-    /// The clients' signals, and those of the host and the path in the same window.
+    /// The signals of the clients, the host and the path in the window.
     fn signals(&self, window: &TrialWindow) -> Option<Signals> {
         let step = self.samples.between(window.from, window.to)?;
         let mut signals = window.clients;
@@ -149,7 +150,7 @@ mod tests {
         // CPU time of an exchange: 0.3 cores at 100 exchanges per second.
         let each = host.signals(&window(1, 3)).unwrap().cpu_per_exchange;
         assert_eq!(each.map(|each| each.as_micros()), Some(3000));
-        // The other way round nothing is exhausted.
+        // With the two trials exchanged, no resource is exhausted.
         let found = host.gave_out(&window(5, 7), &window(1, 3)).unwrap();
         assert_eq!(found.resource, None, "{found:?}");
         let beyond = host.gave_out(&window(1, 3), &window(7, 9));

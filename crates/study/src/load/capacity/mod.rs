@@ -1,8 +1,8 @@
-//! Capacity studies: a replicate searches the highest load at which SLOs hold, inside the cell's own laboratory.
+//! Capacity studies: a replicate searches for the highest load at which the SLOs hold, inside the cell's own laboratory.
 //!
-//! The search is that of `fathometer capacity` ([`crate::capacity_search`]). All its trials are applied to one server in
-//! one host behind one path, and each starts when the server has drained. `answer` turns the outcome into metrics, or
-//! into the reasons why there is no capacity.
+//! The search is the same as in `fathometer capacity` ([`crate::capacity_search`]). All its trials are applied to one server
+//! on one host behind one path. Each trial starts when the server's queues are empty. `answer` turns the outcome into
+//! metrics, or into the reasons why there is no capacity.
 
 mod answer;
 mod exhausted;
@@ -59,7 +59,7 @@ impl Experiment for CapacityExperiment {
         &[
             (
                 "capacity.json",
-                "the goal of the search, its answer for each SLO, and what gave out first",
+                "the goal of the search, its answer for each SLO, and the first exhausted resource",
             ),
             (TRIALS, "every trial of the search, one per line, in order"),
             ("probes.ndjson", "every reading of the probes, one per line"),
@@ -69,15 +69,15 @@ impl Experiment for CapacityExperiment {
     fn check(&self, study: &Study) -> Result<(), String> {
         let (Some(_), Some(capacity)) = (&study.load, &study.capacity) else {
             return Err(
-                "a study with kind = \"capacity\" has a table [capacity], which says what is searched, and a table [load], \
-                 which says how its trials are"
+                "a study with kind = \"capacity\" needs a table [capacity], which defines the search, and a table [load], \
+                 which defines its trials"
                     .to_owned(),
             );
         };
         capacity.check()?;
         match capacity.of == LoadUnit::Rate && study.defaults.contains_key(factors::LOOP.name()) {
             true => Err(
-                "[defaults] has a level for \"loop\", which is of users: with of = \"rate\" each arrival requests one page"
+                "[defaults] has a level for \"loop\", but with of = \"rate\" each arrival requests one page: use of = \"users\""
                     .to_owned(),
             ),
             false => Ok(()),
@@ -146,7 +146,7 @@ impl Replicates for Searches {
     }
 }
 
-/// CPU time of the host in the trial of the lower end, in percent of its quota.
+/// The CPU time of the host in the trial of the lower end, in percent of its quota.
 fn cpu_at_works(answered: &Answered, samples: &Samples, quota: f64) -> Option<f64> {
     let window = answered.window_at_works()?;
     let step = samples.between(window.from, window.to)?;
@@ -155,17 +155,17 @@ fn cpu_at_works(answered: &Answered, samples: &Samples, quota: f64) -> Option<f6
     Some(100.0 * share / quota)
 }
 
-/// One replicate's search.
+/// The search of a replicate.
 struct Job<'a> {
     replicate: &'a Replicate<'a>,
     capacity: &'a Capacity,
 }
 
 impl Job<'_> {
-    /// The search, on the client's host.
+    /// Runs the search on the client's host.
     fn search(&self, access: &ServerAccess, mut log: TrialLog) -> Result<Answered, ReplicateError> {
         let Replicate { shared, levels, .. } = self.replicate;
-        let promises = self.capacity.promises();
+        let slos = self.capacity.slos();
         let goal = self
             .capacity
             .goal(shared.mode, levels.warm_up, levels.duration);
@@ -178,12 +178,12 @@ impl Job<'_> {
         let mut trials = Trials::new(
             server,
             self.capacity.demand(),
-            &promises,
+            &slos,
             self.replicate.seed,
             self.replicate.clock,
             shared.interrupted,
         );
-        let mut search = Search::new(goal, promises).jointly();
+        let mut search = Search::new(goal, slos).jointly();
         if trials.first_test()?.is_none() {
             search.stop("no single request succeeded before the first trial".to_owned());
         }

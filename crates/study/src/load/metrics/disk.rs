@@ -1,9 +1,9 @@
-//! The disk traffic of the server's host, and how long a read takes.
+//! The disk traffic of the server's host, and the time of a read.
 //!
-//! Operations and bytes are those of the host's control group, which counts in version 1 only if
-//! [`Limits::counts_disk`](fathometer_sys::cgroup::Limits::counts_disk) asks for it; without such a count, bytes are those of
-//! the server's processes (`/proc/PID/io`), which have no operations. Older runs have operations only in cells with a
-//! limit of the disk.
+//! Operations and bytes are those of the host's control group. A control group of version 1 counts them only if
+//! [`Limits::counts_disk`](fathometer_sys::cgroup::Limits::counts_disk) is set. Without these counts, bytes are those of
+//! the server's processes (`/proc/PID/io`), and operations are unknown. Older runs have operations only in cells with a
+//! disk limit.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use fathometer_sys::probe::Step;
 
 use super::{Metrics, PAGE, Pace, group};
 
-/// The metrics of the window `step`. `limits` are those of the host, and their `counts_disk` is the disk with the site.
+/// Adds the disk metrics of the window `step`. `limits` are the limits of the host; `limits.counts_disk` is the disk with the
+/// site.
 pub(super) fn put(metrics: &mut Metrics, step: &Step, limits: &Limits, pace: &Pace) {
     let tree = step.change.trees.first().and_then(Option::as_ref);
     let disk = group(&step.change).and_then(|group| group.disk.as_ref());
@@ -45,16 +46,16 @@ pub(super) fn put(metrics: &mut Metrics, step: &Step, limits: &Limits, pace: &Pa
     );
 }
 
-/// How busy the disk of the host is, in percent, by the utilisation law: reads per second times the time of a read of a
-/// disk that completes the host's limit of reads per second. The machine's own disk is faster, and its time says nothing
-/// about the disk that the limit stands for.
+/// The utilisation of the emulated disk in percent, by the utilisation law: reads per second, times the time of a read on a
+/// disk that completes as many reads per second as the host's limit permits. The read time of the machine's real disk is not
+/// used, because this disk is faster.
 fn busy_pct(operations: Option<f64>, limit: Option<&DiskLimit>) -> Option<f64> {
     let limit = limit?.read_ops_per_s?;
     Some(100.0 * operations? / limit as f64)
 }
 
-/// The mean time of a read of this disk, whatever program of the machine requested it. The wait that a limit of the host
-/// causes comes before it and is not in it.
+/// The mean time of a read of this disk, over the reads of all programs of the machine. It does not include the delay by a
+/// limit of the host, which comes before the read.
 fn read_time(step: &Step, device: Option<BlockDevice>) -> Option<Duration> {
     let name = device?.name()?;
     step.change.system.as_ref()?.disks.get(&name)?.read_time()

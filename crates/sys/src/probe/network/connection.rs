@@ -1,4 +1,4 @@
-//! One connection, as the kernel describes it in a list of all sockets.
+//! The kernel's description of one connection, in a list of all sockets.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use fathometer_model::Bytes;
 use super::diagnosis::{Answer, INFO, MEMORY, u32_at};
 use crate::tcp_info::TcpInfo;
 
-/// The state of a TCP socket (RFC 9293), as Linux names them.
+/// The state of a TCP socket (RFC 9293), with Linux's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TcpState {
     /// ESTABLISHED.
@@ -25,7 +25,7 @@ pub enum TcpState {
     TimeWait,
     /// CLOSE: neither bound nor connected, or just closed.
     Closed,
-    /// CLOSE_WAIT: the peer has closed, the program here has not.
+    /// CLOSE_WAIT: the peer has closed its side, the local program has not.
     CloseWait,
     /// LAST_ACK.
     LastAck,
@@ -36,7 +36,7 @@ pub enum TcpState {
 }
 
 impl TcpState {
-    /// The state with the kernel's number.
+    /// Returns the state with the kernel's number.
     pub(super) fn of(number: u8) -> TcpState {
         match number {
             1 => TcpState::Established,
@@ -62,19 +62,19 @@ pub struct SocketMemory {
     pub receive: Bytes,
     /// Data to be sent or acknowledged.
     pub send: Bytes,
-    /// Reserved for later data of this socket.
+    /// Memory reserved for later data of this socket.
     pub reserved: Bytes,
     /// Socket options and similar data.
     pub options: Bytes,
 }
 
 impl SocketMemory {
-    /// The sum of all kinds.
+    /// Returns the sum of all kinds.
     pub fn total(&self) -> Bytes {
         self.receive + self.send + self.reserved + self.options
     }
 
-    /// `rmem_alloc`, `rcvbuf`, `wmem_alloc`, `sndbuf`, `fwd_alloc`, `wmem_queued`, `optmem`, …
+    /// Parses `rmem_alloc`, `rcvbuf`, `wmem_alloc`, `sndbuf`, `fwd_alloc`, `wmem_queued`, `optmem`, …
     pub(super) fn parse(attribute: &[u8]) -> Option<SocketMemory> {
         let word = |n: usize| Bytes(u64::from(u32_at(attribute, 4 * n)));
         (attribute.len() >= 28).then(|| SocketMemory {
@@ -87,23 +87,23 @@ impl SocketMemory {
 }
 
 /// One TCP socket of a namespace: a connection, or a listener. Source: sock_diag, with `INET_DIAG_INFO` and
-/// `INET_DIAG_SKMEMINFO`. A figure that this kernel does not offer is `None`.
+/// `INET_DIAG_SKMEMINFO`. A figure that this kernel does not provide is `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
-    /// The local endpoint. An IPv4 address is given as IPv4, also for an IPv6 socket.
+    /// The local endpoint. An IPv4-mapped IPv6 address is given as IPv4.
     pub local: SocketAddr,
     /// The remote endpoint.
     pub remote: SocketAddr,
-    /// Its state.
+    /// The state of the socket.
     pub state: TcpState,
     /// Received data that no program has read, in bytes of the stream; `None` for a listener.
     pub unread: Option<Bytes>,
     /// Data written and not acknowledged yet, sent or not, in bytes of the stream; `None` for a listener.
     pub unacknowledged: Option<Bytes>,
-    /// Its kernel memory. `None` in TIME_WAIT and for half-open connections, which are not full sockets.
+    /// The kernel memory of the socket. `None` in TIME_WAIT and for half-open connections, which are not full sockets.
     pub memory: Option<SocketMemory>,
-    /// Its TCP state, the same as a program reads of its own socket: congestion window, round trips, bytes,
-    /// retransmissions, rates. `None` as for `memory`, and for listeners.
+    /// The TCP state, the same that a program can read of its own sockets: congestion window, round trips, bytes,
+    /// retransmissions, rates. `None` in the same cases as `memory`, and for listeners.
     pub tcp: Option<TcpInfo>,
 }
 
@@ -119,7 +119,7 @@ impl Connection {
             unread: queue(answer.receive_queue()),
             unacknowledged: queue(answer.send_queue()),
             memory: answer.attribute(MEMORY).and_then(SocketMemory::parse),
-            // For a listener, the kernel's values here describe its queue.
+            // For a listener, these values of the kernel describe its queue.
             tcp: answer
                 .attribute(INFO)
                 .filter(|_| !listens)
@@ -127,12 +127,12 @@ impl Connection {
         }
     }
 
-    /// Congestion window, in segments.
+    /// Returns the congestion window, in segments.
     pub fn congestion_window(&self) -> Option<u32> {
         self.tcp.as_ref().map(|tcp| tcp.congestion_window_segments)
     }
 
-    /// Smoothed round-trip time; `None` before the first sample.
+    /// Returns the smoothed round-trip time; `None` before the first sample.
     pub fn round_trip(&self) -> Option<Duration> {
         let time = self.tcp.as_ref().map(|tcp| tcp.round_trip);
         time.filter(|time| !time.is_zero())

@@ -1,4 +1,4 @@
-//! The TCP counters of a namespace, and its numbers of sockets, from files of `/proc/net`.
+//! The TCP counters and the numbers of sockets of a namespace, from files of `/proc/net`.
 
 use fathometer_model::Bytes;
 use serde::{Deserialize, Serialize};
@@ -9,10 +9,9 @@ use super::super::page_size;
 /// Counters of TCP.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpCounts {
-    /// Segments received, including bad ones (`InSegs`).
+    /// Segments received, including invalid segments (`InSegs`).
     pub segments_in: Option<u64>,
-    /// Segments sent, without retransmissions (`OutSegs`). A segment that the device splits counts as
-    /// several.
+    /// Segments sent, without retransmissions (`OutSegs`). A packet that the device segments counts as several segments.
     pub segments_out: Option<u64>,
     /// Segments retransmitted (`RetransSegs`).
     pub retransmitted: Option<u64>,
@@ -26,37 +25,36 @@ pub struct TcpCounts {
     pub failed_opens: Option<u64>,
     /// Connections reset by either side (`EstabResets`).
     pub resets: Option<u64>,
-    /// Connections in ESTABLISHED or CLOSE_WAIT, now (`CurrEstab`).
+    /// The current number of connections in ESTABLISHED or CLOSE_WAIT (`CurrEstab`).
     pub established: Option<u64>,
     /// Connections that arrived while a listener's queue was full (`ListenOverflows`).
     pub listen_overflows: Option<u64>,
-    /// Connections that a listener dropped, for that reason or another (`ListenDrops`).
+    /// Connections that a listener dropped, because of a full queue or for another reason (`ListenDrops`).
     pub listen_drops: Option<u64>,
-    /// Connection requests that arrived while the queue of half-open connections was full, answered by a
-    /// cookie (`TCPReqQFullDoCookies`) or dropped (`TCPReqQFullDrop`).
+    /// Connection requests that arrived while the queue of half-open connections was full: answered with a SYN cookie
+    /// (`TCPReqQFullDoCookies`) or dropped (`TCPReqQFullDrop`).
     pub half_open_overflows: Option<u64>,
     /// Retransmission time-outs (`TCPTimeouts`).
     pub timeouts: Option<u64>,
-    /// Sockets that entered TIME_WAIT and left it because its time expired (`TW`).
+    /// Sockets that left TIME_WAIT because its time expired (`TW`).
     pub time_waits_ended: Option<u64>,
 }
 
-/// Numbers of sockets, now.
+/// The current numbers of sockets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketCounts {
     /// TCP sockets in use, of both families, without TIME_WAIT.
     pub tcp_in_use: Option<u64>,
     /// Sockets in TIME_WAIT.
     pub time_wait: Option<u64>,
-    /// TCP sockets that no program owns any more, in all namespaces together.
+    /// TCP sockets that no program owns any more, in all namespaces.
     pub orphans: Option<u64>,
-    /// Memory for TCP buffers, in all namespaces together, to the page. It includes up to a megabyte of
-    /// unused reserves per processor.
+    /// Memory for TCP buffers in all namespaces, in whole pages. It includes up to 1 MB of unused reserves per processor.
     pub tcp_memory: Option<Bytes>,
 }
 
 impl TcpCounts {
-    /// The difference to an earlier reading; `established` is as in `self`.
+    /// Returns the difference to an earlier reading; `established` is that of `self`.
     pub(super) fn since(&self, then: &TcpCounts) -> TcpCounts {
         TcpCounts {
             segments_in: counted(self.segments_in, then.segments_in),
@@ -76,8 +74,7 @@ impl TcpCounts {
         }
     }
 
-    /// Takes the fields in use from `snmp` or `netstat`, in which lines come in pairs: `Tcp: names…` and
-    /// `Tcp: values…`.
+    /// Takes the needed fields from `snmp` or `netstat`, which consist of pairs of lines: `Tcp: names…` and `Tcp: values…`.
     pub(super) fn take(&mut self, text: &str) {
         let mut lines = text.lines();
         while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
@@ -118,7 +115,7 @@ impl TcpCounts {
 }
 
 impl SocketCounts {
-    /// Lines like `TCP: inuse 1 orphan 0 tw 0 alloc 1 mem 371`.
+    /// Parses lines like `TCP: inuse 1 orphan 0 tw 0 alloc 1 mem 371`.
     pub(super) fn parse(sockstat: &str) -> SocketCounts {
         let page = page_size();
         SocketCounts {
@@ -130,7 +127,7 @@ impl SocketCounts {
     }
 }
 
-/// The number after a key in a protocol's line.
+/// Returns the number after a key in a protocol's line.
 pub(super) fn socket_value(sockstat: &str, protocol: &str, key: &str) -> Option<u64> {
     let line = sockstat.lines().find_map(|line| {
         let (name, rest) = line.split_once(':')?;

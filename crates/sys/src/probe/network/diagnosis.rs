@@ -27,26 +27,26 @@ const HEADER: usize = 16;
 /// `struct inet_diag_msg`
 const DIAGNOSIS: usize = 72;
 
-/// Which sockets to list, and which attributes of each besides addresses and queues.
+/// A query: which sockets to list, and which attributes of each socket besides addresses and queues.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Question {
-    /// A bit for each state, at the kernel's number.
+    /// The states to list: a bit for each state, at the position of the kernel's number.
     pub(super) states: u32,
-    /// Attributes; each takes the kernel some time per socket.
+    /// The attributes to return; each takes the kernel some time per socket.
     pub(super) attributes: &'static [u16],
 }
 
 /// A sock_diag socket. It stays in the namespace in which it was opened.
 #[derive(Debug)]
 pub(super) struct Diagnosis {
-    /// Or the error of opening it, which every query then returns.
+    /// The socket, or the error of opening it, which every query then returns.
     socket: Result<OwnedFd, i32>,
     sequence: u32,
     buffer: Vec<u8>,
 }
 
 impl Diagnosis {
-    /// Opens it in the calling thread's namespace.
+    /// Opens the socket in the calling thread's namespace.
     pub(super) fn open() -> Diagnosis {
         Diagnosis {
             socket: open().map_err(|error| error.raw_os_error().unwrap_or(0)),
@@ -99,7 +99,7 @@ fn open() -> io::Result<OwnedFd> {
     }
 }
 
-/// `struct nlmsghdr` and `struct inet_diag_req_v2`.
+/// Builds `struct nlmsghdr` and `struct inet_diag_req_v2`.
 fn request(family: u8, sequence: u32, question: Question) -> [u8; HEADER + 56] {
     let mut bytes = [0; HEADER + 56];
     bytes[..4].copy_from_slice(&(HEADER as u32 + 56).to_ne_bytes());
@@ -115,7 +115,7 @@ fn request(family: u8, sequence: u32, question: Question) -> [u8; HEADER + 56] {
     bytes
 }
 
-/// Parses one datagram of the kernel's answer. Returns whether it was the last.
+/// Parses one datagram of the kernel's answer. Returns whether it was the last datagram.
 fn take(mut bytes: &[u8], sequence: u32, each: &mut dyn FnMut(&Answer<'_>)) -> Result<bool> {
     let bad = || Error::BadAnswer {
         what: "the sockets of a host",
@@ -123,7 +123,7 @@ fn take(mut bytes: &[u8], sequence: u32, each: &mut dyn FnMut(&Answer<'_>)) -> R
     while bytes.len() >= HEADER {
         let length = u32_at(bytes, 0) as usize;
         let message = bytes.get(HEADER..length).ok_or_else(bad)?;
-        // Skip the rest of an earlier, abandoned answer.
+        // Skips the rest of an earlier answer that was not read completely.
         if u32_at(bytes, 8) == sequence {
             match u16_at(bytes, 4) {
                 NLMSG_DONE => return Ok(true),
@@ -141,7 +141,7 @@ fn take(mut bytes: &[u8], sequence: u32, each: &mut dyn FnMut(&Answer<'_>)) -> R
     Ok(false)
 }
 
-/// The kernel's answer about one socket: `struct inet_diag_msg`, and attributes after it.
+/// The kernel's answer about one socket: `struct inet_diag_msg`, followed by attributes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Answer<'a> {
     message: &'a [u8],
@@ -170,12 +170,12 @@ impl<'a> Answer<'a> {
         SocketAddr::new(self.address_at(24), port)
     }
 
-    /// Bytes that no program has read; for a listener, connections to be accepted.
+    /// The number of bytes that no program has read; for a listener, of connections to be accepted.
     pub(super) fn receive_queue(&self) -> u32 {
         u32_at(self.message, 56)
     }
 
-    /// Bytes not acknowledged, sent or not; for a listener, the limit of its queue.
+    /// The number of unacknowledged bytes, sent or not; for a listener, the limit of its queue.
     pub(super) fn send_queue(&self) -> u32 {
         u32_at(self.message, 60)
     }
@@ -193,7 +193,7 @@ impl<'a> Answer<'a> {
         None
     }
 
-    /// An address of the socket's family; an IPv4-mapped IPv6 address is returned as IPv4.
+    /// Returns an address of the socket's family; an IPv4-mapped IPv6 address is returned as IPv4.
     fn address_at(&self, at: usize) -> IpAddr {
         let mut address = [0; 16];
         address.copy_from_slice(&self.message[at..at + 16]);
@@ -210,7 +210,7 @@ fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_ne_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// A number in the byte order of this machine.
+/// Reads a number in the byte order of this machine.
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }

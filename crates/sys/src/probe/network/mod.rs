@@ -20,23 +20,22 @@ pub use counters::{SocketCounts, TcpCounts};
 pub use table::SocketTable;
 pub use windows::Windows;
 
-/// The network of one namespace at one moment, counted since the namespace was created; from
-/// [`Network::since`], the difference between two moments. `None` is a figure that this kernel does not
-/// report.
+/// The network figures of one namespace since it was created; from [`Network::since`], between two readings. A figure that
+/// this kernel does not report is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
     /// TCP counters (`/proc/net/snmp` and `netstat`).
     pub tcp: TcpCounts,
-    /// Numbers of sockets (`/proc/net/sockstat`).
+    /// The numbers of sockets (`/proc/net/sockstat`).
     pub sockets: SocketCounts,
-    /// A summary of every TCP socket (sock_diag). Only in readings that include it.
+    /// The sums over all TCP sockets (sock_diag). Only in readings that include them.
     pub table: Option<SocketTable>,
     /// The congestion windows of a server's connections (sock_diag), from all readings so far. Only if
     /// requested.
     pub windows: Option<Windows>,
 }
 
-/// Reads the network of one namespace, from any thread.
+/// Reads the network figures of one namespace, from any thread.
 #[derive(Debug)]
 pub struct NetworkProbe {
     snmp: KernelFile,
@@ -47,12 +46,12 @@ pub struct NetworkProbe {
 }
 
 impl NetworkProbe {
-    /// A probe of this namespace.
+    /// Opens a probe of this namespace.
     pub fn open(namespace: &Namespace) -> Result<NetworkProbe> {
         namespace.run(NetworkProbe::open_here)?
     }
 
-    /// A probe of the calling thread's namespace.
+    /// Opens a probe of the calling thread's namespace.
     pub fn open_here() -> Result<NetworkProbe> {
         let optional =
             |name: &str| KernelFile::open_if_there(&format!("/proc/thread-self/net/{name}"));
@@ -65,7 +64,7 @@ impl NetworkProbe {
         })
     }
 
-    /// Reads counters and numbers of sockets. It takes about 30 µs, for any number of connections.
+    /// Reads counters and numbers of sockets. Takes about 30 µs, for any number of connections.
     pub fn read(&mut self) -> Network {
         let mut tcp = TcpCounts::default();
         tcp.take(self.snmp.read().unwrap_or_default());
@@ -81,8 +80,8 @@ impl NetworkProbe {
         }
     }
 
-    /// Every TCP socket of the namespace, by state. The kernel walks its whole table, which is shared by all
-    /// namespaces: a millisecond or more, and one more for some thousand sockets.
+    /// Counts the TCP sockets of the namespace by state. The kernel walks its whole table, which all namespaces share. This
+    /// takes at least 1 ms, and another 1 ms per some thousand sockets.
     pub fn table(&mut self) -> Result<SocketTable> {
         let mut table = SocketTable::default();
         let question = Question {
@@ -94,10 +93,10 @@ impl NetworkProbe {
         Ok(table)
     }
 
-    /// Calls a function for every TCP socket of the namespace, listeners included, with all its TCP state.
-    /// Takes as long as [`table`](Self::table), and some 2 µs more per connection.
+    /// Calls a function for every TCP socket of the namespace, listeners included, with its whole TCP state. Takes about
+    /// 2 µs per connection longer than [`table`](Self::table).
     ///
-    /// It is not one moment: connections open and close while the kernel walks its table.
+    /// The states are not of one instant: connections open and close while the kernel walks its table.
     pub fn connections(&mut self, each: &mut dyn FnMut(&Connection)) -> Result<()> {
         let question = Question {
             states: ALL_STATES,
@@ -113,7 +112,7 @@ impl NetworkProbe {
             states: ESTABLISHED_ONLY,
             attributes: &[INFO],
         };
-        // A reading that fails adds nothing.
+        // A failed reading adds nothing.
         let mut reading = windows.clone();
         reading.begin();
         self.diagnosis.query(question, &mut |answer| {
@@ -129,8 +128,8 @@ impl NetworkProbe {
 }
 
 impl Network {
-    /// The difference to an earlier reading. Figures that are states and not counters (`established`,
-    /// `sockets`, `table`) are as in `self`.
+    /// Returns the difference to an earlier reading. Figures that are not counters (`established`, `sockets`, `table`) are
+    /// those of `self`.
     pub fn since(&self, earlier: &Network) -> Network {
         Network {
             tcp: self.tcp.since(&earlier.tcp),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::connection::{SocketMemory, TcpState};
 use super::diagnosis::{Answer, MEMORY};
 
-/// TCP sockets by state, and their kernel memory. A count of 0 is a measured zero.
+/// The numbers of TCP sockets by state, and their kernel memory. A count of 0 is a measured value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketTable {
     /// ESTABLISHED.
@@ -23,7 +23,7 @@ pub struct SocketTable {
     pub time_wait: u64,
     /// CLOSE: neither bound nor connected, or just closed.
     pub closed: u64,
-    /// CLOSE_WAIT: the peer has closed, the program here has not.
+    /// CLOSE_WAIT: the peer has closed its side, the local program has not.
     pub close_wait: u64,
     /// LAST_ACK.
     pub last_ack: u64,

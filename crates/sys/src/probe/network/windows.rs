@@ -1,32 +1,32 @@
-//! The congestion windows of a server's connections, over many readings.
+//! The distribution of the congestion windows of a server's connections, over many readings.
 
 use serde::{Deserialize, Serialize};
 
 use super::super::kernel_file::counted;
 
-/// How often each congestion window was observed, for the established connections with one local port. Every
-/// reading observes each connection once, so a long connection counts more often: this is the distribution
-/// over connection time.
+/// The number of observations of each congestion window, for the established connections with one local port. Every
+/// reading observes each connection once, so this is the distribution over connection time: a long connection counts more
+/// often.
 ///
-/// Source: `tcpi_snd_cwnd` from sock_diag, in segments. Counted since the first reading; from
-/// [`Windows::since`], between two readings.
+/// The source is `tcpi_snd_cwnd` from sock_diag, in segments. Counted since the first reading; from [`Windows::since`],
+/// between two readings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Windows {
-    /// Observed connections by congestion window: index 0 is 0 segments, and the index after
-    /// [`Windows::LARGEST`] holds all larger ones. Trailing zeros are left out.
+    /// The number of observations by congestion window: index 0 is 0 segments, and the index after [`Windows::LARGEST`]
+    /// contains all larger windows. Trailing zeros are omitted.
     histogram: Vec<u64>,
-    /// Readings taken.
+    /// The number of readings.
     pub readings: u64,
-    /// Observed connections, all readings together.
+    /// The number of observed connections, summed over all readings.
     pub established: u64,
-    /// The sum of their windows, in segments.
+    /// The sum of all observed windows, in segments.
     pub segments: u64,
-    /// The largest window observed.
+    /// The largest observed window, in segments.
     greatest: u32,
 }
 
 impl Windows {
-    /// The largest window, in segments, with an index of its own.
+    /// The largest window, in segments, that has its own index.
     pub const LARGEST: u32 = 512;
 
     /// Starts a reading.
@@ -46,20 +46,20 @@ impl Windows {
         self.greatest = self.greatest.max(window);
     }
 
-    /// How often each window was observed. The index is its size in segments, and the index after
-    /// [`Windows::LARGEST`] holds all larger ones. The last count is not 0.
+    /// Returns the number of observations of each window. The index is the window in segments; the index after
+    /// [`Windows::LARGEST`] contains all larger windows. The last count is not 0.
     pub fn histogram(&self) -> &[u64] {
         &self.histogram
     }
 
-    /// The mean congestion window, in segments; `None` when no connection was observed.
+    /// Returns the mean congestion window, in segments; `None` if no connection was observed.
     pub fn mean(&self) -> Option<f64> {
         (self.established > 0).then(|| self.segments as f64 / self.established as f64)
     }
 
-    /// The smallest window, in segments, that at least this share of the observations does not exceed; beyond
-    /// [`Windows::LARGEST`], the largest window observed. `None` when no connection was observed, or for a
-    /// share outside 0 to 1.
+    /// Returns a quantile: the smallest window, in segments, that at least this share of the observations does not exceed;
+    /// beyond [`Windows::LARGEST`], the largest observed window. `None` if no connection was observed, or for a share
+    /// outside 0 to 1.
     pub fn quantile(&self, share: f64) -> Option<u32> {
         if self.established == 0 || !(0.0..=1.0).contains(&share) {
             return None;
@@ -73,8 +73,9 @@ impl Windows {
         self.of_place(place)
     }
 
-    /// The share of observations, 0 to 1, with at most this window, in segments. `None` when no connection
-    /// was observed, and beyond [`Windows::LARGEST`], where windows are not counted separately.
+    /// Returns the share of observations, 0 to 1, with at most this window, in segments. `None` if no connection was
+    /// observed, and between [`Windows::LARGEST`] and the largest observed window, where windows are not counted
+    /// separately.
     pub fn share_at_most(&self, window: u32) -> Option<f64> {
         if self.established == 0 || (window > Self::LARGEST && window < self.greatest) {
             return None;
@@ -89,14 +90,13 @@ impl Windows {
         })
     }
 
-    /// The largest window observed, in segments; `None` when no connection was observed. In a difference of
-    /// two readings, one beyond [`Windows::LARGEST`] may be from before the earlier reading.
+    /// Returns the largest observed window, in segments; `None` if no connection was observed. In a difference of two
+    /// readings, a value beyond [`Windows::LARGEST`] may be from before the earlier reading.
     pub fn greatest(&self) -> Option<u32> {
         (self.established > 0).then_some(self.greatest)
     }
 
-    /// The observations since an earlier reading, without that reading; `None` when the counts were reset in
-    /// between.
+    /// Returns the observations since an earlier reading, without that reading; `None` if the counts were reset in between.
     pub fn since(&self, earlier: &Windows) -> Option<Windows> {
         let less = |now: u64, then: u64| counted(Some(now), Some(then));
         let before = earlier.histogram.iter().chain(std::iter::repeat(&0));

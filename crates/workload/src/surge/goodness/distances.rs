@@ -1,4 +1,4 @@
-//! Tests of the stack distances: those drawn, and those that the sequence has.
+//! Tests of the drawn and of the realised stack distances.
 
 use super::super::Surge;
 use super::super::parameters::LocalitySetting;
@@ -6,8 +6,8 @@ use super::super::target::Target;
 use super::{Made, chi_square_name, quantile, unconfirmed};
 use crate::fit::{ChiSquare, Criterion, StageFit};
 
-/// Allowed distance of realised stack distances from the target. With the original's own law, sites of its size are
-/// 0.02 to 0.06 away from its output, depending on whether their most popular files are pages.
+/// Allowed distance of realised stack distances from the target. With the original program's own law, sites of
+/// its size are 0.02 to 0.06 away from its output, depending on whether their most popular files are pages.
 const DISTANCE_ALLOWANCE: f64 = 0.08;
 
 pub(super) fn drawn_distances(surge: &Surge, made: &Made<'_>) -> StageFit {
@@ -39,7 +39,8 @@ pub(super) fn drawn_distances(surge: &Surge, made: &Made<'_>) -> StageFit {
     unconfirmed(surge, stage, "stack distances")
 }
 
-/// The test against the target of the setting, and for information the distance from that of the other setting.
+/// The test against the target of the setting, and, for information, the distance from the target of the other
+/// setting.
 pub(super) fn realised_distances(surge: &Surge, made: &Made<'_>) -> [StageFit; 2] {
     let locality = &surge.parameters.locality;
     let (facts, distances) = (&made.locality, &surge.distances);

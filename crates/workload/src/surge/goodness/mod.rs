@@ -87,7 +87,7 @@ pub(super) struct Made<'a> {
     pub(super) numbers: &'a [u32],
     /// The embedded files' references that the pages do not use.
     pub(super) left: &'a [i64],
-    /// How often each stack distance was drawn.
+    /// The number of times that each stack distance was drawn.
     pub(super) drawn: &'a [u64],
     pub(super) locality: Facts,
     pub(super) served: Served,
@@ -103,8 +103,8 @@ pub(super) struct Served {
     pub(super) moved: bool,
 }
 
-/// The tests of the stages that do not depend on the sequence. The second matching moves sizes only among the files
-/// of a kind, so the sizes of each kind stay the same.
+/// The tests of the stages that do not depend on the sequence. The second matching moves sizes only within a
+/// kind of files, so the sizes of each kind stay the same.
 pub(super) struct OfFiles {
     sizes: Vec<StageFit>,
     popularity: StageFit,
@@ -253,7 +253,7 @@ fn files_of_pages(surge: &Surge, numbers: &[u32], left: &[i64]) -> StageFit {
         let probability = part.cdf(f64::from(number) + 1.0) - part.cdf(f64::from(number));
         (count, n * probability)
     });
-    // Numbers that cannot be drawn are no cells of the test.
+    // Numbers that cannot be drawn have no cell in the test.
     let test = ChiSquare::new(cells.filter(|&(count, expected)| count > 0 || expected > 0.0));
     let summary = &surge.summary;
     let over: i64 = left.iter().map(|&left| left.min(0)).sum();
@@ -307,7 +307,7 @@ fn quantile(counts: &[u64], p: f64) -> u64 {
     found.map_or(0, |(place, _)| place)
 }
 
-/// The stage with those of its parameters that are unconfirmed, as notes.
+/// Adds the stage's unconfirmed parameters as notes.
 fn unconfirmed(surge: &Surge, stage: StageFit, subject: &str) -> StageFit {
     let prefix = format!("{subject}: ");
     surge

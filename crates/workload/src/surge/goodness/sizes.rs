@@ -1,4 +1,4 @@
-//! Tests of sizes: those of the files, and those of the requested files.
+//! Tests of the sizes of files, and of the sizes of requested files.
 
 use super::super::matching::BySize;
 use super::super::parameters::BodyForm;
@@ -7,12 +7,12 @@ use super::{Served, median, unconfirmed};
 use crate::distribution::{Law, Mixture};
 use crate::fit::{Criterion, KolmogorovSmirnov, StageFit, discrepancy};
 
-/// Allowed distance of the request sizes from their law, in addition to half of the most popular file's
-/// share. In the sweep each file misses its number by at most half a gap between unused numbers, and the gaps
+/// Allowed distance of the request sizes from their law, in addition to half of the most popular file's share.
+/// In the sweep, each file misses its number of requests by at most half a gap between unused numbers; the gaps
 /// between the largest numbers dominate.
 pub(in crate::surge) const REQUEST_ALLOWANCE: f64 = 0.005;
 
-/// The same for the requests of the sequence.
+/// Allowed distance for the requests of the sequence, likewise.
 const SERVED_ALLOWANCE: f64 = 0.02;
 
 pub(super) fn sizes(surge: &Surge, kind: Kind, name: &str, law: &Mixture) -> StageFit {
@@ -25,7 +25,8 @@ pub(super) fn sizes(surge: &Surge, kind: Kind, name: &str, law: &Mixture) -> Sta
         .collect();
     sizes.sort_unstable();
     let runs = sizes.chunk_by(|a, b| a == b).map(|run| {
-        // A size represents all numbers that are rounded down to it; the smallest also all numbers below.
+        // A size represents all numbers that are rounded down to it; the smallest size also represents all
+        // smaller numbers.
         let below = match run[0] > smallest {
             true => law.cdf(just_below(run[0] as f64)),
             false => 0.0,
@@ -57,7 +58,7 @@ pub(super) fn sizes(surge: &Surge, kind: Kind, name: &str, law: &Mixture) -> Sta
             .filter(|&&size| size as f64 >= part.cap)
             .count();
         stage = stage.note(format!(
-            "the tail is capped at {} B, which {capped} files meet; {}",
+            "the tail is capped at {} B, which {capped} files reach; {}",
             part.cap,
             match part.law.mean() {
                 None => "without a cap its mean would be infinite".to_owned(),
@@ -158,7 +159,7 @@ pub(super) fn request_sizes(
         distance.n,
         ("Kolmogorov-Smirnov D", distance.distance),
         match moved {
-            // The sizes were matched to the requests of the sequence and not to these.
+            // The sizes were matched to the requests of the sequence, and not to these requests.
             true => Criterion::Nothing,
             false => Criterion::AtMost(unavoidable + REQUEST_ALLOWANCE),
         },
@@ -210,7 +211,7 @@ pub(super) fn requested_sizes(surge: &Surge, served: Served) -> StageFit {
     )
     .note(format!(
         "each request of a page requests all its embedded files, more or less often than their popularity implies; \
-         the smallest possible distance is {unavoidable:.4}, and the original's is 0.063"
+         the smallest possible distance is {unavoidable:.4}, and the original program's is 0.063"
     ));
     match moved {
         false => stage,
@@ -221,7 +222,7 @@ pub(super) fn requested_sizes(surge: &Surge, served: Served) -> StageFit {
     }
 }
 
-/// The largest number below a positive one.
+/// The largest number below a positive number.
 fn just_below(x: f64) -> f64 {
     f64::from_bits(x.to_bits() - 1)
 }

@@ -1,21 +1,21 @@
-//! GIF89a. Padding is a comment extension: sub-blocks of at most 255 bytes, each after its length.
+//! GIF89a. Padding is a comment extension: sub-blocks of at most 255 bytes, each preceded by its length.
 
 use std::sync::Arc;
 
 use fathometer_model::{Body, Seed, SharedSlice};
 
-use super::super::pool::{Framed, weave};
+use super::super::pool::{Framed, append_cyclic};
 use crate::content::noise;
 
 /// Bytes of a file without its pixels.
 const SHELL: u64 = 35;
 /// One pixel.
 pub(super) const SMALLEST: u64 = SHELL + 1;
-/// The longest row: code words stay 8 bits wide as long as fewer than 126 follow a clear code.
+/// The longest row: code words stay 8 bits wide only while fewer than 126 code words follow a clear code.
 const LONGEST_ROW: u64 = 120;
 /// Width and height of the picture in larger files.
 const SIDE: u16 = 10;
-/// Bytes of a full sub-block: its length and 255 more.
+/// Bytes of a full sub-block: one byte of length, and 255 bytes.
 const FULL: u64 = 256;
 
 /// Generates GIFs.
@@ -27,7 +27,7 @@ pub(in super::super) struct Gifs {
 }
 
 impl Gifs {
-    /// Pictures and comments of `seed`.
+    /// Generates the pictures and comments from `seed`.
     pub fn new(seed: Seed) -> Gifs {
         let pixels = noise(seed.stream("pixels"), usize::from(SIDE * SIDE));
         let mut head = picture(SIDE, SIDE, &pixels, seed.draw(0));
@@ -54,8 +54,8 @@ impl Gifs {
             return file.into();
         }
         let comment = size - self.head.len() as u64 - 2;
-        // The last sub-blocks belong to the file alone. A length of zero would end the comment, so a
-        // remaining single byte is merged with a full sub-block, and the sum is split differently.
+        // The last sub-blocks belong to this file only. A length of zero would end the comment, so a
+        // remainder of a single byte is merged with a full sub-block, and the sum is split differently.
         let (full, rest) = match (comment / FULL, comment % FULL) {
             (full, rest @ 0..9) if full > 0 => (full - 1, FULL + rest),
             other => other,
@@ -72,14 +72,14 @@ impl Gifs {
         let tail: Arc<[u8]> = tail.into();
         let mut stretches = vec![SharedSlice::new(self.head.clone(), 0..self.head.len())];
         let start = self.blocks.start(self.blocks.choose(own.draw(1)));
-        weave(&mut stretches, &self.blocks.bytes, start, full * FULL);
+        append_cyclic(&mut stretches, &self.blocks.bytes, start, full * FULL);
         stretches.push(SharedSlice::new(tail.clone(), 0..tail.len()));
         Body::composed(stretches)
     }
 }
 
-/// A picture of two colours, without the trailer that ends a file. Only the lowest bit of each of `pixels` is
-/// used.
+/// A picture of two colours, without the trailer that ends a file. Only the lowest bit of each byte of
+/// `pixels` is used.
 fn picture(width: u16, height: u16, pixels: &[u8], colours: u64) -> Vec<u8> {
     let mut file = b"GIF89a".to_vec();
     let [width_low, width_high] = width.to_le_bytes();

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use fathometer_model::{Body, Seed, SharedSlice};
 
-use super::super::pool::{Framed, weave};
+use super::super::pool::{Framed, append_cyclic};
 use crate::content::noise;
 
-/// A grey picture of two by two blocks only.
+/// The size of a file with only a grey picture of two by two blocks.
 pub(super) const SMALLEST: u64 = 146;
 /// Bytes of a comment segment without its text: marker and length.
 const FRAME: u64 = 4;
 /// The longest text of a comment segment.
 const PAYLOAD: usize = 65_533;
-/// Bytes of the last comment that belong to the file alone.
+/// Bytes of the last comment that belong to this file only.
 const OWN: u64 = 8;
 
 /// Generates JPEGs.
@@ -25,7 +25,7 @@ pub(in super::super) struct Jpegs {
 }
 
 impl Jpegs {
-    /// Pictures and comments of `seed`.
+    /// Generates the pictures and comments from `seed`.
     pub fn new(seed: Seed) -> Jpegs {
         let comments = Framed::new(seed.stream("comment"), 16, PAYLOAD, |bytes, text| {
             bytes.extend([0xff, 0xfe, 0xff, 0xff]);
@@ -51,7 +51,7 @@ impl Jpegs {
         let full = (padding - FRAME) / block;
         let mut text = padding - full * block - FRAME;
         let mut frame = vec![0xff, 0xd8];
-        // Slightly longer than a comment may be: a short comment goes before it.
+        // The text is slightly longer than a comment may be: a short comment goes before it.
         if text > PAYLOAD as u64 {
             frame.extend([0xff, 0xfe, 0, 2]);
             text -= FRAME;
@@ -68,7 +68,7 @@ impl Jpegs {
         let mut stretches = vec![SharedSlice::new(frame.clone(), 0..frame.len())];
         let pool = &self.comments.bytes;
         stretches.push(SharedSlice::new(pool.clone(), last..last + shared));
-        weave(
+        append_cyclic(
             &mut stretches,
             pool,
             self.comments.start(first),
@@ -89,7 +89,7 @@ fn picture(shades: u64, spare: u8) -> Vec<u8> {
     file.extend([8; 64]);
     // 8 bits per sample, 16 by 16, one component without subsampling.
     file.extend([0xff, 0xc0, 0, 11, 8, 0, 16, 0, 16, 1, 1, 0x11, 0]);
-    // Differences of zero bits have the code 0, those of six bits 10.
+    // Differences of zero bits have the code 0, differences of six bits have the code 10.
     file.extend([0xff, 0xc4, 0, 21, 0x00, 1, 1]);
     file.extend([0; 14]);
     file.extend([0, 6]);
@@ -99,8 +99,8 @@ fn picture(shades: u64, spare: u8) -> Vec<u8> {
     file.push(0);
     file.extend(1..=spare);
     file.extend([0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0]);
-    // Four blocks of 9 bits: code, difference, end of block. Differences alternate up and down, which keeps
-    // the shades in range.
+    // Four blocks of 9 bits: code, difference, end of block. Differences alternate in sign, which keeps the
+    // shades in range.
     let mut bits = 0u64;
     for block in 0..4 {
         let magnitude = (shades >> (6 * block)) & 31;

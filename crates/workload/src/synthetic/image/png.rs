@@ -5,14 +5,14 @@ use std::sync::Arc;
 use crc32fast::Hasher;
 use fathometer_model::{Body, Seed, SharedSlice};
 
-use super::super::pool::{Framed, weave};
+use super::super::pool::{Framed, append_cyclic};
 use crate::content::noise;
 
 /// Bytes of a file without its pixels.
 const SHELL: u64 = 69;
-/// One pixel.
+/// The size of an image of one pixel.
 pub(super) const SMALLEST: u64 = SHELL + 1;
-/// The longest picture of one row.
+/// The longest row of a picture that has one row.
 const LONGEST_ROW: u64 = 200;
 /// Width and height of the picture in larger files.
 const SIDE: u32 = 10;
@@ -22,7 +22,7 @@ const FRAME: u64 = 12;
 const PAYLOAD: usize = 65_536;
 /// Distance in bytes between stored CRCs of a chunk's prefixes.
 const MARK: usize = 1024;
-/// The minimum number of bytes at the end of the last chunk that belong to the file alone.
+/// The minimum number of bytes at the end of the last chunk that belong to this file only.
 const OWN: u64 = 8;
 const PADDING: [u8; 4] = *b"fmPd";
 
@@ -31,13 +31,13 @@ pub(crate) struct Pngs {
     seed: Seed,
     head: Arc<[u8]>,
     chunks: Framed,
-    /// For each chunk of the pool, the CRC after each multiple of [`MARK`] bytes of its data. Without these,
-    /// a CRC over up to 64 KiB would be computed for every file.
+    /// For each chunk of the pool, the CRC after each multiple of [`MARK`] bytes of its data. Without these
+    /// marks, a CRC over up to 64 KiB would be computed for every file.
     marks: Vec<Vec<u32>>,
 }
 
 impl Pngs {
-    /// Pictures and padding of `seed`.
+    /// Generates the pictures and the padding from `seed`.
     pub fn new(seed: Seed) -> Pngs {
         let pixels = noise(seed.stream("pixels"), (SIDE * SIDE) as usize);
         let chunks = Framed::new(seed.stream("padding"), 16, PAYLOAD, |bytes, data| {
@@ -76,7 +76,7 @@ impl Pngs {
         }
         let padding = size - self.head.len() as u64 - FRAME;
         let block = self.chunks.block as u64;
-        // The last chunk belongs to the file alone, and is at least as long as its frame and its own bytes.
+        // The last chunk belongs to this file only, and is at least as long as its frame and its own bytes.
         let full = (padding - FRAME - OWN) / block;
         let data = padding - full * block - FRAME;
         let first = self.chunks.choose(own.draw(0));
@@ -99,7 +99,7 @@ impl Pngs {
 
         let mut stretches = vec![SharedSlice::new(self.head.clone(), 0..self.head.len())];
         let pool = &self.chunks.bytes;
-        weave(&mut stretches, pool, self.chunks.start(first), full * block);
+        append_cyclic(&mut stretches, pool, self.chunks.start(first), full * block);
         stretches.push(SharedSlice::new(frame.clone(), 0..8));
         stretches.push(SharedSlice::new(pool.clone(), start..start + shared));
         stretches.push(SharedSlice::new(frame.clone(), 8..frame.len()));
@@ -107,8 +107,8 @@ impl Pngs {
     }
 }
 
-/// An MNG (a PNG animation) of exactly `size` bytes: its header, the PNG of each frame without the signature, its end.
-/// `frame` makes the PNG of a number with a size.
+/// An MNG (a PNG animation) of exactly `size` bytes: its header, the PNG of each frame without the
+/// signature, its end. `frame` makes the PNG of a frame, from its number and its size.
 pub(crate) fn mng(frames: usize, size: usize, frame: impl Fn(usize, usize) -> Vec<u8>) -> Vec<u8> {
     const SIGNATURE: usize = 8;
     let mut file = b"\x8aMNG\r\n\x1a\n".to_vec();

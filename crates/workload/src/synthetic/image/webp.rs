@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fathometer_model::{Body, Seed, SharedSlice};
 
-use super::super::pool::weave;
+use super::super::pool::append_cyclic;
 use crate::content::noise;
 
 /// Bytes of a simple file without its pixels: the headers of the file and of the chunk, and the bitstream's
@@ -15,15 +15,15 @@ use crate::content::noise;
 const SHELL: u64 = 20 + HEADER;
 /// Bytes of a bitstream before its pixels.
 const HEADER: u64 = 13;
-/// Eight pixels.
+/// The size of an image of eight pixels.
 pub(super) const SMALLEST: u64 = SHELL + 1;
-/// The longest row, in bytes of eight pixels each.
+/// The longest row, in bytes; a byte holds eight pixels.
 const LONGEST_ROW: u64 = 200;
 /// Width and height of the picture in larger files.
 const SIDE: u32 = 16;
-/// A chunk's type and length.
+/// Bytes of a chunk's type and length.
 const FRAME: u64 = 8;
-/// Bytes at the start of the padding that belong to the file alone.
+/// Bytes at the start of the padding that belong to this file only.
 const OWN: u64 = 8;
 
 /// Generates WebPs.
@@ -35,7 +35,7 @@ pub(in super::super) struct WebPs {
 }
 
 impl WebPs {
-    /// Pictures and padding of `seed`.
+    /// Generates the pictures and the padding from `seed`.
     pub fn new(seed: Seed, shared: Arc<[u8]>) -> WebPs {
         WebPs {
             pixels: noise(seed.stream("pixels"), (SIDE * SIDE / 8) as usize),
@@ -78,7 +78,7 @@ impl WebPs {
             let file: Arc<[u8]> = file.into();
             stretches.push(SharedSlice::new(file.clone(), 0..file.len()));
             let start = own.draw(1) as usize % self.noise.len();
-            weave(&mut stretches, &self.noise, start, padding - OWN);
+            append_cyclic(&mut stretches, &self.noise, start, padding - OWN);
         }
         if size > even {
             stretches.push(SharedSlice::new(self.zero.clone(), 0..1));
@@ -142,7 +142,7 @@ impl Bits {
         }
     }
 
-    /// The bits after the last code are already pixels, of the first shade.
+    /// Pads the bitstream. The bits after the last code are pixels of the first shade.
     fn pad_to(&mut self, bytes: usize) {
         self.bytes.resize(bytes, 0);
     }

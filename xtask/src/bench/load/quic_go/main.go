@@ -1,6 +1,5 @@
-// A client of HTTP/3 made of quic-go, as plain as a load generator can be: every stream of every
-// connection asks for the same address again as soon as it has its answer. It prints how many answers
-// came whole.
+// A minimal HTTP/3 load generator on quic-go: every stream of every connection requests the same URL again as soon
+// as its response is complete. It prints the number of complete responses.
 //
 // Arguments: connections, streams on each, seconds, URL.
 package main
@@ -31,7 +30,7 @@ func number(place int) int {
 
 func main() {
 	if len(os.Args) != 5 {
-		fmt.Fprintln(os.Stderr, "give connections, streams, seconds and a URL")
+		fmt.Fprintln(os.Stderr, "arguments: connections, streams, seconds, URL")
 		os.Exit(2)
 	}
 	connections, streams, seconds, url := number(1), number(2), number(3), os.Args[4]
@@ -55,7 +54,7 @@ func main() {
 	fmt.Println(whole.Load())
 }
 
-// ask makes one exchange and says whether it was whole.
+// ask makes one exchange and reports whether it was complete.
 func ask(over context.Context, transport *http3.Transport, url string) bool {
 	request, err := http.NewRequestWithContext(over, http.MethodGet, url, nil)
 	if err != nil {

@@ -1,4 +1,4 @@
-"""Threads of which each serves one connection at a time: it reads a request, waits for a backend, and sends a file."""
+"""A pool of threads, each of which serves one connection at a time: reads a request, waits for a backend, and sends a file."""
 import os
 import random
 import socket

@@ -21,7 +21,7 @@ fn valid_altsvc_frames_are_reported() {
     );
     say(&mut bench, 1, "", "clear");
     assert_eq!(bench.deliver(), ["alternatives 0 \"\" clear"]);
-    // Each is reported with its own text, in any number and in the middle of a response.
+    // Announcements are reported each with its own text, in any number and in the middle of a response.
     bench.headers(1, &[(":status", "200")], false);
     say(&mut bench, 1, "", "a");
     say(&mut bench, 0, "https://b", "b");
@@ -35,7 +35,7 @@ fn valid_altsvc_frames_are_reported() {
         "end 0",
     ];
     assert_eq!(bench.deliver(), all);
-    // They are counted like all frames: 9 bytes of header, 2 of length, and the texts.
+    // ALTSVC frames are counted like all frames: 9 bytes of header, 2 of length, and the texts.
     let received = bench.client.received();
     assert_eq!(received.frames(FrameType::ALTSVC), 4);
     let texts = 19 + VALUE.len() + 5 + 1 + 10;

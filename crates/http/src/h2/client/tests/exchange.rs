@@ -163,7 +163,7 @@ fn bytes_are_counted_as_they_are_on_the_wire() {
     bench.headers(1, &[(":status", "200"), ("x", "y")], false);
     let head = bench.wire.len() - start;
     bench.data(1, b"abc", false);
-    // Five bytes of content and four of padding, with its length before.
+    // Five bytes of content and four of padding; the padding length comes first.
     let header = frame::Header {
         length: 10,
         kind: FrameType::DATA,
@@ -368,7 +368,7 @@ fn heads_repeated_by_reference_are_read_once_and_counted_each_time() {
     for number in 0..4 {
         bench.get("/a");
         bench.headers(2 * number + 1, &fields, true);
-        // A different request in between must not be confused with it.
+        // A different request in between must not be confused with the repeated request.
         bench.get("/b");
         let log = bench.deliver();
         assert_eq!(log[1], format!("head {number} 200"), "{log:?}");

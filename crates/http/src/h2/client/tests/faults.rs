@@ -10,7 +10,7 @@ use crate::h2::flow::UpdateAt;
 use crate::h2::frame::{FrameType, HEADER_LENGTH, Header};
 use crate::h2::settings::id;
 
-/// The invalid frames that a server sends; its name appears in the messages of a test.
+/// Sends the invalid frames of a server; test messages name the offence.
 type Offence = fn(&mut Bench);
 
 fn raw(bench: &mut Bench, kind: FrameType, flags: u8, stream: u32, payload: &[u8]) {
@@ -312,7 +312,7 @@ fn unsent_control_frames_are_bounded() {
         ..Config::default()
     });
     for _ in 0..12 {
-        // A second apart they are not a flood.
+        // At intervals of a second, the frames are not a flood.
         bench.now += Duration::from_secs(1);
         write::ping(&mut bench.wire, false, [0; 8]);
         bench.deliver();
@@ -345,7 +345,7 @@ fn unsent_control_frames_are_bounded() {
     for _ in 0..6000 {
         bench.data(1, b"x", false);
         bench.deliver();
-        // Some output always stays behind.
+        // Some output always remains.
         let taken = 2000.min(bench.client.transmit().len() - 1);
         bench.client.transmitted(taken, bench.now);
     }
@@ -367,7 +367,7 @@ fn heads_are_bounded_before_and_after_decompression() {
     let mut bench = Bench::new(config);
     bench.get("/a");
     bench.get("/b");
-    // It is short in the table, and four times it exceeds the limit.
+    // As a table reference the field is short; two references exceed the limit.
     bench.headers(1, &[(":status", "200"), ("a", &long)], true);
     bench.headers(3, &[(":status", "200"), ("a", &long), ("a", &long)], true);
     let log = bench.deliver();

@@ -130,7 +130,7 @@ fn uploads_share_the_connections_window() {
     bench.written();
     write::window_update(&mut bench.wire, StreamId::CONNECTION, 4 * 16_384);
     bench.deliver();
-    // 15 535 bytes of the second and the whole first went at once.
+    // The whole first upload and 15 535 bytes of the second were sent at once.
     let turns = [
         "data 3 16384",
         "data 5 16384",

@@ -133,7 +133,7 @@ fn the_tree_is_used_only_without_rfc_9218_priorities() {
         .depend(1, 3, 0);
     assert!(bench.schedule.is_by_tree());
     assert_eq!(bench.run(), [3, 1]);
-    bench.schedule.note_newer();
+    bench.schedule.note_rfc9218();
     bench
         .add(5, urgency(3), 1)
         .add(7, urgency(0), 1)
@@ -141,7 +141,7 @@ fn the_tree_is_used_only_without_rfc_9218_priorities() {
     assert!(!bench.schedule.is_by_tree());
     assert_eq!(bench.run(), [7, 5]);
     let mut told = Bench::new(Scheduling::Tree);
-    told.schedule.note_newer();
+    told.schedule.note_rfc9218();
     told.add(1, urgency(0), 1)
         .add(3, urgency(3), 1)
         .depend(1, 3, 0);

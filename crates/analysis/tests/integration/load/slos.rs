@@ -9,17 +9,17 @@ fn judge(slo: &str, result: &LoadResult) -> Vec<Verdict> {
 }
 
 #[track_caller]
-fn one(promise: &str, result: &LoadResult) -> Verdict {
-    let mut verdicts = judge(promise, result);
+fn one(slo: &str, result: &LoadResult) -> Verdict {
+    let mut verdicts = judge(slo, result);
     assert_eq!(verdicts.len(), 1);
     let verdict = verdicts.remove(0);
-    assert_eq!(verdict.promise, promise);
+    assert_eq!(verdict.slo, slo);
     verdict
 }
 
 #[track_caller]
-fn measured(promise: &str, result: &LoadResult) -> f64 {
-    one(promise, result).measured.unwrap()
+fn measured(slo: &str, result: &LoadResult) -> f64 {
+    one(slo, result).measured.unwrap()
 }
 
 #[test]
@@ -29,12 +29,12 @@ fn a_stall_violates_an_slo_on_corrected_latency_and_not_on_uncorrected() {
     // 801 ms, plus 1 ms of service.
     let p98 = measured("p98<100ms", &result);
     assert!((p98 / 802.0 - 1.0).abs() < 0.002, "{p98}");
-    assert!(!one("p98<100ms", &result).kept);
-    assert!(one("p98<0.81s", &result).kept);
-    assert!(one("uncorrected.p98<100ms", &result).kept);
+    assert!(!one("p98<100ms", &result).met);
+    assert!(one("p98<0.81s", &result).met);
+    assert!(one("uncorrected.p98<100ms", &result).met);
     // One exchange of 10 000 was in flight when the server stalled.
-    assert!(one("uncorrected.max>=1s", &result).kept);
-    assert!(one("uncorrected.p99.99<2ms", &result).kept);
+    assert!(one("uncorrected.max>=1s", &result).met);
+    assert!(one("uncorrected.p99.99<2ms", &result).met);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn each_metric_is_what_it_says() {
     ended.measured.counts.unfinished = 0;
     assert!((measured("page.mean<1s", &ended) - 5_010.0).abs() < 1e-3);
     assert!((measured("connect.max<1s", &result) - 0.104).abs() < 1e-9);
-    let limit = |promise: &str| one(promise, &result).limit;
+    let limit = |slo: &str| one(slo, &result).limit;
     assert!((limit("goodput>8Mbit/s") - 1e6).abs() < 1e-6);
     assert!((limit("errors<0.1%") - 0.001).abs() < 1e-12);
     assert!((limit("p50<250us") - 0.25).abs() < 1e-12);
@@ -60,7 +60,7 @@ fn each_metric_is_what_it_says() {
 #[test]
 fn comparisons_hold_at_their_borders() {
     let result = sample::stalled();
-    for (promise, kept) in [
+    for (slo, kept) in [
         ("rate<1000/s", false),
         ("rate<=1000/s", true),
         ("rate>1000/s", false),
@@ -68,14 +68,14 @@ fn comparisons_hold_at_their_borders() {
         ("errors<0%", false),
         ("errors<=0%", true),
     ] {
-        assert_eq!(one(promise, &result).kept, kept, "{promise}");
+        assert_eq!(one(slo, &result).met, kept, "{slo}");
     }
 }
 
 #[test]
 fn an_invalid_result_meets_no_slo() {
     let verdict = one("rate>1/s", &sample::broken());
-    assert!(!verdict.kept && verdict.measured.is_some());
+    assert!(!verdict.met && verdict.measured.is_some());
     assert!(verdict.reason.unwrap().contains("INVALID"));
 }
 
@@ -83,7 +83,7 @@ fn an_invalid_result_meets_no_slo() {
 fn what_was_not_measured_is_not_kept() {
     let mut result = sample::nothing();
     result.validity.reasons.clear();
-    for promise in [
+    for slo in [
         "p99<1s",
         "p99>0s",
         "mean<1s",
@@ -91,8 +91,8 @@ fn what_was_not_measured_is_not_kept() {
         "rate>=0/s",
         "page.max<1s",
     ] {
-        let verdict = one(promise, &result);
-        assert_eq!((verdict.kept, verdict.measured), (false, None), "{promise}");
+        let verdict = one(slo, &result);
+        assert_eq!((verdict.met, verdict.measured), (false, None), "{slo}");
         assert_eq!(verdict.reason.as_deref(), Some("nothing was measured"));
     }
 }
@@ -112,18 +112,18 @@ fn exchanges_that_never_ended_are_longer_than_any_that_did() {
     }
     // To three digits.
     assert!((measured("p50<30s", &result) / 20_000.0 - 1.0).abs() < 1e-3);
-    assert!(one("p66<30s", &result).kept);
-    for promise in [
+    assert!(one("p66<30s", &result).met);
+    for slo in [
         "p67<30s",
         "p99<30s",
         "mean<30s",
         "max<30s",
         "uncorrected.p99<30s",
     ] {
-        let verdict = one(promise, &result);
-        assert_eq!((verdict.kept, verdict.measured), (false, None), "{promise}");
+        let verdict = one(slo, &result);
+        assert_eq!((verdict.met, verdict.measured), (false, None), "{slo}");
         let reason = verdict.reason.unwrap();
-        assert!(reason.starts_with("5 exchanges never ended"), "{reason}");
+        assert!(reason.starts_with("5 exchanges did not end"), "{reason}");
     }
     assert_eq!(measured("errors<1%", &result), 1.0);
 }
