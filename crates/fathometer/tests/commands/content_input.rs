@@ -120,11 +120,11 @@ fn an_archive_gives_the_result_of_its_files_and_names_what_it_lacks() {
     assert_eq!(output.status.code(), Some(3));
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        message.contains("http://a.test/lost.js: the archive has no content"),
+        message.contains("http://a.test/lost.js: the archive does not contain its content"),
         "{message}"
     );
     assert!(
-        message.contains("http://a.test/cut.js: the archive has 3 of its 90 bytes"),
+        message.contains("http://a.test/cut.js: the archive contains only 3 of its 90 bytes"),
         "{message}"
     );
     assert_eq!(result(&output)["files_failed"], 2);
@@ -192,7 +192,7 @@ fn what_is_neither_is_a_usage_error() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("file");
     for (text, expected) in [
-        ("{}", "no HTTP archive"),
+        ("{}", "not an HTTP archive"),
         ("index.html\n", "line 1: "),
         ("# nothing\n", "no URL"),
     ] {
