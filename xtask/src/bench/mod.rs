@@ -57,7 +57,7 @@ enum Bench {
     Content,
     /// A load test of two ranks, against two independent processes and against one process.
     Ranks,
-    /// Predictions for seven servers, an hour and a half; not part of `all`.
+    /// Predictions for seven servers, two hours; not part of `all`.
     Predict,
     /// All other benches.
     All,
