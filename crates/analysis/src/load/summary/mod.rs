@@ -16,13 +16,15 @@ use super::server::{ServerProbes, SuspicionSummary};
 use super::{RankFigures, Verdict};
 
 /// The format version of the summary. It changes when the meaning of a member changes or a member is removed.
-pub const FORMAT: u32 = 1;
+///
+/// Format 2 has `slos` with `slo` and `met`, where format 1 has `promises` with `promise` and `kept`. Both are read.
+pub const FORMAT: u32 = 2;
 
 /// The result of a load test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
-    /// The format version of this summary: 1. It changes when the meaning of a member changes or a member is removed,
+    /// The format version of this summary: 2. It changes when the meaning of a member changes or a member is removed,
     /// but not when a member is added.
     pub format: u32,
     /// The validity of the figures.

@@ -61,12 +61,40 @@ fn every_summary_keeps_the_schema_and_comes_back_the_same() {
             let summary = Summary::of(&result).with_slos(slos);
             let text = summary.to_json();
             let value: Value = serde_json::from_str(&text).unwrap();
-            assert_eq!(value["format"], 1);
+            assert_eq!(value["format"], 2);
             judge(&schema, &value).unwrap_or_else(|fault| panic!("{name}: {fault}"));
             let back: Summary = serde_json::from_str(&text).unwrap();
             assert_eq!(serde_json::to_value(&back).unwrap(), value, "{name}");
         }
     }
+}
+
+#[test]
+fn results_of_format_1_are_read() {
+    let slo: Slo = "p98<100ms,errors<0.1%".parse().unwrap();
+    let result = sample::stalled();
+    let summary = Summary::of(&result).with_slos(slo.judge(&result));
+    let mut old = serde_json::to_value(&summary).unwrap();
+    old["format"] = json!(1);
+    let members = old.as_object_mut().unwrap();
+    let mut promises = members.remove("slos").unwrap();
+    for promise in promises.as_array_mut().unwrap() {
+        let members = promise.as_object_mut().unwrap();
+        for (new, name) in [("slo", "promise"), ("met", "kept")] {
+            let value = members.remove(new).unwrap();
+            members.insert(name.to_owned(), value);
+        }
+    }
+    members.insert("promises".to_owned(), promises);
+    let read: Summary = serde_json::from_value(old).unwrap();
+    assert_eq!(read.slos.len(), 2);
+    assert_eq!(
+        read,
+        Summary {
+            format: 1,
+            ..summary
+        }
+    );
 }
 
 #[test]
