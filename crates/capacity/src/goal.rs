@@ -49,6 +49,14 @@ impl Default for Goal {
 }
 
 impl Goal {
+    /// The unit of loads, for messages.
+    pub(crate) fn unit(&self) -> &'static str {
+        match self.whole {
+            true => "users",
+            false => "requests per second",
+        }
+    }
+
     /// The shortest trial that can show that a load fails: long enough for a cold start to pass.
     pub fn shortest_failing(&self) -> f64 {
         self.final_trial / 2.0

@@ -19,8 +19,12 @@ pub struct SearchResult {
     pub server: &'static str,
     /// The capacity; `None` if there is none to find, so that an interval is an error.
     pub capacity: Option<f64>,
+    /// Whether no load meets the SLO. The search then has to certify a load that fails.
+    pub no_load_works: bool,
     /// The lower and the upper bound; `None`: inconclusive.
     pub interval: Option<(f64, f64)>,
+    /// The smallest certified load that fails, if there is no interval.
+    pub fails_at: Option<f64>,
     /// Duration of the search in seconds; virtual seconds in virtual time.
     pub seconds: f64,
     /// Duration of plain bisection with the same guarantee, in seconds, if it was run.
@@ -47,10 +51,7 @@ impl SearchResult {
         let mut search = Search::new(goal, vec![planted.slo.clone()]);
         bench.run(&mut search);
         let outcome = search.outcome(bench.now);
-        let interval = match outcome.slos[0].answer {
-            Answer::Interval { works, fails } => Some((works, fails)),
-            _ => None,
-        };
+        let (interval, fails_at) = bounds(&outcome.slos[0].answer);
         let mut by_bisection = Bench::new(planted.clone(), seed.stream("bisection"));
         let mut bisection = Bisection::new(goal, planted.slo.clone());
         while let Some(load) = bisection.next_load() {
@@ -63,7 +64,9 @@ impl SearchResult {
         SearchResult {
             server: kind.name(),
             capacity: Some(planted.capacity),
+            no_load_works: false,
             interval,
+            fails_at,
             seconds: bench.now,
             bisection_seconds: Some(by_bisection.now),
             ramp: None,
@@ -99,6 +102,15 @@ impl SearchResult {
     }
 }
 
+/// The interval of an answer; without one, the certified load that fails.
+pub fn bounds(answer: &Answer) -> (Option<(f64, f64)>, Option<f64>) {
+    match answer {
+        Answer::Interval { works, fails } => (Some((*works, *fails)), None),
+        Answer::Inconclusive { fails, .. } => (None, *fails),
+        Answer::Invalid { .. } => (None, None),
+    }
+}
+
 /// The results of the searches on one kind of server, or on all.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
@@ -110,6 +122,8 @@ pub struct Row {
     pub answered: usize,
     /// Number of these intervals that contain the capacity.
     pub contain: usize,
+    /// Number of searches that certified a load that fails, where no load meets the SLO; `None`: some load does.
+    pub bounded: Option<usize>,
     /// Median and 90th percentile of the relative width.
     pub width: [f64; 2],
     /// Median and 90th percentile of the seconds of a search.
@@ -141,6 +155,10 @@ impl Row {
                 .iter()
                 .filter(|one| one.contains() == Some(true))
                 .count(),
+            bounded: searches
+                .iter()
+                .all(|one| one.no_load_works)
+                .then(|| searches.iter().filter(|one| one.fails_at.is_some()).count()),
             width: [quantile(&widths, 0.5), quantile(&widths, 0.9)],
             seconds: [quantile(&seconds, 0.5), quantile(&seconds, 0.9)],
             bisection_seconds: (!bisection.is_empty()).then(|| quantile(&bisection, 0.5)),
@@ -180,10 +198,14 @@ fn with_capacity(searches: &[SearchResult]) -> Vec<SearchResult> {
 }
 
 /// Whether the searches agree with a confidence: enough intervals contain the capacity (`least_hits`), at most one
-/// search of twenty gave no interval, and no search gave an interval where there is no capacity.
+/// search of twenty gave no interval, no search gave an interval where there is no capacity, and every search certified
+/// a load that fails where no load meets the SLO.
 pub fn covers(searches: &[SearchResult], confidence: f64) -> bool {
     let row = Row::of("all", &with_capacity(searches));
-    let is_false = |one: &SearchResult| one.capacity.is_none() && one.interval.is_some();
+    let is_false = |one: &SearchResult| {
+        (one.capacity.is_none() && one.interval.is_some())
+            || (one.no_load_works && one.fails_at.is_none())
+    };
     20 * row.answered >= 19 * row.searches
         && row.contain >= least_hits(row.answered, confidence)
         && !searches.iter().any(is_false)
@@ -224,9 +246,10 @@ pub fn text(searches: &[SearchResult]) -> String {
         share.map_or("–".to_owned(), |share| format!("{:.0} %", 100.0 * share))
     };
     for row in rows(searches) {
-        let contained = match row.answered {
-            0 => "–".to_owned(),
-            answered => format!("{:.1} %", 100.0 * row.contain as f64 / answered as f64),
+        let contained = match (row.answered, row.bounded) {
+            (0, None) => "–".to_owned(),
+            (0, Some(bounded)) => format!("upper bound: {bounded}"),
+            (answered, _) => format!("{:.1} %", 100.0 * row.contain as f64 / answered as f64),
         };
         let width = match row.answered {
             0 => "–".to_owned(),
@@ -311,7 +334,9 @@ mod tests {
         let right = SearchResult {
             server: "token bucket",
             capacity: Some(1010.0),
+            no_load_works: false,
             interval: Some((1000.0, 1020.0)),
+            fails_at: None,
             seconds: 50.0,
             bisection_seconds: None,
             ramp: None,
@@ -333,5 +358,34 @@ mod tests {
             (1, 0, 1)
         );
         assert!(text(&[right, silent]).contains("slow generator"));
+    }
+
+    #[test]
+    fn no_bound_where_no_load_works_is_an_error() {
+        let right = SearchResult {
+            server: "token bucket",
+            capacity: Some(1010.0),
+            no_load_works: false,
+            interval: Some((1000.0, 1020.0)),
+            fails_at: None,
+            seconds: 50.0,
+            bisection_seconds: None,
+            ramp: None,
+        };
+        let unbounded = SearchResult {
+            server: "fails always",
+            capacity: None,
+            no_load_works: true,
+            interval: None,
+            ..right
+        };
+        let bounded = SearchResult {
+            fails_at: Some(6.25),
+            ..unbounded
+        };
+        assert!(covers(&[right, bounded], 0.95));
+        assert!(!covers(&[right, unbounded], 0.95));
+        assert_eq!(rows(&[right, bounded, unbounded])[1].bounded, Some(1));
+        assert!(text(&[right, bounded]).contains("upper bound: 1"));
     }
 }

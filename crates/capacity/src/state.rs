@@ -14,7 +14,7 @@ const GROSS: f64 = 0.5;
 /// A trial whose latency rises towards the limit counts as this many independent exchanges.
 const RISING_WEIGHT: f64 = 8.0;
 /// The smallest number of independent exchanges for a certificate: fewer do not show their dispersion.
-const LEAST_EFFECTIVE: f64 = 20.0;
+pub(crate) const LEAST_EFFECTIVE: f64 = 20.0;
 /// Loads that differ by less than the width divided by this number belong to the same test.
 const SAME: f64 = 6.0;
 /// The share of bad exchanges from which a server counts as overloaded throughout.

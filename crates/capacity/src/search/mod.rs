@@ -1,5 +1,6 @@
 //! The search: which load is tried next, for how long, and when the answer is known.
 
+mod descent;
 mod joint;
 mod propose;
 
@@ -31,6 +32,8 @@ pub struct Search {
     plan: Option<TrialPlan>,
     /// Whether the running trial tests an end for each SLO.
     tested: Vec<bool>,
+    /// Whether the running trial ends only with its certificate, or at its longest time.
+    is_last_test: bool,
     /// Measured seconds of the running trial at which the posterior is evaluated again.
     reconsider: f64,
     /// Loads to try before those that the posterior proposes: near the throughput of an overload.
@@ -79,6 +82,7 @@ impl Search {
             records: Vec::new(),
             plan: None,
             tested: vec![false; count],
+            is_last_test: false,
             reconsider: 0.0,
             proposed: Vec::new(),
             limit: None,
@@ -130,6 +134,7 @@ impl Search {
             return Some(plan);
         }
         self.plan = None;
+        self.is_last_test = false;
         let plan = self
             .bracket()
             .or_else(|| self.narrow())
@@ -159,18 +164,22 @@ impl Search {
     fn is_clear(&self, trial: &TrialSoFar, place: usize, plan: &TrialPlan) -> bool {
         let state = &self.states[place];
         let evidence = trial.evidence(place, &state.slo);
-        // While the bracket grows, a trial without any bad exchange is clear enough.
-        let is_spotless =
-            plan.purpose == Purpose::Bracket && evidence.bad == 0 && evidence.rise.is_none();
-        state.is_clear(&evidence, &self.goal)
-            || (is_spotless && evidence.exchanges > 0 && trial.seconds >= 2.0)
+        // For the bracket, a trial without any bad exchange is clear enough.
+        let is_spotless = plan.purpose == Purpose::Bracket
+            && evidence.bad == 0
+            && evidence.rise.is_none()
+            && state.is_spotless_enough(plan.load, evidence.effective());
+        state.is_clear(&evidence, &self.goal) || (is_spotless && trial.seconds >= 2.0)
     }
 
     fn is_tested(&mut self, trial: &TrialSoFar, plan: &TrialPlan) -> bool {
         let state = &self.states[plan.slo];
         let evidence = trial.evidence(plan.slo, &state.slo);
-        if self.verdict(trial, plan.slo, plan, &evidence) != Verdict::Open {
-            return true;
+        match self.verdict(trial, plan.slo, plan, &evidence) {
+            Verdict::Certified => return true,
+            _ if self.is_last_test => return false,
+            Verdict::Refuted => return true,
+            Verdict::Open => {}
         }
         let is_rising = state.is_rising(&evidence, &self.goal);
         if trial.seconds < self.reconsider {

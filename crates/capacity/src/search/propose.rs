@@ -11,8 +11,6 @@ const LONGEST_SHORT: f64 = 6.0;
 const MOST_LOCATING: u32 = 16;
 /// Maximum number of tests of ends of one SLO.
 const MOST_TESTS: u32 = 24;
-/// Loads below this share of the first load are not tried.
-const LEAST: f64 = 1e-4;
 
 impl Search {
     pub(super) fn plan_of(
@@ -62,11 +60,7 @@ impl Search {
                     return Some(short(next));
                 }
                 (Some(good), None) => {
-                    let unit = if self.goal.whole {
-                        "users"
-                    } else {
-                        "requests per second"
-                    };
+                    let unit = self.goal.unit();
                     let reason =
                         format!("the SLO was met at {good:.0} {unit}, the largest load tried");
                     let state = &mut self.states[place];
@@ -74,13 +68,9 @@ impl Search {
                     state.exceeds_generator = self.limit.is_some();
                 }
                 (None, Some(_)) => {
-                    let next = self.goal.lower(smallest);
-                    if next < smallest && next >= self.goal.start * LEAST {
-                        return Some(short(next));
+                    if let Some(plan) = self.descend(place, smallest) {
+                        return Some(plan);
                     }
-                    let reason =
-                        format!("the SLO was violated at {smallest:.3}, the smallest load tried");
-                    self.states[place].given_up = Some(reason);
                 }
                 (Some(_), Some(_)) => {}
             }
@@ -89,7 +79,7 @@ impl Search {
     }
 
     /// Duration of the longest short trial: long enough to show latencies above the limit.
-    fn longest_short(&self) -> f64 {
+    pub(super) fn longest_short(&self) -> f64 {
         LONGEST_SHORT + 2.0 * self.longest_limit()
     }
 
@@ -141,8 +131,16 @@ impl Search {
                 self.states[place].located += 1;
                 return Some(self.plan_of(load, Purpose::Locate, place, self.longest_short()));
             }
+            match self.end_without_capacity(place) {
+                (Some(plan), _) => return Some(plan),
+                (None, true) => continue,
+                (None, false) => {}
+            }
             if self.has_no_tests_left(place) {
                 continue;
+            }
+            if let Some(plan) = self.last_bound(place) {
+                return Some(plan);
             }
             let (load, purpose) = self.end_to_test(place, estimate.median);
             if self.exceeds_generator(place, load) {
@@ -151,6 +149,18 @@ impl Search {
             self.mark(purpose, place, load);
             return Some(self.plan_of(load, purpose, place, self.goal.longest_trial));
         }
+    }
+
+    /// Near the end of the tests of an SLO, without a certified end: a test of the highest load, so that the answer has
+    /// a bound.
+    fn last_bound(&mut self, place: usize) -> Option<TrialPlan> {
+        let state = &self.states[place];
+        let tests = state.works_tests + state.fails_tests;
+        if tests + 1 < MOST_TESTS || state.works.is_some() || state.fails.is_some() {
+            return None;
+        }
+        let highest = self.highest(place)?;
+        self.certify_violation(place, highest)
     }
 
     /// Whether an SLO has used up its tests; the search for it is then given up.
@@ -247,6 +257,7 @@ impl Search {
                         (Purpose::Fails, Some(works)) => {
                             load > works && self.goal.is_reached(works, load)
                         }
+                        (Purpose::Fails, None) => state.seems == (None, Some(load)),
                         _ => false,
                     }
             };

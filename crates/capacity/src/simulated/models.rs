@@ -31,6 +31,15 @@ pub enum Model {
         /// The instant of `tokens`.
         at: f64,
     },
+    /// Fails all requests at the start of each period, at any rate.
+    Outages {
+        /// Seconds from the start of an outage to the start of the next.
+        period: f64,
+        /// Seconds of each outage.
+        outage: f64,
+        /// Seconds from the start of a period to the start of the search.
+        phase: f64,
+    },
     /// Latencies and failures that depend on the offered rate alone.
     Rate {
         /// The capacity.
@@ -160,7 +169,7 @@ impl Model {
     }
 
     /// A share of failures that grows with a power of the rate: the share at the capacity, and the power.
-    pub(super) fn failing(
+    pub(crate) fn failing(
         capacity: f64,
         mean: f64,
         (failing, exponent): (f64, f64),
@@ -201,6 +210,11 @@ impl Model {
                 *tokens -= if is_refused { 0.0 } else { 1.0 };
                 (1e-3, is_refused)
             }
+            Model::Outages {
+                period,
+                outage,
+                phase,
+            } => (1e-3, (at + *phase) % *period < *outage),
             Model::Pool {
                 rate,
                 free,
@@ -240,6 +254,7 @@ impl Model {
         match self {
             Model::Bucket(bucket) => bucket.last,
             Model::Rejecting { at, .. } => *at,
+            Model::Outages { .. } => 0.0,
             Model::Pool { free, path, .. } => free.iter().copied().fold(0.0, f64::max) + path,
             Model::Rate { idle, .. } => *idle,
         }

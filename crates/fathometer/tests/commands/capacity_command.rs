@@ -73,6 +73,55 @@ fn the_number_of_users_is_that_which_the_server_admits() {
     }
 }
 
+/// A server that fails every `of`-th request, at any load.
+fn fails_one_of(of: u32) -> Server {
+    let answered = AtomicU32::new(0);
+    Server::start(
+        move |_| match answered.fetch_add(1, Ordering::SeqCst) % of {
+            3 => Answer::Status(503),
+            _ => Answer::Whole(100),
+        },
+    )
+}
+
+#[test]
+fn a_server_that_fails_at_any_load_has_an_upper_bound_and_a_reason() {
+    let server = fails_one_of(10);
+    let url = format!("http://{}/", server.address);
+    let search = || {
+        capacity(&[
+            &url,
+            "--slo",
+            "errors<1%",
+            "--start",
+            "400",
+            "--final-trial",
+            "2s",
+            "--warmup",
+            "200ms",
+            "--no-calibration",
+            "--json",
+        ])
+    };
+    // A busy machine makes trials INVALID: then there is no bound, and no wrong one either.
+    for _ in 0..4 {
+        let output = search();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{text}{message}");
+        let result: serde_json::Value =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {message}"));
+        let found = &result["outcome"]["slos"][0];
+        assert_ne!(found["answer"], "interval", "{text}");
+        let reason = found["reason"].as_str().unwrap();
+        if reason.contains("does not fall with the load") {
+            assert!(found["works"].is_null(), "{text}");
+            assert!(found["fails"].as_f64().unwrap() <= 400.0, "{text}");
+            return;
+        }
+    }
+}
+
 /// Answers so many requests of one connection, then listens no more.
 fn answers_only(most: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -132,6 +132,16 @@ fn answer(slo: &SloOutcome, goal: &Goal) -> String {
             100.0 * goal.confidence
         ),
         Answer::Inconclusive {
+            works: None,
+            fails: Some(fails),
+            reason,
+        } => format!(
+            "{}: INCONCLUSIVE: fails at {} (confidence {} %), and no load was found that works: {reason}",
+            slo.slo,
+            of(*fails),
+            100.0 * goal.confidence
+        ),
+        Answer::Inconclusive {
             works,
             fails,
             reason,

@@ -2,7 +2,8 @@
 //!
 //! The servers sleep, and the loads are some hundred requests per second, so that several searches run in parallel
 //! while the processors are mostly idle. Two controls have no capacity to find: a generator with too few connections,
-//! and a server that fails too often at any load. If the search reports an interval for a control, that is an error.
+//! and a server that fails too often at any load. If the search reports an interval for a control, that is an error; so
+//! is the lack of an upper bound for the server that fails too often.
 
 mod model_server;
 
@@ -14,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use fathometer_analysis::load::LoadResult;
-use fathometer_capacity::self_test::SearchResult;
+use fathometer_capacity::self_test::{self, SearchResult};
 use fathometer_capacity::simulated::{Arrivals, Kind, KnownServer, SOCKET_KINDS};
 use fathometer_capacity::{Answer, Goal, Search, SloLimit};
 use fathometer_load::{Live, LoadError};
@@ -237,13 +238,13 @@ fn search(
             outcome.seconds
         ));
     }
+    let (interval, fails_at) = self_test::bounds(answer);
     Ok(SearchResult {
         server: case.name(),
         capacity: (!is_control).then_some(planted.capacity),
-        interval: match answer {
-            Answer::Interval { works, fails } => Some((*works, *fails)),
-            _ => None,
-        },
+        no_load_works: case == Case::FailsAlways,
+        interval,
+        fails_at,
         seconds: outcome.seconds,
         bisection_seconds: None,
         ramp: None,
@@ -284,7 +285,20 @@ impl Subject for ModelledServer {
 fn in_words(answer: &Answer) -> String {
     match answer {
         Answer::Interval { works, fails } => format!("works at {works:.1}, fails at {fails:.1}"),
-        Answer::Inconclusive { reason, .. } => format!("inconclusive: {reason}"),
+        Answer::Inconclusive {
+            works,
+            fails,
+            reason,
+        } => {
+            let end = |load: &Option<f64>, verb: &str| {
+                load.map_or(String::new(), |load| format!("{verb} at {load:.2}, "))
+            };
+            format!(
+                "{}{}inconclusive: {reason}",
+                end(works, "works"),
+                end(fails, "fails")
+            )
+        }
         Answer::Invalid { reason, .. } => format!("INVALID: {reason}"),
     }
 }
