@@ -7,7 +7,7 @@
 use super::Search;
 use crate::goal::GROWTH;
 use crate::state::{LEAST_EFFECTIVE, State};
-use crate::trial::{Purpose, TrialPlan};
+use crate::trial::{Purpose, TrialPlan, TrialRecord};
 
 /// Loads below this share of the first load are not tried.
 const LEAST: f64 = 1e-4;
@@ -19,7 +19,7 @@ const APART: f64 = GROWTH * GROWTH;
 /// The odds of a bad exchange do not fall with the load if they are at least this share of the odds at the higher
 /// loads.
 const SAME_ODDS: f64 = 0.5;
-/// A share of bad exchanges from which it is not compared: an overload makes most exchanges bad at several loads.
+/// The share of bad exchanges of an overload, which is not compared: it is about the same at several loads.
 const OVERLOAD: f64 = 0.5;
 /// Maximum number of trials that are to certify a violation at one load.
 const MOST_TRIALS: usize = 2;
@@ -107,8 +107,7 @@ impl Search {
 
     /// Ends the search for an SLO if loads that seemed to work did so by chance: several were tested, none met the SLO,
     /// and the share of bad exchanges does not fall with the load. A test of a much lower load shows this, and the
-    /// violation is certified at the highest load. Returns the trial for them, and whether the search for this SLO has
-    /// ended.
+    /// violation is then certified. Returns the trial for them, and whether the search for this SLO has ended.
     pub(super) fn end_without_capacity(&mut self, place: usize) -> (Option<TrialPlan>, bool) {
         let state = &self.states[place];
         if state.works.is_some() || state.works_tests < REFUTED {
@@ -120,8 +119,13 @@ impl Search {
         let Some(shares) = self.constant_shares(place) else {
             return (self.far_below(place, highest), false);
         };
-        if let Some(plan) = self.certify_violation(place, highest) {
-            return (Some(plan), false);
+        // A lower load is the better bound. At a higher one, more exchanges show the violation.
+        for load in [self.lowest_tested().unwrap_or(highest), highest] {
+            if self.states[place].fails.is_none()
+                && let Some(plan) = self.certify_violation(place, load)
+            {
+                return (Some(plan), false);
+            }
         }
         self.states[place].given_up = Some(self.without_capacity(&shares));
         (None, true)
@@ -130,11 +134,7 @@ impl Search {
     /// A test of a load far below all others, if there was none: it meets the SLO, or shows that the share of bad
     /// exchanges does not fall with the load.
     fn far_below(&mut self, place: usize, highest: f64) -> Option<TrialPlan> {
-        let tested = self
-            .records
-            .iter()
-            .filter(|trial| trial.purpose == Purpose::Works && trial.invalid.is_empty());
-        let tested = tested.map(|trial| trial.load).reduce(f64::min)?;
+        let tested = self.lowest_tested()?;
         let load = self.goal.possible((highest / APART).min(tested / GROWTH));
         let is_far = load <= highest / APART && load < tested && self.is_long_enough(load);
         if self.states[place].works_tests > REFUTED || !is_far {
@@ -142,6 +142,13 @@ impl Search {
         }
         self.mark(Purpose::Works, place, load);
         Some(self.plan_of(load, Purpose::Works, place, self.goal.longest_trial))
+    }
+
+    /// The lowest load that was tested whether it works.
+    fn lowest_tested(&self) -> Option<f64> {
+        let is_test = |one: &&TrialRecord| one.purpose == Purpose::Works && one.invalid.is_empty();
+        let tested = self.records.iter().filter(is_test);
+        tested.map(|trial| trial.load).reduce(f64::min)
     }
 
     /// Whether the longest trial has enough exchanges at a load for a certificate.
@@ -163,9 +170,10 @@ impl Search {
         Some(self.plan_of(load, Purpose::Fails, place, self.goal.longest_trial))
     }
 
-    /// The highest load of a valid trial.
+    /// The highest load of a valid trial that is not an overload.
     pub(super) fn highest(&self, place: usize) -> Option<f64> {
-        self.at_loads(place).first().map(|one| one.load)
+        let mut seen = self.at_loads(place).into_iter();
+        seen.find(|one| one.share() < OVERLOAD).map(|one| one.load)
     }
 
     fn without_capacity(&self, shares: &str) -> String {
@@ -176,9 +184,10 @@ impl Search {
         )
     }
 
-    /// The shares of bad exchanges at all loads, as text, if they do not fall with the load.
+    /// The shares of bad exchanges at all loads below an overload, as text, if they do not fall with the load.
     fn constant_shares(&self, place: usize) -> Option<String> {
-        let seen = self.at_loads(place);
+        let mut seen = self.at_loads(place);
+        seen.retain(|one| one.share() < OVERLOAD);
         let highest = *seen.first()?;
         let is_low = |one: &&AtLoad| highest.load >= APART * one.load * (1.0 - 1e-9);
         let low = seen.iter().filter(is_low).copied().reduce(AtLoad::and)?;
@@ -187,7 +196,6 @@ impl Search {
         let is_constant = low.exchanges >= LEAST_EXCHANGES
             && low.bad >= LEAST_BAD - 0.5
             && low.share() > self.states[place].slo.share
-            && low.share() < OVERLOAD
             && low.odds() >= SAME_ODDS * high.odds();
         if !is_constant {
             return None;
@@ -323,6 +331,8 @@ mod tests {
                     period: 10.0,
                     outage: 0.7,
                     phase: seed as f64 / 2.0,
+                    overload: None,
+                    offered: 0.0,
                 },
                 ..failing(0.0, seed)
             };
@@ -338,6 +348,34 @@ mod tests {
             }
         }
         assert!(bounds >= 15, "{bounds} of 20");
+    }
+
+    #[test]
+    fn failures_in_bursts_of_a_server_with_a_capacity_give_a_bound() {
+        for seed in 0..10 {
+            let planted = KnownServer {
+                model: Model::Outages {
+                    period: 10.0,
+                    outage: 0.7,
+                    phase: seed as f64,
+                    overload: Some(2000.0),
+                    offered: 0.0,
+                },
+                ..failing(0.0, seed)
+            };
+            let outcome = search(&planted, Goal::default(), seed);
+            assert!(
+                matches!(
+                    outcome.slos[0].answer,
+                    Answer::Inconclusive {
+                        works: None,
+                        fails: Some(_),
+                        ..
+                    }
+                ),
+                "{seed}: {outcome:?}"
+            );
+        }
     }
 
     #[test]

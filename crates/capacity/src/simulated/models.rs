@@ -31,7 +31,7 @@ pub enum Model {
         /// The instant of `tokens`.
         at: f64,
     },
-    /// Fails all requests at the start of each period, at any rate.
+    /// Fails all requests at the start of each period, at any rate; above a rate, if there is one, it always fails.
     Outages {
         /// Seconds from the start of an outage to the start of the next.
         period: f64,
@@ -39,6 +39,10 @@ pub enum Model {
         outage: f64,
         /// Seconds from the start of a period to the start of the search.
         phase: f64,
+        /// The rate above which all requests fail.
+        overload: Option<f64>,
+        /// The offered rate.
+        offered: f64,
     },
     /// Latencies and failures that depend on the offered rate alone.
     Rate {
@@ -189,7 +193,7 @@ impl Model {
 
     /// Sets the rate of a trial.
     pub fn begin(&mut self, rate: f64) {
-        if let Model::Rate { offered, .. } = self {
+        if let Model::Rate { offered, .. } | Model::Outages { offered, .. } = self {
             *offered = rate;
         }
     }
@@ -214,7 +218,12 @@ impl Model {
                 period,
                 outage,
                 phase,
-            } => (1e-3, (at + *phase) % *period < *outage),
+                overload,
+                offered,
+            } => {
+                let is_overload = overload.is_some_and(|most| *offered > most);
+                (1e-3, is_overload || (at + *phase) % *period < *outage)
+            }
             Model::Pool {
                 rate,
                 free,
