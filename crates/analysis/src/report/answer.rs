@@ -23,6 +23,11 @@ pub(super) fn answer(digest: &Digest<'_>) -> Markup {
                     " published figures that were measured are within their tolerance."
                 }
             }
+            @if !digest.claims.is_empty() && !is_any_tested(digest) {
+                p {
+                    "This run tests none of the claims: " a href="#cells" { "the figures of its cells" } " are the result."
+                }
+            }
             @if digest.claims.is_empty() {
                 p {
                     "This study has no claims to judge: " a href="#cells" { "the figures of its cells" } " are the result."
@@ -30,6 +35,11 @@ pub(super) fn answer(digest: &Digest<'_>) -> Markup {
             }
         }
     }
+}
+
+fn is_any_tested(digest: &Digest<'_>) -> bool {
+    let mut verdicts = digest.claims.iter().flat_map(|claim| &claim.eras);
+    verdicts.any(|era| era.verdict != Verdict::NotTested)
 }
 
 /// The certainty of the answer: replicates, coverage of the intervals, A/A tests, validity.

@@ -13,11 +13,8 @@ const LANE: f64 = 9.0;
 /// The section.
 pub(super) fn section(digest: &Digest<'_>) -> Markup {
     let eras = digest.eras();
-    let untested: Vec<&ClaimResult> = digest
-        .claims
-        .iter()
-        .filter(|claim| claim.not_tested.is_some())
-        .collect();
+    let (shown, untested): (Vec<&ClaimResult>, Vec<&ClaimResult>) =
+        digest.claims.iter().partition(|claim| has_figures(claim));
     html! {
         p.lead {
             "A claim holds when the whole interval over replicates lies in the shaded bound, in every "
@@ -29,19 +26,27 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
         }
         @if let Some(caveat) = digest.coverage_caveat() { p.lead { (caveat) } }
         (overview(digest, &eras))
-        @for claim in digest.claims.iter().filter(|claim| claim.not_tested.is_none()) {
-            (one(claim, &eras))
-        }
+        @for claim in shown { (one(claim, &eras)) }
         @if !untested.is_empty() {
-            h3 { "Not tested yet" }
+            h3 { "Not tested" }
             dl.facts {
                 @for claim in untested {
-                    dt { (claim.id) }
-                    dd { (claim.sentence) " " span.remark { (claim.not_tested.as_deref().unwrap_or("")) } }
+                    dt id=(claim.id) { (claim.id) }
+                    dd {
+                        (claim.sentence) " "
+                        span.remark { (claim.not_tested.as_deref().unwrap_or("This run has no figures for it.")) }
+                    }
                 }
             }
         }
     }
+}
+
+/// Whether a run has a figure for any test of a claim.
+fn has_figures(claim: &ClaimResult) -> bool {
+    let variants = claim.variants.iter().flat_map(|variant| &variant.eras);
+    let mut parts = claim.eras.iter().chain(variants).flat_map(|era| &era.parts);
+    claim.not_tested.is_none() && parts.any(|part| part.value.is_some() || part.n > 0)
 }
 
 fn overview(digest: &Digest<'_>, eras: &[String]) -> Markup {
@@ -61,8 +66,7 @@ fn overview(digest: &Digest<'_>, eras: &[String]) -> Markup {
                     @for claim in &digest.claims {
                         tr {
                             th scope="row" {
-                                @if claim.not_tested.is_some() { (claim.id) }
-                                @else { a href={ "#" (claim.id) } { (claim.id) } }
+                                a href={ "#" (claim.id) } { (claim.id) }
                             }
                             @for era in eras {
                                 td { (badge(claim, era)) }

@@ -134,14 +134,16 @@ fn tiles(digest: &Digest<'_>) -> Markup {
                 @let verdicts = verdicts(digest, era);
                 @let tested = verdicts.iter().filter(|v| **v != Verdict::NotTested).count();
                 @let count = |wanted: Verdict| verdicts.iter().filter(|v| **v == wanted).count();
-                a.tile href="#claims" {
-                    b { (count(Verdict::Holds)) " of " (tested) }
-                    span { "claims hold, " span class={ "tag era" (index) } { "era " (era) } }
-                    small {
-                        (count(Verdict::HoldsWeaker)) " weaker, "
-                        (count(Verdict::Equal)) " equal, "
-                        (count(Verdict::Undecided)) " undecided, "
-                        (count(Verdict::Reversed)) " reversed"
+                @if tested > 0 {
+                    a.tile href="#claims" {
+                        b { (count(Verdict::Holds)) " of " (tested) }
+                        span { "claims hold, " span class={ "tag era" (index) } { "era " (era) } }
+                        small {
+                            (count(Verdict::HoldsWeaker)) " weaker, "
+                            (count(Verdict::Equal)) " equal, "
+                            (count(Verdict::Undecided)) " undecided, "
+                            (count(Verdict::Reversed)) " reversed"
+                        }
                     }
                 }
             }
