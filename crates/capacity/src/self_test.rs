@@ -299,6 +299,18 @@ fn quantile(sorted: &[f64], quantile: f64) -> f64 {
 mod tests {
     use super::*;
 
+    /// A search whose interval contains the capacity.
+    const RIGHT: SearchResult = SearchResult {
+        server: "token bucket",
+        capacity: Some(1010.0),
+        no_load_works: false,
+        interval: Some((1000.0, 1020.0)),
+        fails_at: None,
+        seconds: 50.0,
+        bisection_seconds: None,
+        ramp: None,
+    };
+
     #[test]
     fn binomial_bound_is_that_of_tables() {
         // P(X <= 14) = 0.00033 and P(X <= 15) = 0.0026 for n = 20.
@@ -331,61 +343,41 @@ mod tests {
 
     #[test]
     fn an_interval_where_there_is_no_capacity_is_an_error() {
-        let right = SearchResult {
-            server: "token bucket",
-            capacity: Some(1010.0),
-            no_load_works: false,
-            interval: Some((1000.0, 1020.0)),
-            fails_at: None,
-            seconds: 50.0,
-            bisection_seconds: None,
-            ramp: None,
-        };
         let control = SearchResult {
             server: "slow generator",
             capacity: None,
-            ..right
+            ..RIGHT
         };
         let silent = SearchResult {
             interval: None,
             ..control
         };
-        assert!(covers(&[right, silent], 0.95));
-        assert!(!covers(&[right, control], 0.95));
-        let rows = rows(&[right, silent]);
+        assert!(covers(&[RIGHT, silent], 0.95));
+        assert!(!covers(&[RIGHT, control], 0.95));
+        let rows = rows(&[RIGHT, silent]);
         assert_eq!(
             (rows[1].searches, rows[1].answered, rows[2].searches),
             (1, 0, 1)
         );
-        assert!(text(&[right, silent]).contains("slow generator"));
+        assert!(text(&[RIGHT, silent]).contains("slow generator"));
     }
 
     #[test]
     fn no_bound_where_no_load_works_is_an_error() {
-        let right = SearchResult {
-            server: "token bucket",
-            capacity: Some(1010.0),
-            no_load_works: false,
-            interval: Some((1000.0, 1020.0)),
-            fails_at: None,
-            seconds: 50.0,
-            bisection_seconds: None,
-            ramp: None,
-        };
         let unbounded = SearchResult {
             server: "fails always",
             capacity: None,
             no_load_works: true,
             interval: None,
-            ..right
+            ..RIGHT
         };
         let bounded = SearchResult {
             fails_at: Some(6.25),
             ..unbounded
         };
-        assert!(covers(&[right, bounded], 0.95));
-        assert!(!covers(&[right, unbounded], 0.95));
-        assert_eq!(rows(&[right, bounded, unbounded])[1].bounded, Some(1));
-        assert!(text(&[right, bounded]).contains("upper bound: 1"));
+        assert!(covers(&[RIGHT, bounded], 0.95));
+        assert!(!covers(&[RIGHT, unbounded], 0.95));
+        assert_eq!(rows(&[RIGHT, bounded, unbounded])[1].bounded, Some(1));
+        assert!(text(&[RIGHT, bounded]).contains("upper bound: 1"));
     }
 }

@@ -119,6 +119,9 @@ fn a_server_that_fails_at_any_load_has_an_upper_bound_and_a_reason() {
             assert!(found["fails"].as_f64().unwrap() <= 400.0, "{text}");
             return;
         }
+        let trials = result["outcome"]["trials"].as_array().unwrap();
+        let is_invalid = |trial: &serde_json::Value| trial["invalid"] != serde_json::json!([]);
+        assert!(trials.iter().any(is_invalid), "no bound: {text}");
     }
 }
 
