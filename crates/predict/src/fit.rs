@@ -41,6 +41,9 @@ pub struct Model {
     pub quota: Option<QuotaTimes>,
     /// How latency varies between exchanges.
     pub shape: Shape,
+    /// Networks with larger variations of the processor time that also fit the mean latencies of the fitted loads. They widen
+    /// the intervals. Empty without a quota.
+    pub larger_variations: Vec<(Fitted, Shape)>,
     /// The seed of the simulations for the fit.
     pub seed: Seed,
     /// All laws that pass the check, with their Akaike weights; the chosen law is the first.
@@ -131,15 +134,43 @@ impl Model {
         exchanges: u32,
         seed: Seed,
     ) -> Result<Point, PredictError> {
+        self.with(&self.fitted, &self.shape, scenario, users, exchanges, seed)
+    }
+
+    /// The figures with each of the larger variations of the processor time.
+    ///
+    /// # Errors
+    /// When the number of users is out of range.
+    pub fn at_larger_variations(
+        &self,
+        scenario: &Scenario,
+        users: u32,
+        exchanges: u32,
+        seed: Seed,
+    ) -> Result<Vec<Point>, PredictError> {
+        let each = self.larger_variations.iter();
+        each.map(|(fitted, shape)| self.with(fitted, shape, scenario, users, exchanges, seed))
+            .collect()
+    }
+
+    fn with(
+        &self,
+        fitted: &Fitted,
+        shape: &Shape,
+        scenario: &Scenario,
+        users: u32,
+        exchanges: u32,
+        seed: Seed,
+    ) -> Result<Point, PredictError> {
         let run = Run {
-            shape: &self.shape,
+            shape,
             quota: self.quota,
             exchanges,
             seed,
         };
         let (exact, demand) = self.exact.solve(scenario, users)?;
-        let simulated = run.at(&self.fitted, scenario, users, demand)?;
-        let is_limited = self.fitted.admission.limits(scenario, users).is_some();
+        let simulated = run.at(fitted, scenario, users, demand)?;
+        let is_limited = fitted.admission.limits(scenario, users).is_some();
         let (throughput, response) = match self.quota.is_some() || is_limited {
             false => (exact.throughput, exact.response),
             true => (
@@ -184,13 +215,14 @@ impl Model {
 }
 
 /// The difference between sums of squared deviations of the mean latencies that noise may cause: the square of the standard
-/// error of a load, which is at least 0.5 % (the one-standard-error rule; Breiman and others, "Classification and Regression
-/// Trees", 1984, 3.4.3).
+/// error of a load (the one-standard-error rule; Breiman and others, "Classification and Regression Trees", 1984, 3.4.3). It
+/// is at least 1 %, because not all processor time of an exchange is part of its latency: a server also works after it has
+/// sent the response.
 fn noise_of_response(loads: &[Load]) -> f64 {
     let readings: usize = loads.iter().map(|load| load.readings.len()).sum();
     let each = (readings as f64 / loads.len() as f64).sqrt();
     let error = pooled_deviation(loads, |reading| reading.response.0) / each;
-    error.max(0.005).powi(2)
+    error.max(0.01).powi(2)
 }
 
 /// The network with a law of this kind, or the reason why it does not pass the check.
@@ -220,6 +252,7 @@ fn checked(
     };
     let mut shape = Shape::of(loads, series);
     let mut fitted = exact.clone();
+    let mut larger_variations = Vec::new();
     if let Some(quota) = series.quota {
         let mut tried = Vec::new();
         for service_variation in SERVICE_VARIATIONS {
@@ -242,9 +275,14 @@ fn checked(
         }
         let least = tried.iter().map(|(misfit, ..)| *misfit);
         let enough = least.fold(f64::INFINITY, f64::min) + noise_of_response(loads);
-        if let Some((_, found, varied)) = tried.into_iter().find(|(misfit, ..)| *misfit <= enough) {
-            (fitted, shape) = (found, varied);
+        let mut fitting = tried
+            .into_iter()
+            .filter(|(misfit, ..)| *misfit <= enough)
+            .map(|(_, found, varied)| (found, varied));
+        if let Some(smallest) = fitting.next() {
+            (fitted, shape) = smallest;
         }
+        larger_variations.extend(fitting);
     }
     let residual = |found, limit| Residual { found, limit };
     let mut model = Model {
@@ -252,6 +290,7 @@ fn checked(
         exact,
         quota: series.quota,
         shape,
+        larger_variations,
         seed,
         accepted: Vec::new(),
         rejected: Vec::new(),

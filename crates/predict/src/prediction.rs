@@ -257,27 +257,34 @@ impl Context<'_> {
         };
         let rate_noise = noise(self.model.throughput.found, |reading| reading.throughput.0);
         let time_noise = noise(self.model.response.found, |reading| reading.response.0);
+        let tail_share = f64::from(self.series.tail()) / 100.0;
+        let tail_ratio = |point: &Point| {
+            point.simulated.completed_quantile(tail_share).0 / point.simulated.completed.mean
+        };
+        let larger =
+            self.model
+                .at_larger_variations(self.scenario, users, self.options.exchanges, seed)?;
+        // The fitted loads do not distinguish these points, so each of them is assumed by the same number of draws.
+        let mut assumed = std::iter::once(&point).chain(&larger).cycle();
         let (mut rates, mut times, mut tails) = (Vec::new(), Vec::new(), Vec::new());
         for draw in self.draws {
+            let assumed = assumed.next().unwrap_or(&point);
             let (drawn, _) = draw.fitted.solve(self.scenario, users)?;
             // A draw changes the figures by the same factor as the exact solution.
-            let rate = point.throughput.0 * (drawn.throughput.0 / solution.throughput.0);
-            let time = point.response.ms() * (drawn.response.0 / solution.response.0);
+            let rate = assumed.throughput.0 * (drawn.throughput.0 / solution.throughput.0);
+            let time = assumed.response.ms() * (drawn.response.0 / solution.response.0);
             rates.push(rate * (rate_noise * draw.normal).exp());
             // The same deviate, because a slow replicate has both a lower throughput and a longer latency.
             times.push(time * (-time_noise * draw.normal).exp());
-            tails.push(time * (-self.tail_noise * draw.normal).exp());
+            tails.push(time * tail_ratio(assumed) * (-self.tail_noise * draw.normal).exp());
         }
         let mean = interval(point.response.ms(), &times);
         let simulated = &point.simulated;
-        let percentile = |share: f64, draws: &[f64]| {
-            let ratio = simulated.completed_quantile(share).0 / simulated.completed.mean;
-            let figure = interval(point.response.ms(), draws);
-            Figure {
-                value: figure.value * ratio,
-                low: figure.low * ratio,
-                high: figure.high * ratio,
-            }
+        let median_ratio = simulated.completed_quantile(0.5).0 / simulated.completed.mean;
+        let median = Figure {
+            value: mean.value * median_ratio,
+            low: mean.low * median_ratio,
+            high: mean.high * median_ratio,
         };
         let share_of = |name: &str| {
             let station = solution
@@ -291,7 +298,7 @@ impl Context<'_> {
         let load = load.filter(|_| self.scenario.is_as_measured());
         let timed = load.filter(|load| load.has_all_latencies);
         let throughput = interval(point.throughput.0, &rates);
-        let mut tail = percentile(f64::from(self.series.tail()) / 100.0, &tails);
+        let mut tail = interval(point.response.ms() * tail_ratio(&point), &tails);
         if let Some(random) = self.tail_in_random_order(&point) {
             tail.value *= (random / tail.value).max(1.0).powf(RANDOM_ORDER);
             tail.high = tail.high.max(random);
@@ -323,7 +330,7 @@ impl Context<'_> {
             throughput_per_s: throughput,
             bound_per_s: fitted.bound(self.scenario, users, point.demand).0,
             mean_ms: mean,
-            p50_ms: percentile(0.5, &times),
+            p50_ms: median,
             tail_ms: tail,
             processor_share: processor,
             link_share: (fitted.link_time.0 > 0.0).then_some(link),

@@ -188,8 +188,16 @@ fn the_simplest_law_that_passes_is_chosen() {
     assert!((background_cores - FALLING.background).abs() < 0.002);
 }
 
+/// The mean processor time of a round of the server with a quota.
+const ROUND: Seconds = Seconds(90e-6);
+
 /// A server with a quota whose exchanges have two to four rounds, by simulation with its own seeds.
 fn with_quota(users: u32) -> Load {
+    with_quota_and(users, Distribution::Exponential(ROUND))
+}
+
+/// That server with another distribution of the processor time.
+fn with_quota_and(users: u32, service: Distribution) -> Load {
     let station = |name: &str, service, discipline| SimulatedStation {
         name: name.to_owned(),
         service,
@@ -223,11 +231,7 @@ fn with_quota(users: u32) -> Load {
                 Distribution::Deterministic(Seconds(0.004)),
                 Discipline::Delay,
             ),
-            station(
-                "processor",
-                Distribution::Exponential(Seconds(90e-6)),
-                Discipline::Quota(quota),
-            ),
+            station("processor", service, Discipline::Quota(quota)),
         ],
         rounds: vec![0.0, 1.0],
         rounds_from: 1,
@@ -292,6 +296,47 @@ fn light_loads_of_a_quota_predict_its_knee_and_its_percentiles() {
     };
     let other = predict(&slower, &Default::default(), &options()).unwrap();
     assert!(worst(other) > 2.0 * worst(prediction));
+}
+
+#[test]
+fn the_interval_of_the_tail_has_all_variations_that_light_loads_allow() {
+    let with_variation = |variation: f64| {
+        let service = Distribution::Lognormal {
+            mean: ROUND,
+            variation,
+        };
+        LOADS.map(|users| with_quota_and(users, service.clone()))
+    };
+    // The latencies of one and two users do not show how much the processor time varies.
+    let light = Options {
+        fit: Selection {
+            users: vec![1, 2],
+            ..Selection::default()
+        },
+        ..options()
+    };
+    let tails = |variation: f64| {
+        let series = Series {
+            quota: Some(QuotaTimes {
+                period: Seconds(0.01),
+                burst: Seconds(0.0),
+            }),
+            round_trip: Some(Seconds(0.004)),
+            ..of_loads(with_variation(variation).to_vec(), 0.2)
+        };
+        let prediction = predict(&series, &Default::default(), &light).unwrap();
+        let heavy = prediction.rows.into_iter().filter(|row| row.users >= 8);
+        heavy
+            .filter_map(|row| row.tail_compared)
+            .collect::<Vec<_>>()
+    };
+    for variation in [1.0, 2.0, 3.0] {
+        let tails = tails(variation);
+        assert!(
+            tails.iter().all(|tail| tail.within),
+            "{variation}: {tails:?}"
+        );
+    }
 }
 
 #[test]
