@@ -158,7 +158,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The ratio of two cells; replicates are paired if both cells have the same replicates.
+    /// The ratio of two cells; replicates are paired if both cells have the same replicates. `None` if the base cannot be
+    /// distinguished from zero, because the ratio could then have any size.
     fn ratio(&self, one: &Selection, base: &Selection, column: &Column) -> Option<Estimate> {
         let values = |selection: &Selection| -> Option<Vec<(u32, f64)>> {
             let cell = self.inputs.cell(selection).ok()?;
@@ -169,7 +170,12 @@ impl Builder<'_> {
             return None;
         };
         let intervals = self.inputs.intervals.on(&matched.machines);
-        let ratio = intervals.ratio(one, base, matched.sides, resolution(&column.metric))?;
+        let resolution = resolution(&column.metric);
+        let mean = intervals.mean(base, resolution)?.estimate;
+        if includes_zero(base, &mean) {
+            return None;
+        }
+        let ratio = intervals.ratio(one, base, matched.sides, resolution)?;
         Some(ratio.estimate).filter(|ratio| ratio.value.is_finite())
     }
 
@@ -276,4 +282,30 @@ fn published(
         value: figure.value? * column.published_times.unwrap_or(1.0),
         derived: figure.is_derived(),
     })
+}
+
+/// Whether zero may be the mean of these values: one of them is not positive, and the interval of the mean includes zero.
+fn includes_zero(values: &[f64], mean: &Estimate) -> bool {
+    let has_zero = values.iter().any(|value| *value <= 0.0);
+    has_zero && mean.interval.is_none_or(|interval| interval.low <= 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_to_a_mean_that_may_be_zero_is_not_shown() {
+        let mean = |value: f64, low: f64, high: f64| Estimate {
+            n: 5,
+            value,
+            interval: Some(Interval { low, high }),
+        };
+        // The idle share of an exhausted processor.
+        let idle = [0.0, 0.0, 0.0, 0.0072, 0.0];
+        assert!(includes_zero(&idle, &mean(0.0014, -0.0026, 0.0054)));
+        assert!(!includes_zero(&[0.0, 3.0, 3.1], &mean(2.0, 0.5, 3.5)));
+        // Two replicates have a wide interval, but a positive mean.
+        assert!(!includes_zero(&[9.0, 11.0], &mean(10.0, -2.7, 22.7)));
+    }
 }
