@@ -13,7 +13,7 @@ use crate::support::{ports, serving};
 
 /// How many searches may end without the answer that is expected. Other tests use the processors too: a trial may be
 /// INVALID, or fail its slo before the server's limit is reached. A wrong program is wrong every time.
-const ATTEMPTS: u32 = 4;
+const ATTEMPTS: u32 = 6;
 
 /// The first exhausted resource, by a wide search with probes, which takes some seconds for its trials; or why it found nothing.
 fn probed(url: &str, slo: &str, start: &str, pid: u32) -> Value {
@@ -47,7 +47,7 @@ fn probed(url: &str, slo: &str, start: &str, pid: u32) -> Value {
     match &result["gave_out"][0] {
         // A server whose queue overflows for long looks as if it were gone.
         Value::Null => json!({
-            "slos": result["slos"],
+            "slos": result["outcome"]["slos"],
             "stderr": String::from_utf8_lossy(&output.stderr),
         }),
         gave_out => gave_out.clone(),
