@@ -216,8 +216,8 @@ impl Model {
 
 /// The difference between sums of squared deviations of the mean latencies that noise may cause: the square of the standard
 /// error of a load (the one-standard-error rule; Breiman and others, "Classification and Regression Trees", 1984, 3.4.3). It
-/// is at least 1 %, because not all processor time of an exchange is part of its latency: a server also works after it has
-/// sent the response.
+/// is at least 1 %, a judgement: not all processor time of an exchange is part of its latency, because a server also works
+/// after it has sent the response.
 fn noise_of_response(loads: &[Load]) -> f64 {
     let readings: usize = loads.iter().map(|load| load.readings.len()).sum();
     let each = (readings as f64 / loads.len() as f64).sqrt();

@@ -258,34 +258,30 @@ impl Context<'_> {
         let rate_noise = noise(self.model.throughput.found, |reading| reading.throughput.0);
         let time_noise = noise(self.model.response.found, |reading| reading.response.0);
         let tail_share = f64::from(self.series.tail()) / 100.0;
-        let tail_ratio = |point: &Point| {
-            point.simulated.completed_quantile(tail_share).0 / point.simulated.completed.mean
+        let ratio = |point: &Point, share: f64| {
+            point.simulated.completed_quantile(share).0 / point.simulated.completed.mean
         };
         let larger =
             self.model
                 .at_larger_variations(self.scenario, users, self.options.exchanges, seed)?;
         // The fitted loads do not distinguish these points, so each of them is assumed by the same number of draws.
-        let mut assumed = std::iter::once(&point).chain(&larger).cycle();
-        let (mut rates, mut times, mut tails) = (Vec::new(), Vec::new(), Vec::new());
-        for draw in self.draws {
-            let assumed = assumed.next().unwrap_or(&point);
+        let assumed = std::iter::once(&point).chain(&larger).cycle();
+        let (mut rates, mut times) = (Vec::new(), Vec::new());
+        let (mut medians, mut tails) = (Vec::new(), Vec::new());
+        for (draw, assumed) in self.draws.iter().zip(assumed) {
             let (drawn, _) = draw.fitted.solve(self.scenario, users)?;
             // A draw changes the figures by the same factor as the exact solution.
             let rate = assumed.throughput.0 * (drawn.throughput.0 / solution.throughput.0);
             let time = assumed.response.ms() * (drawn.response.0 / solution.response.0);
             rates.push(rate * (rate_noise * draw.normal).exp());
             // The same deviate, because a slow replicate has both a lower throughput and a longer latency.
-            times.push(time * (-time_noise * draw.normal).exp());
-            tails.push(time * tail_ratio(assumed) * (-self.tail_noise * draw.normal).exp());
+            let noisy = time * (-time_noise * draw.normal).exp();
+            times.push(noisy);
+            medians.push(noisy * ratio(assumed, 0.5));
+            tails.push(time * ratio(assumed, tail_share) * (-self.tail_noise * draw.normal).exp());
         }
         let mean = interval(point.response.ms(), &times);
-        let simulated = &point.simulated;
-        let median_ratio = simulated.completed_quantile(0.5).0 / simulated.completed.mean;
-        let median = Figure {
-            value: mean.value * median_ratio,
-            low: mean.low * median_ratio,
-            high: mean.high * median_ratio,
-        };
+        let median = interval(point.response.ms() * ratio(&point, 0.5), &medians);
         let share_of = |name: &str| {
             let station = solution
                 .stations
@@ -298,7 +294,7 @@ impl Context<'_> {
         let load = load.filter(|_| self.scenario.is_as_measured());
         let timed = load.filter(|load| load.has_all_latencies);
         let throughput = interval(point.throughput.0, &rates);
-        let mut tail = interval(point.response.ms() * tail_ratio(&point), &tails);
+        let mut tail = interval(point.response.ms() * ratio(&point, tail_share), &tails);
         if let Some(random) = self.tail_in_random_order(&point) {
             tail.value *= (random / tail.value).max(1.0).powf(RANDOM_ORDER);
             tail.high = tail.high.max(random);
