@@ -1,11 +1,14 @@
 //! `cargo xtask bench predict`: predictions for seven servers, with the ordinary commands `fathometer study` and
 //! `fathometer predict`. The studies measure light loads, and loads up to and past the knee. The model is fitted to
-//! at most five light loads: two or three numbers of users, and batches of exchanges at a mean rate of at most 60 %
-//! of the highest throughput. It predicts the loads above 60 %. All servers are judged together.
+//! at most five loads: two numbers of users, and bursts whose mean load, with the pause after a burst, is at most
+//! 60 % of the highest throughput. It predicts the loads above 60 %. All servers are judged together.
 //!
-//! A last study has the servers of almeida96, two of which were used to choose the model. This study and older runs
-//! have bursts of users instead of batches; the mean load of a burst and the pause after it is at most 60 %, too.
-//! The benchmark takes about two hours; nothing else may run on the machine.
+//! The same loads are predicted again with batches of exchanges in place of bursts, where a run has both. The rate of
+//! batches is at most 60 % without a pause. This prediction is printed for comparison; if a run has only batches, it
+//! is the one that is judged.
+//!
+//! A last study has the servers of almeida96, two of which were used to choose the model. The benchmark takes about
+//! two and a half hours; nothing else may run on the machine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,8 +25,8 @@ struct Bench {
     study: &'static str,
     /// The options of `predict` that describe the servers of this study.
     more: &'static [&'static str],
-    /// The numbers of users of the bursts. In runs without batches, the processor time of bursts is fitted together
-    /// with two light loads. Empty: all light loads are fitted.
+    /// The numbers of users of the bursts, whose processor time is fitted together with two light loads. Empty: all
+    /// light loads are fitted.
     bursts: &'static [u32],
     /// Whether [`BARS`] apply: no server of the study was used to choose the model.
     is_judged: bool,
@@ -62,7 +65,7 @@ const STUDIES: [Bench; 4] = [
 ];
 const FIT_UP_TO: f64 = 0.6;
 
-/// The maximum number of loads that are fitted, batches included.
+/// The maximum number of loads that are fitted, bursts and batches included.
 const MOST_FITTED: usize = 5;
 
 /// The maximum number of batch sizes that are fitted: the difference between two sizes shows the cost of further
@@ -114,21 +117,37 @@ struct Errors {
     count: usize,
 }
 
-/// The output of `fathometer predict`, and whether any fitted batch or burst is not a light load.
+/// Outputs of `fathometer predict`, and whether any fitted batch or burst is not a light load.
 #[derive(Default)]
 struct Predicted {
     outputs: Vec<Value>,
     has_overload: bool,
 }
 
+impl Predicted {
+    fn append(&mut self, mut other: Predicted) {
+        self.outputs.append(&mut other.outputs);
+        self.has_overload |= other.has_overload;
+    }
+}
+
+/// The predictions of all series of a run.
+#[derive(Default)]
+struct Predictions {
+    /// Those that are judged.
+    judged: Predicted,
+    /// Those with batches in place of bursts, of the series that have both.
+    with_batches: Predicted,
+}
+
 /// Measures, unless `runs` are given; predicts, prints the results, and fails when a bar is missed.
 pub(crate) fn run(root: &Path, runs: &[PathBuf]) -> Result<ExitCode, String> {
     let ours = build(root)?;
-    let mut judged = Predicted::default();
-    let mut add = |bench: &Bench, mut predicted: Predicted| {
+    let mut all = Predictions::default();
+    let mut add = |bench: &Bench, predicted: Predictions| {
         if bench.is_judged {
-            judged.outputs.append(&mut predicted.outputs);
-            judged.has_overload |= predicted.has_overload;
+            all.judged.append(predicted.judged);
+            all.with_batches.append(predicted.with_batches);
         }
     };
     if runs.is_empty() {
@@ -143,8 +162,13 @@ pub(crate) fn run(root: &Path, runs: &[PathBuf]) -> Result<ExitCode, String> {
         let bench = study_of(folder)?;
         add(bench, predictions(&ours, bench, folder)?);
     }
+    if !all.with_batches.outputs.is_empty() {
+        println!("Servers that were not used to choose the model, batches in place of bursts:");
+        judge(&all.with_batches);
+        println!();
+    }
     println!("All servers that were not used to choose the model:");
-    Ok(match judge(&judged) {
+    Ok(match judge(&all.judged) {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
@@ -182,7 +206,7 @@ fn measure(root: &Path, ours: &Path, bench: &Bench, folder: &Path) -> Result<(),
 }
 
 /// Predicts the loads of a run, and prints the errors of this run.
-fn predictions(ours: &Path, bench: &Bench, folder: &Path) -> Result<Predicted, String> {
+fn predictions(ours: &Path, bench: &Bench, folder: &Path) -> Result<Predictions, String> {
     let predictor = Predictor {
         ours,
         folder,
@@ -193,15 +217,23 @@ fn predictions(ours: &Path, bench: &Bench, folder: &Path) -> Result<Predicted, S
         true => {
             let options = [format!("--fit-up-to={}%", 100.0 * FIT_UP_TO)];
             predictor.show(&options)?;
-            Predicted {
-                outputs: vec![predictor.json(&options)?],
-                has_overload: false,
+            Predictions {
+                judged: Predicted {
+                    outputs: vec![predictor.json(&options)?],
+                    has_overload: false,
+                },
+                with_batches: Predicted::default(),
             }
         }
         false => predictor.each_series()?,
     };
+    if !predicted.with_batches.outputs.is_empty() {
+        println!("{}, batches in place of bursts:", bench.name);
+        judge(&predicted.with_batches);
+        println!();
+    }
     println!("{}:", bench.name);
-    judge(&predicted);
+    judge(&predicted.judged);
     println!();
     Ok(predicted)
 }
@@ -241,8 +273,8 @@ impl Predictor<'_> {
             .map_err(|error| format!("the output of fathometer predict is not JSON: {error}"))
     }
 
-    /// Predicts each series from its own light loads and from batches, or from bursts if there are none.
-    fn each_series(&self) -> Result<Predicted, String> {
+    /// Predicts each series from its own light loads, with bursts, with batches, or with both in turn.
+    fn each_series(&self) -> Result<Predictions, String> {
         // Fits all loads, because only the measured figures of this output are used.
         let all = self.json(&["--fit-up-to=100%".to_owned()])?;
         let unpredicted = all["unpredicted"].as_array().into_iter().flatten();
@@ -253,43 +285,69 @@ impl Predictor<'_> {
             .chain(unpredicted)
             .filter_map(|series| Some(series["series"].as_str()?.to_owned()))
             .collect();
-        let mut predicted = Predicted::default();
+        let mut predicted = Predictions::default();
         for name in names {
             let rates = self.means(&name, "exchanges_per_s", OF_USERS)?;
             let batches = self.means(&name, "exchanges_per_s", OF_BATCHES)?;
-            let sizes: Vec<u32> = batches.keys().rev().take(SIZES).rev().copied().collect();
-            // A run of one series is named after its study.
-            let mut options: Vec<String> = name
-                .split(' ')
-                .filter(|level| level.contains('='))
-                .map(|level| format!("--where={level}"))
-                .collect();
-            let shares = if sizes.is_empty() {
-                options.push(format!("--fit={}", list(&light(&rates, self.bursts, 2))));
-                options.push(format!("--bursts={}", list(self.bursts)));
+            let has_bursts = self.bursts.iter().all(|users| rates.contains_key(users));
+            if has_bursts {
                 let duty_cycles = self.means(&name, "duty_cycle_pct", OF_USERS)?;
-                mean_loads(&rates, &duty_cycles, self.bursts)
-            } else {
+                let options = [
+                    format!("--fit={}", list(&light(&rates, self.bursts, 2))),
+                    format!("--bursts={}", list(self.bursts)),
+                ];
+                let shares = mean_loads(&rates, &duty_cycles, self.bursts);
+                let found = self.series(&name, &options, &shares)?;
+                predicted.judged.append(found);
+            }
+            if !batches.is_empty() {
+                let sizes: Vec<u32> = batches.keys().rev().take(SIZES).rev().copied().collect();
                 let most = MOST_FITTED - sizes.len();
-                options.push(format!("--fit={}", list(&light(&rates, &[], most))));
-                options.push(format!("--batches={}", list(&sizes)));
+                let options = [
+                    format!("--fit={}", list(&light(&rates, &[], most))),
+                    format!("--batches={}", list(&sizes)),
+                ];
                 let highest = highest(&rates);
                 let share = |size: &u32| Some((*size, batches.get(size)? / highest));
-                sizes.iter().filter_map(share).collect()
-            };
-            let texts: Vec<String> = shares
-                .iter()
-                .map(|(size, share)| format!("{size}: {:.0} %", 100.0 * share))
-                .collect();
-            println!(
-                "mean load of the batches or bursts with the pauses after them, relative to the highest throughput: {}\n",
-                texts.join(", ")
-            );
-            predicted.has_overload |= shares.iter().any(|(_, share)| *share > FIT_UP_TO);
-            self.show(&options)?;
-            predicted.outputs.push(self.json(&options)?);
+                let shares: Vec<(u32, f64)> = sizes.iter().filter_map(share).collect();
+                let found = self.series(&name, &options, &shares)?;
+                match has_bursts {
+                    true => predicted.with_batches.append(found),
+                    false => predicted.judged.append(found),
+                }
+            }
+            if !has_bursts && batches.is_empty() {
+                return Err(format!("{name} has neither all bursts nor batches"));
+            }
         }
         Ok(predicted)
+    }
+
+    /// Predicts a series with these options; `shares` has the mean loads of its bursts or batches, relative to the
+    /// highest throughput.
+    fn series(
+        &self,
+        name: &str,
+        options: &[String],
+        shares: &[(u32, f64)],
+    ) -> Result<Predicted, String> {
+        let texts: Vec<String> = shares
+            .iter()
+            .map(|(size, share)| format!("{size}: {:.0} %", 100.0 * share))
+            .collect();
+        println!(
+            "mean load of the batches or bursts with the pauses after them, relative to the highest throughput: {}\n",
+            texts.join(", ")
+        );
+        // A run of one series is named after its study.
+        let levels = name.split(' ').filter(|level| level.contains('='));
+        let levels = levels.map(|level| format!("--where={level}"));
+        let options: Vec<String> = levels.chain(options.iter().cloned()).collect();
+        self.show(&options)?;
+        Ok(Predicted {
+            outputs: vec![self.json(&options)?],
+            has_overload: shares.iter().any(|(_, share)| *share > FIT_UP_TO),
+        })
     }
 
     /// The means of a metric of a series over the valid replicates, by number of users or size of batches.
