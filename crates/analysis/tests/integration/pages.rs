@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use fathometer_analysis::claims::Verdict;
 use fathometer_analysis::ledger::{FALSE_DISCOVERIES, JudgedRun, Ledger};
@@ -63,9 +64,13 @@ fn ledger(folders: &[PathBuf]) -> Ledger {
     Ledger::of(&papers, &runs)
 }
 
+/// The ledger of all published runs. Judging them takes long, so several tests share it.
+static PUBLISHED: LazyLock<Ledger> =
+    LazyLock::new(|| ledger(&run_folders(&root().join("runs/published")).unwrap()));
+
 #[test]
 fn the_ledger_page_is_what_the_command_prints_and_has_every_claim() {
-    let ledger = ledger(&run_folders(&root().join("runs/published")).unwrap());
+    let ledger = &*PUBLISHED;
     let mut claims: Vec<&str> = ledger.rows.iter().map(|row| row.claim.as_str()).collect();
     claims.dedup();
     assert_eq!(claims.len(), 69);
@@ -99,7 +104,7 @@ const PRINTED: [(&str, u32, u32); 5] = [
 
 #[test]
 fn every_table_and_figure_of_the_papers_has_a_counterpart_or_a_reason() {
-    let ledger = ledger(&run_folders(&root().join("runs/published")).unwrap());
+    let ledger = &*PUBLISHED;
     for (paper, tables, figures) in PRINTED {
         let own = || ledger.counterparts.iter().filter(|one| one.paper == paper);
         let numbers = (1..=tables).map(|n| format!("T{n}"));
