@@ -87,6 +87,12 @@ impl Model {
     /// # Errors
     /// When no network passes the check.
     pub fn choose(data: &FitData, series: &Series, seed: Seed) -> Result<Model, PredictError> {
+        if !series.has_processor_time {
+            return Err(PredictError::NoModel(
+                "the results have no processor time of the server: measure with --probe PID"
+                    .to_owned(),
+            ));
+        }
         let mut passing: Vec<Model> = Vec::new();
         let mut rejected = Vec::new();
         for &kind in LawKind::tried(!data.bursts.is_empty()) {

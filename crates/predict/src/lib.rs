@@ -7,11 +7,14 @@
 //! 5. [`page_cache`]: cache hits and disk reads, by memory.
 //! 6. [`fit`]: the choice of a network, with its residual check; `bootstrap`: networks for the intervals.
 //! 7. [`prediction`]: throughput, latency and utilisations with prediction intervals, for a [`scenario`].
-//! 8. [`screen`]: a prediction as text; [`markdown`]: a table of predictions and measurements.
+//! 8. [`elasticities`]: the predicted effect of small changes of the limits, beside the measured effect.
+//! 9. [`scalability`]: predictions of throughput alone, for series without a network.
+//! 10. [`screen`]: a prediction as text; [`markdown`]: a table of predictions and measurements.
 //!
 //! All results are functions of recorded results and a seed.
 
 mod bootstrap;
+pub mod elasticities;
 pub mod fit;
 pub mod law;
 pub mod markdown;
@@ -21,6 +24,7 @@ pub mod of_run;
 pub mod page_cache;
 pub mod prediction;
 pub mod predictions;
+pub mod scalability;
 pub mod scenario;
 pub mod screen;
 pub mod series;

@@ -1,4 +1,5 @@
 //! A series from results of `load --save`: closed loops on one server, and open loops with batches, with probes of the server.
+//! Without probes, a series has closed loops without processor time.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +25,7 @@ pub fn series(
     let mut failing = by_users.clone();
     let mut machine = Vec::new();
     let mut target: Option<(&str, &str, &str)> = None;
+    let is_probed = results.iter().any(|(_, summary)| summary.server.is_some());
     for (file, summary) in results {
         let setup = &summary.setup;
         let this = (
@@ -36,7 +38,7 @@ pub fn series(
                 "{file} has a different URL, workload or policy from the previous results: use a folder for each"
             )));
         }
-        match reading(summary) {
+        match reading(summary, is_probed) {
             Ok((Offered::Batches(size), reading, _)) if reading.errors <= MOST_ERRORS => {
                 by_size.entry(size).or_default().push(reading);
             }
@@ -65,7 +67,7 @@ pub fn series(
             notes.join("; ")
         )));
     };
-    if cores.is_none() {
+    if cores.is_none() && is_probed {
         notes.push(format!(
             "the server is assumed to have the whole machine, {processors} cores; a generator on the same machine also uses \
              them. --cores sets the number of cores of the server: 1 for a server with one thread"
@@ -75,6 +77,7 @@ pub fn series(
         name: name.to_owned(),
         loads: loads(by_users),
         batches: loads(by_size),
+        has_processor_time: is_probed,
         cores: cores.unwrap_or(processors),
         quota: None,
         link: None,
@@ -131,8 +134,9 @@ enum Offered {
     Batches(u32),
 }
 
-/// Returns the load, the figures, and the number of the machine's processors; the error says what is missing.
-fn reading(summary: &Summary) -> Result<(Offered, Reading, f64), String> {
+/// Returns the load, the figures, and the number of the machine's processors; the error says what is missing. If no result
+/// `is_probed`, the processor time is 0.
+fn reading(summary: &Summary, is_probed: bool) -> Result<(Offered, Reading, f64), String> {
     if let Some(reason) = summary.validity.reasons.first() {
         return Err(format!("it is INVALID: {reason}"));
     }
@@ -148,18 +152,23 @@ fn reading(summary: &Summary) -> Result<(Offered, Reading, f64), String> {
             );
         }
     };
-    let Some(server) = &summary.server else {
-        return Err("the server was not probed; add --probe PID".to_owned());
+    let (busy, processors) = match (&summary.server, &offered) {
+        (Some(server), _) => {
+            let cpu: f64 = server.programs.iter().map(|program| program.cpu_s).sum();
+            let busy = cpu / server.watched_s;
+            let processors = server.machine.processors.filter(|_| busy > 0.0);
+            let processors =
+                processors.ok_or_else(|| "the server's processor time was not read".to_owned())?;
+            (busy, processors as f64)
+        }
+        // Without any probe, throughput and latency of closed loops can still be predicted.
+        (None, Offered::Users(_)) if !is_probed => (0.0, 1.0),
+        (None, _) => return Err("the server was not probed; add --probe PID".to_owned()),
     };
-    let cpu: f64 = server.programs.iter().map(|program| program.cpu_s).sum();
     let rates = &summary.measured.rates;
     let (Some(rate), Some(phase)) = (rates.achieved_per_s, &summary.measured.phases.corrected)
     else {
         return Err("no exchange was completed".to_owned());
-    };
-    let busy = cpu / server.watched_s;
-    let Some(processors) = server.machine.processors.filter(|_| busy > 0.0) else {
-        return Err("the server's processor time was not read".to_owned());
     };
     let errors = rates.errors_share.unwrap_or(0.0);
     // Percentiles include failed exchanges.
@@ -185,7 +194,7 @@ fn reading(summary: &Summary) -> Result<(Offered, Reading, f64), String> {
             disk: None,
             wire_bytes: None,
         },
-        processors as f64,
+        processors,
     ))
 }
 

@@ -212,6 +212,7 @@ fn of_cells(run: &Run, name: String, places: &[Place<'_>]) -> Option<Series> {
         name,
         loads,
         batches,
+        has_processor_time: true,
         cores: quotas.iter().sum::<f64>() / quotas.len() as f64,
         quota: Some(quota_times(cell)),
         link: profile.as_ref().and_then(link),

@@ -119,7 +119,7 @@ pub fn predict(
 }
 
 /// The series, changed so that an exchange needs no worker during the further round trips of a large response.
-fn with_further_round_trips(series: &Series, loads: &[Load]) -> Series {
+pub(crate) fn with_further_round_trips(series: &Series, loads: &[Load]) -> Series {
     let mut series = series.clone();
     series.admission.before.0 += Shape::of(loads, &series).mean_further().0;
     series
@@ -385,7 +385,7 @@ impl Context<'_> {
 }
 
 /// Returns the scenario with the disk time that follows from its memory, and the page cache if it has an effect.
-fn with_page_cache(
+pub(crate) fn with_page_cache(
     series: &Series,
     loads: &[Load],
     scenario: &Scenario,
@@ -433,7 +433,7 @@ fn bottleneck(
 }
 
 /// Returns the figure with an interval from the quantiles of the draws. The interval always contains the figure.
-fn interval(value: f64, draws: &[f64]) -> Figure {
+pub(crate) fn interval(value: f64, draws: &[f64]) -> Figure {
     let mut sorted = draws.to_vec();
     sorted.sort_by(f64::total_cmp);
     let quantile = |share: f64| {
@@ -447,7 +447,7 @@ fn interval(value: f64, draws: &[f64]) -> Figure {
     }
 }
 
-fn compared(predicted: Figure, measured: f64) -> Compared {
+pub(crate) fn compared(predicted: Figure, measured: f64) -> Compared {
     Compared {
         measured,
         error_share: predicted.value / measured - 1.0,

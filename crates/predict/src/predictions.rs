@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use crate::PredictError;
+use crate::elasticities::{Elasticities, MeasuredElasticities, elasticities};
 use crate::prediction::{Options, Prediction, predict};
+use crate::scalability::{self, ScalabilityPrediction};
 use crate::scenario::Scenario;
 use crate::series::Series;
 
@@ -16,7 +18,14 @@ pub struct Predictions {
     format: u32,
     /// The predictions, by series and scenario.
     pub predictions: Vec<Prediction>,
-    /// The series and scenarios without a prediction.
+    /// The elasticities of each series, beside those of a run of `fathometer bottleneck`; absent without such a run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub elasticities: Vec<Elasticities>,
+    /// The predictions by the Universal Scalability Law, for series without a network; absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scalability: Vec<ScalabilityPrediction>,
+    /// The series and scenarios without a prediction by a network, except series without processor time that the
+    /// scalability law predicts.
     pub unpredicted: Vec<Unpredicted>,
 }
 
@@ -42,6 +51,8 @@ impl Predictions {
         let mut predictions = Predictions {
             format: FORMAT,
             predictions: Vec::new(),
+            elasticities: Vec::new(),
+            scalability: Vec::new(),
             unpredicted: Vec::new(),
         };
         for series in all {
@@ -49,9 +60,13 @@ impl Predictions {
                 match predict(series, scenario, options) {
                     Ok(prediction) => predictions.predictions.push(prediction),
                     Err(PredictError::Scenario(reason)) => predictions.leave_out(series, reason),
-                    Err(error @ (PredictError::NoModel(_) | PredictError::Unusable(_))) => {
-                        predictions.leave_out(series, error.to_string());
+                    Err(PredictError::NoModel(reason)) => {
+                        predictions.without_network(series, scenarios, options, reason);
                         // The reason is the same in every scenario.
+                        break;
+                    }
+                    Err(error @ PredictError::Unusable(_)) => {
+                        predictions.leave_out(series, error.to_string());
                         break;
                     }
                     Err(error) => return Err(error),
@@ -61,10 +76,63 @@ impl Predictions {
         Ok(predictions)
     }
 
+    /// Adds the elasticities of each predicted series, beside the measured ones.
+    ///
+    /// # Errors
+    /// If a fitted model has no solution.
+    pub fn add_elasticities(
+        &mut self,
+        all: &[Series],
+        measured: &MeasuredElasticities,
+        options: &Options,
+    ) -> Result<(), PredictError> {
+        for series in all {
+            let mut predictions = self.predictions.iter();
+            if predictions.any(|prediction| prediction.series == series.name) {
+                self.elasticities
+                    .push(elasticities(series, measured, options)?);
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a scenario of a series has no prediction.
     pub fn lacks(&self, series: &Series) -> bool {
         let mut unpredicted = self.unpredicted.iter();
         unpredicted.any(|left| left.series == series.name)
+    }
+
+    /// A series without a network, for a reason: the scalability law may still predict its throughput.
+    fn without_network(
+        &mut self,
+        series: &Series,
+        scenarios: &[Scenario],
+        options: &Options,
+        reason: String,
+    ) {
+        let has_processor_time = series.has_processor_time;
+        // The law has no resources that a scenario could change.
+        let found = match scenarios.iter().all(Scenario::is_as_measured) {
+            true => scalability::predict(series, options, &reason).map_err(Some),
+            false => Err(None),
+        };
+        match found {
+            Ok(prediction) => {
+                self.scalability.push(prediction);
+                if has_processor_time {
+                    self.leave_out(
+                        series,
+                        format!(
+                            "no network fits, so only the scalability law predicts throughput and mean latency: {reason}"
+                        ),
+                    );
+                }
+            }
+            Err(Some(error)) if !has_processor_time => {
+                self.leave_out(series, format!("{reason}; without it: {error}"));
+            }
+            Err(_) => self.leave_out(series, PredictError::NoModel(reason).to_string()),
+        }
     }
 
     fn leave_out(&mut self, series: &Series, reason: String) {

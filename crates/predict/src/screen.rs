@@ -1,12 +1,15 @@
-//! A prediction as text: first the answer, then the table, the model and its check.
+//! A prediction as text: first the answer, then the table, the model and its check. Elasticities as text: the table.
 
 use std::fmt::Write as _;
 
+use fathometer_analysis::statistics::{Estimate, Interval};
 use fathometer_model::Bytes;
 use fathometer_queueing::limited::WORKERS;
 
+use crate::elasticities::Elasticities;
 use crate::law::{Law, MeasuredDemand};
 use crate::prediction::{Compared, Figure, Prediction, Row, WorkersModel};
+use crate::scalability::{Parameter, ScalabilityPrediction};
 use crate::series::Series;
 
 /// The text of a prediction.
@@ -17,7 +20,7 @@ pub fn render(prediction: &Prediction) -> String {
     text
 }
 
-/// The measurements of a series that no model fits, as text.
+/// The measurements of a series that no network fits, as text.
 pub fn measured(series: &Series) -> String {
     let mut text = format!(
         "{}, as measured\n{:>7}  {:>12}  {:>8}  {:>15}\n",
@@ -35,7 +38,10 @@ pub fn measured(series: &Series) -> String {
                 true => digits(load.response().ms()),
                 false => String::new(),
             },
-            digits(1e6 * busy / load.throughput().0)
+            match series.has_processor_time {
+                true => digits(1e6 * busy / load.throughput().0),
+                false => String::new(),
+            }
         );
     }
     text
@@ -215,6 +221,11 @@ fn table(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
         line.truncate(lines[0].len());
         lines.push(line);
     }
+    write_aligned(text, &lines)
+}
+
+/// Writes lines with the same number of fields, aligned on the right. There must be at least one line.
+fn write_aligned(text: &mut String, lines: &[Vec<String>]) -> std::fmt::Result {
     let widths: Vec<usize> = (0..lines[0].len())
         .map(|column| {
             lines
@@ -224,7 +235,7 @@ fn table(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
                 .unwrap_or(0)
         })
         .collect();
-    for line in &lines {
+    for line in lines {
         let fields = line
             .iter()
             .zip(&widths)
@@ -232,6 +243,171 @@ fn table(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
         writeln!(text, "{}", fields.collect::<Vec<_>>().join("  ").trim_end())?;
     }
     Ok(())
+}
+
+/// A prediction by the scalability law, as text.
+pub fn scalability(prediction: &ScalabilityPrediction) -> String {
+    let mut text = String::new();
+    // Writing to a String does not fail.
+    let _ = write_scalability(&mut text, prediction);
+    text
+}
+
+fn write_scalability(text: &mut String, prediction: &ScalabilityPrediction) -> std::fmt::Result {
+    writeln!(text, "{}, Universal Scalability Law", prediction.series)?;
+    match prediction.peak_users {
+        Some(users) => writeln!(text, "the throughput is highest at {users:.0} users\n")?,
+        None => writeln!(text, "the throughput never falls with more users\n")?,
+    }
+    let header = [
+        "users",
+        "exchanges/s",
+        "mean ms",
+        "measured/s",
+        "error",
+        "mean ms",
+        "error",
+    ];
+    let mut lines = vec![header.map(str::to_owned).to_vec()];
+    for row in &prediction.rows {
+        let mark = match (row.fitted, row.extrapolated) {
+            (true, _) => " f",
+            (_, true) => " x",
+            _ => "  ",
+        };
+        let mut line = vec![
+            format!("{}{mark}", row.users),
+            range(row.throughput_per_s),
+            range(row.mean_ms),
+        ];
+        for compared in [&row.throughput_compared, &row.mean_compared] {
+            line.extend(columns(compared.as_ref()));
+        }
+        lines.push(line);
+    }
+    write_aligned(text, &lines)?;
+    let parameter = |parameter: Parameter| {
+        format!(
+            "{} (standard error {})",
+            digits(parameter.value),
+            digits(parameter.error)
+        )
+    };
+    writeln!(
+        text,
+        "\nIn parentheses: 90 % prediction intervals. f fitted, x extrapolated beyond the fitted loads; errors are predicted \
+         over measured minus 1, ! outside of the interval."
+    )?;
+    writeln!(
+        text,
+        "Model: {} exchanges/s of one user, contention {} %, coherency {} %; think time {} ms. Fitted to {} readings at {} \
+         users. Residual (accepted): throughput {}.",
+        parameter(prediction.rate_per_s),
+        parameter(percent_of(prediction.contention)),
+        parameter(percent_of(prediction.coherency)),
+        digits(prediction.think_ms),
+        prediction.fitted_readings,
+        users(&prediction.fitted_users),
+        residual(prediction.residual_throughput)
+    )?;
+    for note in &prediction.notes {
+        writeln!(text, "Note: {note}.")?;
+    }
+    Ok(())
+}
+
+/// A share as a percentage.
+fn percent_of(share: Parameter) -> Parameter {
+    Parameter {
+        value: 100.0 * share.value,
+        error: 100.0 * share.error,
+    }
+}
+
+/// The predicted and the measured elasticities of a series, as text.
+pub fn elasticities(found: &Elasticities) -> String {
+    let mut text = String::new();
+    // Writing to a String does not fail.
+    let _ = write_elasticities(&mut text, found);
+    text
+}
+
+fn write_elasticities(text: &mut String, found: &Elasticities) -> std::fmt::Result {
+    writeln!(
+        text,
+        "{}: elasticities at {} users, predicted and measured by fathometer bottleneck",
+        found.series, found.users
+    )?;
+    writeln!(text, "measured: {}\n", found.measured_setup)?;
+    let header = [
+        "limit",
+        "step",
+        "throughput",
+        "measured",
+        "mean latency",
+        "measured",
+    ];
+    let mut lines = vec![header.map(str::to_owned).to_vec()];
+    for step in &found.steps {
+        let predicted = |figure: Option<Figure>, measured: Estimate| match figure {
+            None => "-".to_owned(),
+            Some(figure) => {
+                let interval = Interval {
+                    low: figure.low,
+                    high: figure.high,
+                };
+                let mark = match measured.interval {
+                    Some(measured) if !overlap(interval, measured) => "!",
+                    _ => "",
+                };
+                format!("{}{mark}", elasticity(figure.value, Some(interval)))
+            }
+        };
+        let measured = |figure: Estimate| elasticity(figure.value, figure.interval);
+        lines.push(vec![
+            step.resource.name().to_owned(),
+            format!("{}x", digits(step.factor)),
+            predicted(step.throughput, step.throughput_measured),
+            measured(step.throughput_measured),
+            predicted(step.mean, step.mean_measured),
+            measured(step.mean_measured),
+        ]);
+    }
+    write_aligned(text, &lines)?;
+    writeln!(
+        text,
+        "\nElasticity to relief: the change in percent when the limit is relieved by one percent. In parentheses: the 90 % \
+         interval of the model, and the 95 % interval of the measurement; ! they do not overlap."
+    )?;
+    if found.has_other_quota {
+        writeln!(
+            text,
+            "Note: predicted for the quota of the measurement, {:.2} cores; the model was fitted at another quota.",
+            found.cores
+        )?;
+    }
+    for step in &found.steps {
+        if let Some(reason) = &step.not_predicted {
+            writeln!(
+                text,
+                "Note: {} is not predicted: {reason}.",
+                step.resource.name()
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn overlap(one: Interval, other: Interval) -> bool {
+    one.low <= other.high && other.low <= one.high
+}
+
+/// `0.93 (0.90 to 0.96)`
+fn elasticity(value: f64, interval: Option<Interval>) -> String {
+    match interval {
+        None => format!("{value:.2}"),
+        Some(Interval { low, high }) => format!("{value:.2} ({low:.2} to {high:.2})"),
+    }
 }
 
 fn columns(compared: Option<&Compared>) -> [String; 2] {

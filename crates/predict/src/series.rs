@@ -323,6 +323,8 @@ pub struct Series {
     pub loads: Vec<Load>,
     /// Open loops whose exchanges arrive in batches, by ascending batch size, which is in [`Load::users`].
     pub batches: Vec<Load>,
+    /// Whether the readings have the server's processor time; if not, their `busy` is 0.
+    pub has_processor_time: bool,
     /// The processor that the server may use, in cores.
     pub cores: f64,
     /// The quota with which the processor is limited; `None` for whole cores.

@@ -3,10 +3,15 @@
 
 use std::collections::BTreeMap;
 
+use fathometer_analysis::bottleneck::{Effect, Elasticity, Resource, Response};
+use fathometer_analysis::statistics::{Estimate, Interval};
 use fathometer_model::{Bandwidth, Seed};
 use fathometer_predict::PredictError;
+use fathometer_predict::elasticities::{MeasuredElasticities, StepRow, elasticities};
 use fathometer_predict::law::Law;
-use fathometer_predict::prediction::{Options, Prediction, predict};
+use fathometer_predict::prediction::{Figure, Options, Prediction, predict};
+use fathometer_predict::predictions::Predictions;
+use fathometer_predict::scenario::Scenario;
 use fathometer_predict::screen;
 use fathometer_predict::series::{Admission, Load, QuotaTimes, Reading, Selection, Series};
 use fathometer_queueing::closed::{Network, Solution, Station};
@@ -95,6 +100,7 @@ fn of_loads(loads: Vec<Load>, cores: f64) -> Series {
         name: "known".to_owned(),
         loads,
         batches: Vec::new(),
+        has_processor_time: true,
         cores,
         quota: None,
         link: None,
@@ -501,6 +507,90 @@ fn a_larger_processor_raises_the_capacity_and_not_the_light_load() {
     );
 }
 
+/// A measured elasticity of throughput of 0.5 (0.4 to 0.6) to a limit, from a step of this factor.
+fn half(resource: Resource, factor: f64) -> Elasticity {
+    let estimate = |value: f64| Estimate {
+        n: 5,
+        value,
+        interval: Some(Interval {
+            low: value - 0.1,
+            high: value + 0.1,
+        }),
+    };
+    Elasticity {
+        resource,
+        responses: vec![Response {
+            factor,
+            relief: factor.ln().abs(),
+            throughput: estimate(0.5),
+            throughput_simultaneous: None,
+            latency: estimate(-0.5),
+            latency_simultaneous: None,
+            latency_p98: estimate(-0.5),
+        }],
+        effect: Effect::Undecided,
+        on_latency: Effect::Undecided,
+    }
+}
+
+#[test]
+fn elasticities_of_a_known_network_are_predicted() {
+    let mut series = series(CONSTANT, 0.2, 0.001);
+    // The median of the lightest load has two round trips, and the further round trips fill the rest of the delay.
+    series.round_trip = Some(Seconds(0.004));
+    let limits = [
+        half(Resource::Cpu, 1.25),
+        half(Resource::RoundTrip, 0.8),
+        half(Resource::Load, 1.25),
+        half(Resource::LinkRate, 1.25),
+        half(Resource::DiskBytes, 1.25),
+    ];
+    let at = |users: u32, cores: f64| {
+        let measured = MeasuredElasticities {
+            setup: "a server".to_owned(),
+            users,
+            cores: Some(cores),
+            elasticities: limits.to_vec(),
+        };
+        elasticities(&series, &measured, &options()).unwrap()
+    };
+    let value = |row: &StepRow| row.throughput.unwrap().value;
+    // A single user: 9 ms of delay and 1 ms at the processor, of which a step removes a fifth.
+    let found = at(1, 0.2);
+    assert!(!found.has_other_quota);
+    let step = 1.25_f64.ln();
+    for (row, expected) in found.steps[..2]
+        .iter()
+        .zip([(10.0_f64 / 9.8).ln() / step, (10.0_f64 / 8.2).ln() / step])
+    {
+        assert!((value(row) - expected).abs() < 0.02, "{row:?} {expected}");
+        let mean = row.mean.unwrap().value;
+        assert!((mean + expected).abs() < 0.02, "{row:?} {expected}");
+    }
+    for row in &found.steps[3..] {
+        assert!(row.throughput.is_none() && row.not_predicted.is_some());
+    }
+    // In saturation, throughput follows the processor alone.
+    let found = at(64, 0.2);
+    let values: Vec<f64> = found.steps[..3].iter().map(value).collect();
+    for (found, expected) in values.iter().zip([1.0, 0.0, 0.0]) {
+        assert!((found - expected).abs() < 0.05, "{values:?}");
+    }
+    let text = screen::elasticities(&found);
+    assert!(
+        text.contains("0.50 (0.40 to 0.60)") && text.contains("!"),
+        "{text}"
+    );
+    assert!(
+        text.contains("Note: disk-bytes is not predicted: the model does not contain it."),
+        "{text}"
+    );
+    // With four times the quota, 10 users no longer saturate the processor.
+    let [scarce, plenty] = [0.2, 0.8].map(|cores| at(10, cores));
+    assert!(plenty.has_other_quota && (plenty.cores - 0.8).abs() < 0.01);
+    assert!(value(&plenty.steps[0]) < 0.5 * value(&scarce.steps[0]));
+}
+
 #[test]
 fn a_slower_link_becomes_the_bottleneck() {
     let mut series = series(CONSTANT, 4.0, 0.01);
@@ -518,6 +608,65 @@ fn a_slower_link_becomes_the_bottleneck() {
         (last.throughput_per_s.value - 100.0).abs() < 1.0,
         "{last:?}"
     );
+}
+
+#[test]
+fn the_scalability_law_predicts_a_series_without_processor_time() {
+    let law = |users: u32| {
+        let n = f64::from(users);
+        100.0 * n / (1.0 + 0.05 * (n - 1.0) + 0.0005 * n * (n - 1.0))
+    };
+    let load = |users: u32| Load {
+        users,
+        readings: [1.01, 0.99]
+            .map(|noise| Reading {
+                throughput: PerSecond(law(users) * noise),
+                response: Seconds(f64::from(users) / (law(users) * noise)),
+                percentiles: BTreeMap::new(),
+                busy: 0.0,
+                errors: 0.0,
+                disk: None,
+                wire_bytes: None,
+            })
+            .to_vec(),
+        has_all_latencies: true,
+    };
+    let predicted = |users: &[u32], what_if: Scenario| {
+        let mut series = of_loads(users.iter().map(|&users| load(users)).collect(), 1.0);
+        series.has_processor_time = false;
+        let options = Options {
+            fit: Selection::default(),
+            users: vec![1, 64],
+            ..options()
+        };
+        Predictions::of(&[series], &[what_if], &options).unwrap()
+    };
+    let output = predicted(&[1, 2, 4, 8, 16, 24], Scenario::default());
+    assert!(output.unpredicted.is_empty() && output.predictions.is_empty());
+    let prediction = &output.scalability[0];
+    let [light, heavy] = &prediction.rows[..] else {
+        panic!("{prediction:?}");
+    };
+    assert!(light.fitted && light.throughput_compared.unwrap().within);
+    assert!(heavy.extrapolated && heavy.throughput_compared.is_none());
+    let Figure { value, low, high } = heavy.throughput_per_s;
+    assert!((value / law(64) - 1.0).abs() < 0.02, "{heavy:?}");
+    assert!(low < law(64) && law(64) < high, "{heavy:?}");
+    assert!((heavy.mean_ms.value / (64e3 / law(64)) - 1.0).abs() < 0.02);
+    let peak = prediction.peak_users.unwrap();
+    assert!((peak / (0.95_f64 / 0.0005).sqrt() - 1.0).abs() < 0.05);
+    let text = screen::scalability(prediction);
+    assert!(text.contains("highest at 44 users"), "{text}");
+    assert!(text.contains("measure with --probe PID"), "{text}");
+    // Three loads do not determine three parameters, and the law has no processor that could be twice as fast.
+    for (users, what_if) in [
+        (&[1, 2, 4][..], Scenario::default()),
+        (&[1, 2, 4, 8, 16][..], "cpu=2x".parse().unwrap()),
+    ] {
+        let output = predicted(users, what_if);
+        assert!(output.scalability.is_empty());
+        assert!(output.unpredicted[0].reason.contains("--probe PID"));
+    }
 }
 
 #[test]

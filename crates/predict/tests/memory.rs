@@ -96,6 +96,7 @@ fn series() -> Series {
         name: "known".to_owned(),
         loads: [1, 2, 4, 8, 16, 32].map(load).to_vec(),
         batches: Vec::new(),
+        has_processor_time: true,
         cores: 1.0,
         quota: None,
         link: None,

@@ -108,6 +108,7 @@ fn series(admission: Admission) -> Series {
         name: "known".to_owned(),
         loads: [1, 2, 3, 8, 16].map(load).to_vec(),
         batches: Vec::new(),
+        has_processor_time: true,
         cores: 1.0,
         quota: None,
         link: None,

@@ -1,7 +1,7 @@
 //! `fathometer predict`: predicts loads that were not measured, with a model fitted to measured loads.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,11 +10,13 @@ use fathometer_analysis::run::Run;
 use fathometer_lab::server::Capability;
 use fathometer_lab::server::definition::Definition;
 use fathometer_model::Seed;
+use fathometer_predict::elasticities::MeasuredElasticities;
 use fathometer_predict::prediction::Options;
 use fathometer_predict::predictions::Predictions;
 use fathometer_predict::scenario::Scenario;
 use fathometer_predict::series::{Selection, Series};
 use fathometer_predict::{Seconds, markdown, of_loads, of_run, screen};
+use fathometer_study::bottleneck::record;
 use fathometer_sys::stderr::say;
 
 use super::arguments::some_time;
@@ -68,6 +70,10 @@ pub struct PredictArguments {
     /// by load --save; runs of studies record none, so clients do not time out]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     timeout: Option<Duration>,
+    /// Folder of fathometer bottleneck --output for the same server: predict the elasticities that it measured, and print
+    /// both
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["what_if", "markdown"])]
+    bottleneck: Option<PathBuf>,
     /// Number of bootstrap draws for the prediction intervals
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(20..))]
     draws: u32,
@@ -92,8 +98,9 @@ const HELP: &str = "Examples:
   fathometer predict RUN --fit-up-to 60%                      test the model on the measured heavier loads
   fathometer predict RUN --fit 1,2,4 --bursts 32,64           light loads, and the processor time of short bursts
   fathometer predict RUN --fit 1,2,4 --batches 64,256         the same with batches at a light load
+  fathometer predict RUN --bottleneck FOLDER                  elasticities beside those of fathometer bottleneck
   fathometer load URL -c 1 --probe PID --save light/1.json    then -c 2, -c 4, and: fathometer predict light
-Exit codes: 0 done, 1 failed, 2 usage, 3 no model fits one of the series.";
+Exit codes: 0 done, 1 failed, 2 usage, 3 no network fits one of the series.";
 
 /// Predicts and prints.
 pub fn run(arguments: &PredictArguments) -> Result<ExitCode, Failure> {
@@ -117,13 +124,20 @@ pub fn run(arguments: &PredictArguments) -> Result<ExitCode, Failure> {
         true => vec![Scenario::default()],
         false => arguments.what_if.clone(),
     };
-    let output = Predictions::of(&all, &scenarios, &options)?;
+    let measured = arguments.bottleneck.as_deref().map(measured_elasticities);
+    let measured = measured.transpose()?;
+    let mut output = Predictions::of(&all, &scenarios, &options)?;
+    if let Some(measured) = &measured {
+        output.add_elasticities(&all, measured, &options)?;
+    }
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&output)?);
     } else if arguments.markdown {
         print!("{}", markdown::table(&output.predictions));
     } else {
         let mut texts: Vec<String> = output.predictions.iter().map(screen::render).collect();
+        texts.extend(output.scalability.iter().map(screen::scalability));
+        texts.extend(output.elasticities.iter().map(screen::elasticities));
         let unpredicted = all.iter().filter(|series| output.lacks(series));
         texts.extend(unpredicted.map(screen::measured));
         print!("{}", texts.join("\n"));
@@ -134,6 +148,30 @@ pub fn run(arguments: &PredictArguments) -> Result<ExitCode, Failure> {
     Ok(match output.unpredicted.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(3),
+    })
+}
+
+/// The elasticities that a run of `fathometer bottleneck` measured.
+fn measured_elasticities(folder: &Path) -> Result<MeasuredElasticities, Failure> {
+    let found = record::read(folder)?;
+    let Some(users) = found.facts.users else {
+        return Err(usage(format!(
+            "{} has no number of users: measure with fathometer bottleneck -c N of this version, without --ue or --rate",
+            folder.display()
+        )));
+    };
+    let parts = ["server", "site", "load", "path", "cpu"];
+    let setup = found.facts.setup.iter();
+    let setup: Vec<&str> = setup
+        .filter(|(name, _)| parts.contains(&name.as_str()))
+        .map(|(_, value)| value.as_str())
+        .collect();
+    let ranking = found.verdict.ranking.into_iter();
+    Ok(MeasuredElasticities {
+        setup: setup.join("; "),
+        users,
+        cores: found.facts.cpu,
+        elasticities: ranking.filter_map(|ranked| ranked.elasticity).collect(),
     })
 }
 

@@ -48,6 +48,12 @@ pub struct Facts {
     /// `None` if the number of replicates was fixed.
     #[serde(default)]
     pub until_settled: Option<u32>,
+    /// The number of users without pauses; `None` for other loads, and in records of older versions.
+    #[serde(default)]
+    pub users: Option<u32>,
+    /// The CPU limit of the server's host, in cores; `None` without a limit, and in records of older versions.
+    #[serde(default)]
+    pub cpu: Option<f64>,
     /// The set-up as text, with all limits and defaults.
     pub setup: Vec<(String, String)>,
 }
@@ -114,6 +120,11 @@ impl Record {
             step: request.step,
             replicates: request.repetitions.most(),
             until_settled: request.repetitions.least(),
+            users: match request.setup.load.demand {
+                Demand::Busy(users) => Some(users),
+                Demand::Pausing(_) | Demand::Rate(_) => None,
+            },
+            cpu: request.setup.host.cpu,
             setup: words(&request.setup),
         };
         let folder = match folder {
@@ -381,6 +392,8 @@ mod tests {
             step: 1.25,
             replicates: 1,
             until_settled: None,
+            users: None,
+            cpu: None,
             setup: vec![("server".to_owned(), "a test".to_owned())],
         };
         write_json(&folder.path().join(SETUP), &facts).unwrap();

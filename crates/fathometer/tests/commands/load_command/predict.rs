@@ -35,6 +35,21 @@ fn as_if(result: &Summary, users: u32) -> Summary {
     result
 }
 
+/// A published run of `fathometer bottleneck` in which the processor limits, as a version that records the number of users
+/// would have written it.
+fn bottleneck_run(folder: &Path, users: Option<u32>) {
+    let published = Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../runs/published/2026-11-25-2-core-vm-bottleneck-self-test/cpu-quota"
+    ));
+    let lines = "observations.ndjson";
+    fs::copy(published.join(lines), folder.join(lines)).unwrap();
+    let setup = fs::read(published.join("setup.json")).unwrap();
+    let mut setup: Value = serde_json::from_slice(&setup).unwrap();
+    setup["users"] = users.into();
+    fs::write(folder.join("setup.json"), setup.to_string()).unwrap();
+}
+
 #[test]
 fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
     let origin = Origin::of("webstone", 1);
@@ -150,6 +165,33 @@ fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
         "{}",
         ended.err
     );
+    // The elasticities of a search, beside those of the model.
+    let search = tempfile::tempdir().unwrap();
+    let option = ["--bottleneck", search.path().to_str().unwrap()];
+    bottleneck_run(search.path(), None);
+    let ended = predict(folder.path(), &option);
+    assert_eq!(ended.code, Some(2));
+    assert!(
+        ended.err.contains("has no number of users"),
+        "{}",
+        ended.err
+    );
+    bottleneck_run(search.path(), Some(400));
+    let output = of(&option);
+    let steps = output["elasticities"][0]["steps"].as_array().unwrap();
+    let of_processor = steps.iter().find(|step| step["resource"] == "cpu");
+    let of_processor = of_processor.unwrap();
+    // 400 users saturate both processors.
+    let predicted = number(&of_processor["throughput"]["value"]);
+    assert!((predicted - 1.0).abs() < 0.05, "{of_processor}");
+    let measured = number(&of_processor["throughput_measured"]["value"]);
+    assert!((0.5..1.5).contains(&measured), "{of_processor}");
+    let ended = predict(folder.path(), &option);
+    assert!(
+        ended.out.contains("elasticities at 400 users"),
+        "{}",
+        ended.out
+    );
     // The screen has the same answer first.
     let ended = predict(
         folder.path(),
@@ -164,6 +206,48 @@ fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
     assert!(
         answer.contains("at 400 users: the processor is saturated"),
         "{answer}"
+    );
+}
+
+#[test]
+fn results_without_a_probe_predict_throughput_by_the_scalability_law() {
+    let origin = Origin::of("webstone", 1);
+    let arguments = ["--workload", "webstone", "-c", "1", "-d", "1s", "--json"];
+    let result = load(&origin.url(), &arguments).summary();
+    origin.end();
+    let folder = tempfile::tempdir().unwrap();
+    // Contention of 10 %.
+    for users in [1, 2, 4, 8] {
+        let mut result = result.clone();
+        result.validity.valid = true;
+        result.validity.reasons.clear();
+        result.setup.kind = LoopSummary::Closed { users };
+        let users = f64::from(users);
+        let rate = 100.0 * users / (1.0 + 0.1 * (users - 1.0));
+        result.measured.rates.achieved_per_s = Some(rate);
+        let phase = result.measured.phases.corrected.as_mut().unwrap();
+        phase.mean_ms = 1e3 * users / rate;
+        let text = serde_json::to_string(&result).unwrap();
+        fs::write(folder.path().join(format!("{users}.json")), text).unwrap();
+    }
+    let ended = predict(folder.path(), &["--users", "32", "--json"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let output: Value = serde_json::from_str(&ended.out).unwrap();
+    let row = &output["scalability"][0]["rows"][0];
+    let rate = row["throughput_per_s"]["value"].as_f64().unwrap();
+    assert!((rate / (3200.0 / 4.1) - 1.0).abs() < 0.01, "{row}");
+    let ended = predict(folder.path(), &[]);
+    assert!(
+        ended.out.contains("Universal Scalability Law"),
+        "{}",
+        ended.out
+    );
+    let ended = predict(folder.path(), &["--what-if", "cpu=2x"]);
+    assert_eq!(ended.code, Some(3));
+    assert!(
+        ended.err.contains("measure with --probe PID"),
+        "{}",
+        ended.err
     );
 }
 
