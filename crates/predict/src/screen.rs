@@ -404,9 +404,13 @@ fn overlap(one: Interval, other: Interval) -> bool {
 
 /// `0.93 (0.90 to 0.96)`
 fn elasticity(value: f64, interval: Option<Interval>) -> String {
+    // Without the sign of a zero.
+    let rounded = |value: f64| format!("{:.2}", (100.0 * value).round() / 100.0 + 0.0);
     match interval {
-        None => format!("{value:.2}"),
-        Some(Interval { low, high }) => format!("{value:.2} ({low:.2} to {high:.2})"),
+        None => rounded(value),
+        Some(Interval { low, high }) => {
+            format!("{} ({} to {})", rounded(value), rounded(low), rounded(high))
+        }
     }
 }
 
