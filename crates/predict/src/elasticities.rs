@@ -8,16 +8,15 @@
 
 use fathometer_analysis::bottleneck::{Elasticity, Resource, Response};
 use fathometer_analysis::statistics::Estimate;
-use fathometer_queueing::Seconds;
 use serde::Serialize;
 
 use crate::PredictError;
-use crate::bootstrap::{Draw, draws};
+use crate::bootstrap::draws;
+use crate::change::{Predictor, System};
 use crate::fit::Model;
-use crate::network::Fitted;
 use crate::prediction::{Figure, Options, interval, with_further_round_trips, with_page_cache};
 use crate::scenario::{Change, Scenario};
-use crate::series::{Admission, FitData, Series};
+use crate::series::{FitData, Series};
 
 /// The elasticities that a run of `fathometer bottleneck` measured.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,11 +90,13 @@ pub fn elasticities(
     let has_other_quota = (quota - 1.0).abs() > SAME_QUOTA;
     let quota = if has_other_quota { quota } else { 1.0 };
     let steps = Steps {
-        series,
+        predictor: Predictor {
+            series,
+            model: &model,
+            draws: &draws,
+            options,
+        },
         data: &data,
-        model: &model,
-        draws: &draws,
-        options,
         users: measured.users,
         quota,
     };
@@ -109,37 +110,30 @@ pub fn elasticities(
         series: series.name.clone(),
         measured_setup: measured.setup.clone(),
         users: measured.users,
-        cores: steps.base().cores(model.fitted.cores),
+        cores: steps.unchanged().scenario.cores(model.fitted.cores),
         has_other_quota,
         steps: rows?,
     })
 }
 
 struct Steps<'a> {
-    series: &'a Series,
+    predictor: Predictor<'a>,
     data: &'a FitData,
-    model: &'a Model,
-    draws: &'a [Draw],
-    options: &'a Options,
     users: u32,
     /// The quota of the measurement, as a factor of the series' quota.
     quota: f64,
 }
 
-/// The system after a step.
-struct Changed {
-    scenario: Scenario,
-    users: u32,
-    /// The factor of the round-trip time.
-    round_trip: f64,
-}
-
 impl Steps<'_> {
     /// The system before the steps.
-    fn base(&self) -> Scenario {
-        Scenario {
-            cpu: (self.quota != 1.0).then_some(Change::Times(self.quota)),
-            ..Scenario::default()
+    fn unchanged(&self) -> System {
+        System {
+            scenario: Scenario {
+                cpu: (self.quota != 1.0).then_some(Change::Times(self.quota)),
+                ..Scenario::default()
+            },
+            users: self.users,
+            round_trip: 1.0,
         }
     }
 
@@ -164,16 +158,13 @@ impl Steps<'_> {
     }
 
     /// The system after a step, or the reason why the model cannot predict it.
-    fn changed(&self, resource: Resource, factor: f64) -> Result<Changed, String> {
-        let mut changed = Changed {
-            scenario: self.base(),
-            users: self.users,
-            round_trip: 1.0,
-        };
+    fn changed(&self, resource: Resource, factor: f64) -> Result<System, String> {
+        let mut changed = self.unchanged();
+        let series = self.predictor.series;
         let scenario = &mut changed.scenario;
         match resource {
             Resource::Cpu => scenario.cpu = Some(Change::Times(self.quota * factor)),
-            Resource::LinkRate if self.model.fitted.link_time.0 > 0.0 => {
+            Resource::LinkRate if self.predictor.model.fitted.link_time.0 > 0.0 => {
                 scenario.link = Some(Change::Times(factor));
             }
             Resource::LinkRate => {
@@ -183,7 +174,7 @@ impl Steps<'_> {
             }
             Resource::Memory => {
                 scenario.memory = Some(Change::Times(factor));
-                let found = with_page_cache(self.series, &self.data.loads, scenario);
+                let found = with_page_cache(series, &self.data.loads, scenario);
                 (*scenario, _) = found.map_err(|error| error.to_string())?;
             }
             Resource::Workers | Resource::Backlog => {
@@ -191,14 +182,14 @@ impl Steps<'_> {
                     Resource::Workers => scenario.workers = Some(Change::Times(factor)),
                     _ => scenario.backlog = Some(Change::Times(factor)),
                 }
-                if let Some(reason) = self.series.admission.refusal(scenario) {
+                if let Some(reason) = series.admission.refusal(scenario) {
                     return Err(reason);
                 }
             }
             Resource::Load => {
                 changed.users = (f64::from(self.users) * factor).round().max(1.0) as u32;
             }
-            Resource::RoundTrip if self.series.round_trip.is_some() => changed.round_trip = factor,
+            Resource::RoundTrip if series.round_trip.is_some() => changed.round_trip = factor,
             Resource::RoundTrip => return Err("the round-trip time is unknown".into()),
             _ => return Err("the model does not contain it".into()),
         }
@@ -206,70 +197,12 @@ impl Steps<'_> {
     }
 
     /// The elasticities of throughput and of mean latency.
-    fn predicted(&self, changed: &Changed, relief: f64) -> Result<[Figure; 2], PredictError> {
-        let base = self.base();
-        let elasticity = |before: f64, after: f64| (after / before).ln() / relief;
-        let at = |model: &Model, scenario: &Scenario, users: u32| {
-            let options = self.options;
-            model.at(scenario, users, options.exchanges, options.seed)
-        };
-        let before = at(self.model, &base, self.users)?;
-        let model = self.with_round_trip(changed.round_trip);
-        let after = at(&model, &changed.scenario, changed.users)?;
-        let values = [
-            elasticity(before.throughput.0, after.throughput.0),
-            elasticity(before.response.0, after.response.0),
-        ];
-        // A draw changes the elasticity by the same amount as in the exact solution.
-        let exact = |fitted: &Fitted| -> Result<[f64; 2], PredictError> {
-            let (before, _) = fitted.solve(&base, self.users)?;
-            let fitted = self.stretched(fitted, changed.round_trip);
-            let (after, _) = fitted.solve(&changed.scenario, changed.users)?;
-            Ok([
-                elasticity(before.throughput.0, after.throughput.0),
-                elasticity(before.response.0, after.response.0),
-            ])
-        };
-        let assumed = exact(&self.model.exact)?;
-        let mut drawn = [Vec::new(), Vec::new()];
-        for draw in self.draws {
-            let found = exact(&draw.fitted)?;
-            for (part, draws) in drawn.iter_mut().enumerate() {
-                draws.push(values[part] + found[part] - assumed[part]);
-            }
-        }
-        Ok([
-            interval(values[0], &drawn[0]),
-            interval(values[1], &drawn[1]),
-        ])
-    }
-
-    /// The model with the round-trip time multiplied by a factor.
-    fn with_round_trip(&self, factor: f64) -> Model {
-        let mut model = self.model.clone();
-        if factor != 1.0 {
-            model.fitted = self.stretched(&model.fitted, factor);
-            model.exact = self.stretched(&model.exact, factor);
-            for delay in &mut model.shape.further {
-                delay.0 *= factor;
-            }
-        }
-        model
-    }
-
-    /// A network with the round-trip time multiplied by a factor. The delay contains the round trips of the exchange.
-    fn stretched(&self, fitted: &Fitted, factor: f64) -> Fitted {
-        let shape = &self.model.shape;
-        let trip = self.series.round_trip.unwrap_or(Seconds(0.0));
-        let trips = shape.mean_rounds() * trip.0 + shape.mean_further().0;
-        let longer = (factor - 1.0) * trips.min(fitted.delay.0);
-        Fitted {
-            delay: Seconds(fitted.delay.0 + longer),
-            admission: Admission {
-                before: Seconds(fitted.admission.before.0 * factor),
-                ..fitted.admission.clone()
-            },
-            ..fitted.clone()
-        }
+    fn predicted(&self, changed: &System, relief: f64) -> Result<[Figure; 2], PredictError> {
+        let found = self.predictor.change(&self.unchanged(), changed)?;
+        let elasticity = |ratio: f64| ratio.ln() / relief;
+        Ok([0, 1].map(|part| {
+            let drawn = found.drawn.iter().map(|ratios| elasticity(ratios[part]));
+            interval(elasticity(found.ratios[part]), &drawn.collect::<Vec<_>>())
+        }))
     }
 }

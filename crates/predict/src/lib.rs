@@ -14,6 +14,7 @@
 //! All results are functions of recorded results and a seed.
 
 mod bootstrap;
+mod change;
 pub mod elasticities;
 pub mod fit;
 pub mod law;
@@ -21,6 +22,7 @@ pub mod markdown;
 pub mod network;
 pub mod of_loads;
 pub mod of_run;
+mod options;
 pub mod page_cache;
 pub mod prediction;
 pub mod predictions;

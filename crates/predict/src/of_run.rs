@@ -99,10 +99,15 @@ pub fn series(run: &Run, levels: &BTreeMap<String, String>) -> Result<Vec<Series
     for (name, cells) in &by_name {
         let words = name.split(' ').filter(|word| !constant.contains(word));
         let short = words.collect::<Vec<_>>().join(" ");
-        let short = if short.is_empty() {
-            run.info.study.clone()
-        } else {
-            short
+        let short = match (short.is_empty(), levels.is_empty()) {
+            (false, _) => short,
+            // A single series has the levels that selected it.
+            (true, false) => {
+                let selected = levels.iter();
+                let selected = selected.map(|(factor, level)| format!("{factor}={level}"));
+                selected.collect::<Vec<_>>().join(" ")
+            }
+            (true, true) => run.info.study.clone(),
         };
         all.extend(of_cells(run, short, cells));
     }

@@ -5,18 +5,19 @@
 
 mod figures;
 
-use fathometer_model::Seed;
 use fathometer_queueing::Seconds;
 use fathometer_queueing::limited::WORKERS;
 
 use crate::PredictError;
 use crate::bootstrap::{Draw, draws};
+use crate::change::{Predictor, System};
 use crate::fit::{Model, Point};
-use crate::network::{DISK, Fitted, LINK, PROCESSOR};
+use crate::network::{DISK, LINK, PROCESSOR};
 use crate::scenario::Scenario;
-use crate::series::{FitData, Load, Reading, Selection, Series, disk_use, pooled_deviation};
+use crate::series::{FitData, Load, Reading, Series, disk_use, pooled_deviation};
 use crate::simulated::Shape;
 
+pub use crate::options::Options;
 pub use figures::{
     Compared, Effect, Figure, PageCacheModel, Prediction, Row, WorkersModel, WorkersRow,
 };
@@ -34,21 +35,6 @@ const OVERFLOW_DOUBT: f64 = 1.5;
 /// (1), on a logarithmic scale. The servers with which the laws were chosen have about a quarter (`nginx` and `embedded`, both
 /// workloads of almeida96, 20 to 48 users: the median is 0.23, from -0.04 to 0.44).
 const RANDOM_ORDER: f64 = 0.25;
-
-/// The options of a prediction.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Options {
-    /// The loads that are fitted.
-    pub fit: Selection,
-    /// The numbers of users; empty for the measured numbers and twice the largest.
-    pub users: Vec<u32>,
-    /// The number of bootstrap draws.
-    pub draws: u32,
-    /// The number of exchanges of each simulation.
-    pub exchanges: u32,
-    /// The seed of draws and simulations.
-    pub seed: Seed,
-}
 
 /// Predicts a series in a scenario.
 ///
@@ -345,37 +331,32 @@ impl Context<'_> {
     /// The change of throughput and mean latency that two replicates would show, one before and one after the change of the
     /// scenario.
     fn effect(&self, users: u32) -> Result<Effect, PredictError> {
-        let changed = self.scenario.users(users);
-        let exact = |fitted: &Fitted| -> Result<(f64, f64), PredictError> {
-            let (before, _) = fitted.solve(&Scenario::default(), users)?;
-            let (after, _) = fitted.solve(self.scenario, changed)?;
-            Ok((
-                after.throughput.0 / before.throughput.0,
-                after.response.0 / before.response.0,
-            ))
+        let system = |scenario: &Scenario, users: u32| System {
+            scenario: scenario.clone(),
+            users,
+            round_trip: 1.0,
         };
-        let at = |scenario, users| {
-            let options = self.options;
-            self.model
-                .at(scenario, users, options.exchanges, options.seed)
+        let before = system(&Scenario::default(), users);
+        let after = system(self.scenario, self.scenario.users(users));
+        let predictor = Predictor {
+            series: self.series,
+            model: self.model,
+            draws: self.draws,
+            options: self.options,
         };
-        let unchanged = Scenario::default();
-        let (before, after) = (at(&unchanged, users)?, at(self.scenario, changed)?);
-        let rate = after.throughput.0 / before.throughput.0;
-        let time = after.response.0 / before.response.0;
-        let (exact_rate, exact_time) = exact(&self.model.exact)?;
+        let found = predictor.change(&before, &after)?;
         let noise = |figure: fn(&Reading) -> f64| {
             std::f64::consts::SQRT_2 * pooled_deviation(&self.data.loads, figure)
         };
         let rate_noise = noise(|reading| reading.throughput.0);
         let time_noise = noise(|reading| reading.response.0);
         let (mut rates, mut times) = (Vec::new(), Vec::new());
-        for draw in self.draws {
-            let (drawn_rate, drawn_time) = exact(&draw.fitted)?;
+        for (draw, [rate, time]) in self.draws.iter().zip(&found.drawn) {
             let noisy = |deviation: f64| (deviation * draw.normal).exp();
-            rates.push(rate * drawn_rate / exact_rate * noisy(rate_noise) - 1.0);
-            times.push(time * drawn_time / exact_time * noisy(-time_noise) - 1.0);
+            rates.push(rate * noisy(rate_noise) - 1.0);
+            times.push(time * noisy(-time_noise) - 1.0);
         }
+        let [rate, time] = found.ratios;
         Ok(Effect {
             users,
             throughput_share: interval(rate - 1.0, &rates),
