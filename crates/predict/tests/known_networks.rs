@@ -578,7 +578,7 @@ fn elasticities_of_a_known_network_are_predicted() {
     }
     let text = screen::elasticities(&found);
     assert!(
-        text.contains("0.50 (0.40 to 0.60)") && text.contains("!"),
+        text.contains("0.50 (0.40 to 0.60)") && text.contains(")!"),
         "{text}"
     );
     assert!(
