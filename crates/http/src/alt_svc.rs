@@ -33,7 +33,7 @@ pub struct Alternative {
     pub host: String,
     /// The port.
     pub port: u16,
-    /// How long the alternative may be kept, counted from when the response was generated.
+    /// How long the alternative may be kept, counted from the time at which the response was generated.
     pub max_age: Duration,
     /// Whether the alternative stays valid after a change of the client's network.
     pub persist: bool,
@@ -226,7 +226,7 @@ mod tests {
             "h3=\":443\"; ma",
         ] {
             assert_eq!(AltSvc::parse([wrong]), None, "{wrong:?}");
-            // An unclosed quote also swallows the text after it.
+            // An unclosed quoted string includes the text after it.
             if wrong.matches('"').count() != 1 {
                 let alternatives = offers(&[&format!("{wrong}, h3=\":7\"")]);
                 assert_eq!(

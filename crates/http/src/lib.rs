@@ -4,7 +4,7 @@
 //! There are two layers. A *connection* machine ([`h1::client`], [`h1::server`]) handles one byte stream and is
 //! fuzzed alone. A *driver* ([`driver`]) implements a client's policy (how many connections, pipelined or not, when
 //! to flush, when to close). It retrieves a page over as many connection machines as the policy sets. The
-//! [`origin`] decides what a server answers, in every version of HTTP. The registry [`protocol`] lists the names
+//! [`origin`] determines the responses of a server, in every version of HTTP. The registry [`protocol`] lists the names
 //! and properties of each protocol.
 
 pub mod alt_svc;

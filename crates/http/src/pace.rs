@@ -1,7 +1,7 @@
 //! The slowest rate at which a client may send the content of a request.
 //!
-//! An idle time-out alone lets a client keep its connection for ever by sending a byte now and then. Therefore a
-//! client starts with a grace period, and each byte of content extends the deadline a little.
+//! An idle time-out alone lets a client keep its connection for ever by sending a byte at long intervals. Therefore
+//! a client starts with a grace period, and each byte of content extends the deadline a little.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl Default for ContentPace {
 pub(crate) struct Paid {
     until: Instant,
     grace: Duration,
-    /// The maximum time from now to the deadline, and so the longest silence.
+    /// The maximum time from now to the deadline, which is also the longest silence.
     most: Duration,
 }
 

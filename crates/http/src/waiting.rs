@@ -1,7 +1,7 @@
 //! Limits on the data buffered for clients that do not read.
 //!
 //! The limits apply to every protocol: per response, per connection and for all connections together. Content that
-//! is in memory or in files anyway is not counted.
+//! is already in memory or in files is not counted.
 
 use fathometer_model::Bytes;
 

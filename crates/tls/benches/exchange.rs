@@ -1,9 +1,9 @@
 //! CPU time of TLS per exchange with HTTP/2's pattern: 16 requests of 40 bytes in one write, 16 answers of 1 KB with a
 //! header section of 30 bytes each.
 //!
-//! `cargo bench -p fathometer-tls` compares this crate's sessions with rustls's two interfaces, all with one
-//! cipher suite, and with sessions that send every answer in a separate record. A round takes about 1 ms. The shortest
-//! of many rounds is reported: it was not interrupted, so its duration is CPU time.
+//! `cargo bench -p fathometer-tls` compares this crate's sessions with rustls's two interfaces, and with sessions that
+//! send every answer in a separate record. All use the same cipher suite. A round takes about 1 ms. The shortest of
+//! many rounds is reported: it was not interrupted, so its duration is CPU time.
 
 #![expect(
     clippy::disallowed_types,

@@ -133,7 +133,8 @@ pub struct Issue {
     pub names: Vec<String>,
     /// The kind of the certificate's key.
     pub key: KeyKind,
-    /// The number of intermediate certificates between it and the root, which are sent with it.
+    /// The number of intermediate certificates between the certificate and the root. They are sent with the
+    /// certificate.
     pub intermediates: usize,
     /// The size in bytes of an extension without meaning, to enlarge the certificate.
     pub padding: usize,
@@ -202,7 +203,7 @@ impl Identity {
                 key_file,
                 match error {
                     _ if encrypted => "the key is encrypted: decrypt it first".to_owned(),
-                    pem::Error::NoItemsFound => "no private key in it".to_owned(),
+                    pem::Error::NoItemsFound => "contains no private key".to_owned(),
                     error => error.to_string(),
                 },
             )
@@ -263,8 +264,8 @@ impl fmt::Debug for Identity {
 pub struct Roots(Arc<RootCertStore>);
 
 impl Roots {
-    /// Reads certificates of authorities in PEM, such as the system's own store. `file` is the name of the file in error
-    /// messages.
+    /// Reads certificates of authorities in PEM, such as the system's own store. `file` is the name of the file in
+    /// error messages.
     ///
     /// # Errors
     ///
@@ -330,7 +331,7 @@ fn leaf_params(request: &Issue, lifetime: Lifetime) -> Result<CertificateParams,
     params.use_authority_key_identifier_extension = true;
     if request.padding > LARGEST_PADDING {
         return Err(SettingsError::Making(format!(
-            "padding of {} bytes: at most {LARGEST_PADDING}",
+            "padding of {} bytes: use at most {LARGEST_PADDING}",
             request.padding
         )));
     }
@@ -365,7 +366,7 @@ fn certificates(pem: &[u8], file: &str) -> Result<Vec<CertificateDer<'static>>, 
         .collect::<Result<_, _>>()
         .map_err(|error| file_error(file, error.to_string()))?;
     if chain.is_empty() {
-        return Err(file_error(file, "no certificate in it".to_owned()));
+        return Err(file_error(file, "contains no certificate".to_owned()));
     }
     Ok(chain)
 }
@@ -478,8 +479,8 @@ mod tests {
                 .unwrap_err()
                 .to_string()
         };
-        assert_eq!(read("", &key), "c.pem: no certificate in it");
-        assert_eq!(read(&chain, &chain), "k.pem: no private key in it");
+        assert_eq!(read("", &key), "c.pem: contains no certificate");
+        assert_eq!(read(&chain, &chain), "k.pem: contains no private key");
         let encrypted = key.replace("PRIVATE", "ENCRYPTED PRIVATE");
         assert_eq!(
             read(&chain, &encrypted),

@@ -1,4 +1,4 @@
-//! What a connection negotiated, and its cost.
+//! The negotiated parameters of a connection, and the cost of its handshake.
 
 use fathometer_model::Bytes;
 
@@ -27,7 +27,7 @@ pub struct Handshake {
     /// The bytes of handshake records that this side sent until the session was established. Headers and tags are
     /// included; alerts and early data are not.
     pub sent: Bytes,
-    /// The bytes of handshake records that this side received until then.
+    /// The bytes of handshake records that this side received until the session was established.
     pub received: Bytes,
     /// The bytes of the server's certificates as they were sent (their DER encodings); 0 for a resumed session.
     pub certificates: Bytes,
@@ -75,7 +75,7 @@ pub struct Traffic {
     pub alerts: Bytes,
     /// Records of application data, including early data.
     pub application: Bytes,
-    /// The application data in these records. The difference to `application` is record overhead.
+    /// The application data in these records. The difference from `application` is record overhead.
     pub content: Bytes,
     /// The number of records of application data.
     pub application_records: u64,

@@ -1,8 +1,8 @@
 //! TLS 1.2 and 1.3 (RFC 5246, RFC 8446) over any byte stream, without I/O, with the cost of each handshake.
 //!
-//! A [`Session`] is the TLS of one connection, for a client or a server. Its inputs are bytes of the transport
-//! and the time; its outputs are plaintext and bytes for the transport. [`ClientOptions`] and [`ServerOptions`]
-//! contain the settings. [`Handshake`] and [`Traffic`] contain what a connection negotiated and its cost.
+//! A [`Session`] is the TLS of one connection, for a client or a server. Its inputs are bytes of the transport and the
+//! time; its outputs are plaintext and bytes for the transport. [`ClientOptions`] and [`ServerOptions`] contain the
+//! settings. [`Handshake`] and [`Traffic`] contain the negotiated parameters and the cost of a connection.
 //! [`TlsFailure`] is the reason for a failure. [`certificate`] creates an authority and certificates on the fly.
 //!
 //! rustls performs the handshake. Afterwards this crate seals and opens the records, in place, with the keys of

@@ -17,7 +17,7 @@ pub enum SettingsError {
     /// The word is not the name of a version, cipher suite or group.
     #[error("unknown {kind} {word:?}: supported are {known}")]
     Unknown {
-        /// What the word should name: a TLS version, a cipher suite or a group.
+        /// The kind of name: a TLS version, a cipher suite or a group.
         kind: &'static str,
         /// The word.
         word: String,
@@ -25,7 +25,7 @@ pub enum SettingsError {
         known: String,
     },
     /// The record size is outside the valid range.
-    #[error("record size of {0} bytes: write 32 to 16384")]
+    #[error("record size of {0} bytes: use 32 to 16384")]
     RecordSize(usize),
     /// Early data is enabled with tickets that do not prevent replay.
     #[error(

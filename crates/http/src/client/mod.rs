@@ -3,9 +3,9 @@
 //! [`Connection`] forwards every call to [`h1::client::Connection`] or [`h2::client::Connection`]; their
 //! documentation describes how to drive them. Their events are the same, except for these differences:
 //!
-//! - HTTP/2 writes frames of its own (preface, settings, acknowledgements, window updates). Therefore call
+//! - HTTP/2 writes its own frames (preface, settings, acknowledgements, window updates). Therefore call
 //!   [`transmit`](Connection::transmit) when the transport is established and after every
-//!   [`poll`](Connection::poll), not only after a flush. Requests are sent by a flush in both.
+//!   [`poll`](Connection::poll), not only after a flush. In both protocols, a flush sends the requests.
 //! - In HTTP/2 responses are interleaved and end in any order. [`Pending`] stores a caller's state for its
 //!   requests.
 //! - In HTTP/2 a failure or an expired time limit may end one request and leave the connection usable: see
@@ -29,12 +29,12 @@ use crate::h1;
 use crate::h2;
 use crate::protocol::Protocol;
 
-/// The client side of one connection. The [module](self) lists the differences between the two protocols that
-/// remain.
+/// The client side of one connection. The [module](self) lists the remaining differences between the two
+/// protocols.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "HTTP/1.x has one exchange or a few at a time and is reached without a detour"
+    reason = "a box would add a memory access to every call of HTTP/1.x"
 )]
 pub enum Connection {
     /// HTTP/1.x.
@@ -98,7 +98,7 @@ impl Connection {
         either!(self, connection => connection.shrink());
     }
 
-    /// Whether the connection still accepts requests, even if it has no room for one now.
+    /// Whether the connection accepts further requests. The limit on their number is not considered.
     pub fn accepts_requests(&self) -> bool {
         either!(self, connection => connection.accepts_requests())
     }
@@ -203,10 +203,10 @@ impl Connection {
         either!(self, connection => connection.transmit())
     }
 
-    /// Notes that the transport took the first `bytes` bytes of what [`transmit`](Self::transmit) returned.
+    /// Notes that the transport took the first `bytes` bytes that [`transmit`](Self::transmit) returned.
     ///
     /// # Panics
-    /// If `bytes` exceeds the length of what `transmit` returned.
+    /// If `bytes` is larger than the slice that `transmit` returned.
     #[inline]
     pub fn transmitted(&mut self, bytes: usize, now: Instant) {
         either!(self, connection => connection.transmitted(bytes, now));
@@ -237,8 +237,8 @@ impl Connection {
         }
     }
 
-    /// Notes that the server has closed its side of the connection. All bytes before that must have been
-    /// [`poll`](Self::poll)ed.
+    /// Notes that the server has closed its side of the connection. All bytes that arrived before must have been
+    /// passed to [`poll`](Self::poll).
     pub fn handle_eof(&mut self, now: Instant) {
         either!(self, connection => connection.handle_eof(now));
     }
@@ -265,8 +265,7 @@ impl Connection {
         either!(self, connection => connection.handle_timeout(now));
     }
 
-    /// The head announced by the last [`Event::Head`] or [`Event::Interim`]. It stays until the next head is
-    /// read.
+    /// The head announced by the last [`Event::Head`] or [`Event::Interim`]. Valid until the next head is read.
     #[inline]
     pub fn head(&self) -> Head<'_> {
         match self {

@@ -8,7 +8,7 @@ use crate::{h1, h2, h3};
 
 /// Writes one request. Dropping it before one of the `send` methods has no effect.
 #[derive(Debug)]
-#[must_use = "a request leaves when it is sent"]
+#[must_use = "a `send` method queues the request"]
 pub enum RequestWriter<'c> {
     /// For a connection of HTTP/1.x.
     Http1(h1::client::RequestWriter<'c>),
@@ -17,8 +17,8 @@ pub enum RequestWriter<'c> {
 }
 
 impl<'c> RequestWriter<'c> {
-    /// Adds a field. `Expect`, the fields that frame the content and (in HTTP/2) connection-specific fields are
-    /// set by the writer and refused here.
+    /// Adds a field. The writer sets `Expect` and the fields that frame the content, and refuses them here. In
+    /// HTTP/2 it also refuses connection-specific fields.
     pub fn field(&mut self, name: &str, value: &str) -> &mut RequestWriter<'c> {
         match self {
             RequestWriter::Http1(writer) => drop(writer.field(name, value)),
@@ -27,7 +27,7 @@ impl<'c> RequestWriter<'c> {
         self
     }
 
-    /// Adds a field whose value is formatted into place.
+    /// Adds a field whose value is formatted in place.
     pub fn field_display(
         &mut self,
         name: &str,

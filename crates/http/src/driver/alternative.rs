@@ -6,10 +6,10 @@
 //! (`Alt-Svc`) or by a frame of HTTP/2 (ALTSVC). Requests use HTTP/2 until that connection is established, and
 //! the new connection after that. Later visits use the service directly while it is valid. A service that
 //! cannot be reached, or fails before any response, is not used for a while; its requests are retried over
-//! HTTP/2. [`Retrieval`](super::Retrieval::services) records what was announced, what failed, and when.
+//! HTTP/2. [`Retrieval`](super::Retrieval::services) records announcements and failures with their times.
 //!
-//! Services on other hosts and over other protocols are ignored. Requests do not have `Alt-Used`, which not all
-//! browsers send.
+//! Services on other hosts and over other protocols are ignored. Requests have no `Alt-Used` field, because some
+//! browsers do not send it.
 
 use std::time::Duration;
 
@@ -172,8 +172,8 @@ impl PageDriver {
         }
     }
 
-    /// Handles a failed connection. If it led to a service and has had no response, the service is not used
-    /// from now on. Returns whether this is the case.
+    /// Handles a failed connection. If it led to a service and delivered no response, the service is no longer
+    /// used. Returns whether the service was given up.
     pub(super) fn give_up_service(&mut self, place: usize, failure: Failure, now: Instant) -> bool {
         let link = &self.links[place];
         let is_given_up = link.service.is_some() && link.record.exchanges == 0;

@@ -135,7 +135,7 @@ impl PageDriver {
         let record = &mut self.exchanges[exchange].record;
         record.response_head = received.head;
         record.response_body = received.body;
-        // Without field compression there is no separate size.
+        // Only protocols with field compression have a separate size of the fields.
         let compressed = record.request_fields.is_some() || record.pushed;
         record.response_fields = compressed.then_some(received.fields);
         record.outcome = outcome;
@@ -144,7 +144,7 @@ impl PageDriver {
         }
     }
 
-    /// Decides what a response means when its head is complete.
+    /// Determines the meaning of a response when its head is complete.
     fn head(&mut self, place: usize, exchange: usize, now: Instant) {
         let item = self.exchanges[exchange].job.item;
         self.follow_preloads(place, item, now);
@@ -505,6 +505,9 @@ fn refresh(entry: &mut CacheEntry, head: Head<'_>) {
     if let Some(date) = head.last_modified() {
         entry.last_modified = Some(date.to_owned());
     }
+    if let Some(date) = head.text("date") {
+        entry.date = Some(date.to_owned());
+    }
 }
 
 /// Resets the received part of a file: the first byte of a copy follows.
@@ -512,6 +515,7 @@ fn begin_copy(item: &mut Item, head: Head<'_>) {
     item.begin_copy(CacheEntry {
         etag: head.etag().map(str::to_owned),
         last_modified: head.last_modified().map(str::to_owned),
+        date: head.text("date").map(str::to_owned),
         status: 200,
         coding: coding(head).unwrap_or(None),
         html: Vec::new(),
@@ -519,7 +523,7 @@ fn begin_copy(item: &mut Item, head: Head<'_>) {
     });
 }
 
-/// The meaning of a partial response: the requested part of the copy at hand, or an unusable response.
+/// The meaning of a partial response: the requested part of the current copy, or an unusable response.
 fn part(item: &mut Item, ask: Ask, head: Head<'_>) -> Meaning {
     let Some(ContentRange::Part {
         first, complete, ..
@@ -527,7 +531,12 @@ fn part(item: &mut Item, ask: Ask, head: Head<'_>) -> Meaning {
     else {
         return Meaning::Unusable;
     };
-    let other_copy = head.etag().is_some() && head.etag() != item.fresh.etag.as_deref();
+    let fresh = &item.fresh;
+    let other_copy = match (head.etag(), head.last_modified(), &fresh.last_modified) {
+        (Some(etag), ..) => fresh.etag.as_deref() != Some(etag),
+        (None, Some(theirs), Some(ours)) => theirs != ours,
+        _ => false,
+    };
     match ask {
         Ask::FirstPart { .. } if first == 0 => begin_copy(item, head),
         Ask::Rest if first == item.received && !other_copy => {}
@@ -549,7 +558,7 @@ fn coding(head: Head<'_>) -> Result<Option<ContentCoding>, Failure> {
     }
 }
 
-/// Whether the content is HTML: its media type says so, or is missing.
+/// Whether the content is HTML: the media type is HTML or missing.
 pub(super) fn is_html(content_type: Option<&str>) -> bool {
     let Some(content_type) = content_type else {
         return true;

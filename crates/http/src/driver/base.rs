@@ -35,8 +35,8 @@ pub(super) enum Found {
 }
 
 impl BaseFile {
-    /// A reader for a page on `host` at `target`, in that content coding. If the page is not HTML (not
-    /// `scanned`), it has no references.
+    /// A reader for the page at `target` on `host`, with this content coding. If the page is not HTML
+    /// (`scanned` is false), no references are searched for.
     pub(super) fn new(
         host: &str,
         target: &str,

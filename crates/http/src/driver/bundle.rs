@@ -23,7 +23,7 @@ pub enum Bundle {
 }
 
 impl Bundle {
-    /// All formats. A name that begins with another name comes first.
+    /// All formats. A name that begins with another name comes before it.
     const NAMES: [(&'static str, Bundle); 6] = [
         ("package-delta", Bundle::PackageDelta),
         ("package-v1", Bundle::Package(package::Version::One)),
@@ -54,8 +54,8 @@ impl Bundle {
         }
     }
 
-    /// The value of `Accept`, which prefers the bundle to what the client would accept without it
-    /// (`otherwise`).
+    /// The value of `Accept`: it prefers the bundle to the media types in `otherwise`, the value without a
+    /// bundle.
     pub(super) fn accept(self, otherwise: Option<&str>) -> String {
         let mut accept = self.media_type().to_owned();
         for range in otherwise.unwrap_or("*/*").split(',') {

@@ -7,6 +7,7 @@ use fathometer_model::ContentCoding;
 use super::bundle::Bundle;
 use super::image::Dimensions;
 use super::service::Service;
+use crate::origin::date::parse_date;
 
 /// The cached data of one file: enough to validate it, and for a page, enough to find its references again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct CacheEntry {
     pub etag: Option<String>,
     /// The date of last modification, as the server sent it.
     pub last_modified: Option<String>,
+    /// The time of the response that delivered the file or confirmed it, as the server sent it in `Date`.
+    pub date: Option<String>,
     /// The status of the response that delivered the file; 200 also if the file was fetched in parts.
     pub status: u16,
     /// The content coding in which the file was received.
@@ -26,10 +29,26 @@ pub struct CacheEntry {
 }
 
 impl CacheEntry {
-    /// The validator for `If-Range`, which must be a strong one; a date is treated as strong.
+    /// The validator for `If-Range` (RFC 9110 section 13.1.5): a strong entity tag. If there is no entity
+    /// tag: the date of last modification, if it is a strong validator.
     pub(super) fn strong_validator(&self) -> Option<&str> {
-        let etag = self.etag.as_deref().filter(|etag| !etag.starts_with("W/"));
-        etag.or(self.last_modified.as_deref())
+        match &self.etag {
+            Some(etag) => Some(&**etag).filter(|etag| !etag.starts_with("W/")),
+            None => self
+                .last_modified
+                .as_deref()
+                .filter(|_| self.was_modified_before()),
+        }
+    }
+
+    /// Whether the file was modified at least one second before the response (RFC 9110 section 8.8.2.2). Both
+    /// times are of the same server.
+    fn was_modified_before(&self) -> bool {
+        let seconds = |date: &Option<String>| parse_date(date.as_deref()?.as_bytes());
+        match (seconds(&self.last_modified), seconds(&self.date)) {
+            (Some(modified), Some(date)) => date > modified,
+            _ => false,
+        }
     }
 }
 
@@ -128,5 +147,38 @@ impl ValidatorCache {
     /// Whether there are no files.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_strong_validators_are_sent_with_ranges() {
+        let (early, late) = (
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 08:49:38 GMT",
+        );
+        let table = [
+            (Some("\"e\""), Some(early), Some(late), Some("\"e\"")),
+            (Some("\"e\""), None, None, Some("\"e\"")),
+            (Some("W/\"e\""), Some(early), Some(late), None),
+            (None, Some(early), Some(late), Some(early)),
+            (None, Some(early), Some(early), None),
+            (None, Some(late), Some(early), None),
+            (None, Some(early), None, None),
+            (None, Some("yesterday"), Some(late), None),
+            (None, None, Some(late), None),
+        ];
+        for (etag, last_modified, date, strong) in table {
+            let entry = CacheEntry {
+                etag: etag.map(str::to_owned),
+                last_modified: last_modified.map(str::to_owned),
+                date: date.map(str::to_owned),
+                ..CacheEntry::default()
+            };
+            assert_eq!(entry.strong_validator(), strong, "{entry:?}");
+        }
     }
 }

@@ -58,7 +58,7 @@ impl PageDriver {
     pub(super) fn want_list(&mut self, list: &PageList, now: Instant) {
         self.base_done = true;
         if self.policy.bundle.is_some() {
-            // The folder is not a file: a file with the same target has an item of its own.
+            // The folder is not a file: a file with the same target has its own item.
             let mut folder = Item::new(list.folder.clone(), FileKind::Other, now);
             folder.known_by = KnownBy::Folder;
             self.items.push(folder);
@@ -95,8 +95,8 @@ impl PageDriver {
         place
     }
 
-    /// Handles a reference to a known file. If the file was pushed or bundled before it was named, that was
-    /// useful.
+    /// Handles a reference to a known file. If the file was pushed or bundled before it was named, the page now
+    /// needs it.
     fn use_unrequested(
         &mut self,
         place: usize,
@@ -165,7 +165,7 @@ impl PageDriver {
         }
     }
 
-    /// Handles an arrived file: the files that it names become known, or after its execution if it is a script.
+    /// Handles an arrived file: the files that it names become known (for a script: after its execution).
     pub(super) fn discover(&mut self, item: usize, now: Instant) {
         let executes = self.items[item].kind.is_script() && !self.options.script_time.is_zero();
         if executes {

@@ -47,7 +47,7 @@ impl PageDriver {
             (_, None) => false,
             (Revalidation::Head, Some(_)) if is_base => false,
             (Revalidation::Head, Some(_)) => return Ask::Head,
-            // If the page is current, its references are read from the HTML in the cache.
+            // Without cached HTML, a 304 would give no references.
             (_, Some(entry)) if is_base && entry.html.is_empty() => false,
             (revalidation, Some(entry)) => {
                 condition(revalidation, &entry.etag, &entry.last_modified).is_some()
@@ -261,7 +261,7 @@ impl PageDriver {
         let page = self.cache.get(target).filter(|_| self.is_base(0));
         let page = page.filter(|page| !page.html.is_empty());
         let known = self.cache.bundle(target).filter(|entry| {
-            // If the page is current, its references are read from the HTML in the cache.
+            // Without cached HTML, a 304 would give no references.
             let of_use = page.is_some() || !self.is_base(0);
             entry.bundle == bundle && of_use
         });

@@ -207,7 +207,7 @@ impl Host {
             self.driver.handle_failure(conn, Failure::Refused, self.now);
             self.obey();
         }
-        assert!(self.driver.is_finished(), "the end never comes");
+        assert!(self.driver.is_finished(), "the driver does not finish");
         assert!(self.driver.poll_timeout().is_none());
     }
 
@@ -264,7 +264,7 @@ fn check(retrieval: &Retrieval, sent: u64) {
     let mut usable = BTreeSet::new();
     for file in &retrieval.files {
         assert!(file.started <= file.usable);
-        assert!(usable.insert(&file.target), "{} came twice", file.target);
+        assert!(usable.insert(&file.target), "{} arrived twice", file.target);
         let failed = |(target, _): &(String, Failure)| *target == file.target;
         assert!(!retrieval.failures.iter().any(failed));
     }

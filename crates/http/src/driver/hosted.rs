@@ -64,7 +64,7 @@ impl PageDriver {
         }
     }
 
-    /// Takes an event of the machine of an HTTP/3 connection; an `Interim` or a `Head` comes with the head.
+    /// Takes an event of the machine of an HTTP/3 connection; `head` is that of an `Interim` or a `Head`.
     pub fn handle_hosted(
         &mut self,
         conn: ConnectionId,

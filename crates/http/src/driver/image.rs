@@ -44,7 +44,7 @@ impl Sizer {
         Sizer::default()
     }
 
-    /// The dimensions, if they are known by now.
+    /// The dimensions; `None` until they are known.
     pub fn dimensions(&self) -> Option<Dimensions> {
         match self.state {
             State::Known(dimensions) => Some(dimensions),

@@ -146,7 +146,7 @@ pub(super) enum Meaning {
     BrokenBundle(Failure),
     /// An error status: there is no copy of the file, and a retry would not help.
     Nothing,
-    /// A response to something else than the request: request the complete file.
+    /// A response that does not match the request: request the complete file.
     Unusable,
     /// Wrong content in a valid HTTP message.
     Broken(Failure),

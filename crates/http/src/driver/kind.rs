@@ -138,7 +138,7 @@ pub enum Priorities {
     /// nothing. Documents, images and files requested by scripts are incremental. If requests wait for a
     /// connection, the more urgent requests are sent first.
     Browser,
-    /// All files are equal and incremental: this requests the server to interleave them.
+    /// All files have the same urgency and are incremental, so that the server interleaves them.
     RoundRobin,
 }
 
@@ -158,7 +158,7 @@ impl Priorities {
     }
 }
 
-/// Why the text of [`Priorities`] was not understood.
+/// The error for a text that is not a priority scheme.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a priority scheme: write none, browser or round-robin")]
 pub struct ParsePrioritiesError {

@@ -11,8 +11,8 @@ use super::policy::Policy;
 use crate::client::{Config, Connection, RequestId};
 use crate::protocol::Protocol;
 
-/// The most requests in flight on one multiplexing connection if the policy gives no number. Servers permit
-/// fewer.
+/// The most requests in flight on one multiplexing connection if the policy gives no number. Servers usually
+/// permit fewer.
 const MOST_STREAMS: u32 = 1000;
 
 /// One connection: its state machine, and the driver's state for it.
@@ -42,8 +42,8 @@ pub(super) struct Link {
     pub(super) holds_base: bool,
     /// Whether pipelining must wait for the first response.
     pub(super) cautious: bool,
-    /// Whether a response on the connection was cancelled because of its content. This is no reason to avoid pipelining on
-    /// other connections.
+    /// Whether a response on the connection was cancelled because of its content. Other connections may still
+    /// be pipelined.
     pub(super) gives_up: bool,
     /// The action to take when the machine's last bytes have been passed on.
     pub(super) parting: Option<Action>,

@@ -1,6 +1,6 @@
 //! Retrieves a page with a connection policy, without I/O.
 //!
-//! [`PageDriver`] implements the part of a browser or a robot between its user and its sockets. It fetches the
+//! [`PageDriver`] implements the part of a browser or a robot that decides which requests to send. It fetches the
 //! base file, finds the embedded files while the HTML arrives, and requests them. [`Policy`] and [`Options`]
 //! control the number of connections, pipelining, flushing, validation and closing. The result is a
 //! [`Retrieval`]: a record of every exchange and connection, the cache for the next visit, and the times at
@@ -10,12 +10,13 @@
 //!
 //! A [`PageDriver`] has no clock and no sockets. Its methods are of three kinds:
 //!
-//! - inputs, the only ones that change anything but the queue of actions:
+//! - inputs, which change the state:
 //!   [`handle_connected`](PageDriver::handle_connected), [`handle_data`](PageDriver::handle_data),
 //!   [`handle_eof`](PageDriver::handle_eof), [`handle_failure`](PageDriver::handle_failure),
 //!   [`handle_timeout`](PageDriver::handle_timeout), [`transmitted`](PageDriver::transmitted);
-//! - outputs: [`poll_action`](PageDriver::poll_action), [`transmit`](PageDriver::transmit),
-//!   [`poll_timeout`](PageDriver::poll_timeout), [`is_finished`](PageDriver::is_finished);
+//! - outputs, which change only the queue of actions: [`poll_action`](PageDriver::poll_action),
+//!   [`transmit`](PageDriver::transmit), [`poll_timeout`](PageDriver::poll_timeout),
+//!   [`is_finished`](PageDriver::is_finished);
 //! - [`finish`](PageDriver::finish), which ends it.
 //!
 //! After [`new`](PageDriver::new) and after every input:
@@ -23,18 +24,18 @@
 //! 1. do all actions that `poll_action` returns, in their order;
 //! 2. for each established connection, while `transmit` is not empty: write its bytes, report how many the
 //!    transport took by `transmitted`, and stop when it took fewer. The bytes of one `transmit` are one flush:
-//!    write them with one call, so that the transport sees only the client's own buffering;
+//!    write them with one call, so that no other buffering is added to the client's;
 //! 3. stop when `is_finished`; else wait for input until `poll_timeout`, then call `handle_timeout`.
 //!
 //! `now` must not run backwards. Inputs about closed connections are ignored.
 //!
 //! # What it does
 //!
-//! *First visit*: everything is fetched. *Revisit*: [`Options::revalidation`] says how cached files are
+//! *First visit*: everything is fetched. *Revisit*: [`Options::revalidation`] sets how cached files are
 //! validated. When the base file is current, its references come from the cached HTML, all at once. With
 //! [`Policy::ranges`] images are fetched in two parts: the first bytes of all images, then the rest of each.
 //!
-//! *Retries*: a request is retried when its connection ended before or within its response, up to
+//! *Retries*: a request is retried if its connection ends before or during its response, up to
 //! [`Options::retries`] times. After a connection has closed without notice, the next connection is not
 //! pipelined before its first response (RFC 9112 section 9.3.2).
 //!
@@ -65,7 +66,7 @@
 //!
 //! - Every connection has one `Connect` and one `Close` or `Abort`.
 //! - Every exchange is recorded once, with its outcome.
-//! - No byte is sent that was not flushed, and every flush has a cause that is counted.
+//! - No byte of a request is sent before a flush, and the flushes are counted by cause.
 
 mod action;
 mod alternative;

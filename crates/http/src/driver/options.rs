@@ -36,8 +36,8 @@ pub struct Options {
     pub first_range: Bytes,
     /// Whether a revisit with ranges sends `If-Range` along with `If-None-Match` and `Range`, as in the paper's
     /// text. By RFC 9110 section 13.1.5 a changed file is then sent completely. Without it (the default) the
-    /// server sends only the first bytes of a changed file, which is the purpose of ranges. The rest is always
-    /// requested with `If-Range`.
+    /// server sends only the first bytes of a changed file, which is the purpose of ranges. The rest is
+    /// requested with `If-Range` if the copy has a strong validator.
     pub if_range_on_revisit: bool,
     /// The priorities sent with requests (RFC 9218), which also order waiting requests.
     pub priorities: Priorities,
@@ -115,8 +115,8 @@ impl Options {
     }
 }
 
-/// The receive windows and the header table of an HTTP/2 client, in bytes. The default is that of current
-/// browsers, and large enough never to limit a page.
+/// The receive windows and the header table of an HTTP/2 client, in bytes. The defaults are those of
+/// current browsers, and are large enough not to limit a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Http2Windows {
     /// The window of each stream; at most 2^31 - 1.
@@ -176,9 +176,9 @@ impl Flush {
         }
     }
 
-    /// No timer. A request smaller than the buffer would never be sent, so the buffer is also flushed after the
-    /// request for the base file and when no further request is possible. Unlike `explicit`, there is no timer
-    /// as a fallback. Text form: `buffer`.
+    /// No timer. Without further flushes, a request smaller than the buffer would never be sent. Therefore the
+    /// buffer is also flushed after the request for the base file and when no further request is possible. Unlike
+    /// `explicit`, there is no timer as a fallback. Text form: `buffer`.
     pub const BUFFER_ONLY: Flush = Flush {
         explicit: false,
         timer: None,
@@ -197,7 +197,7 @@ impl Default for Flush {
     }
 }
 
-/// Why a flush policy's text was not understood.
+/// The error for a text that is not a flush policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a flush policy: write explicit, buffer or timer-<n>ms, as in timer-50ms")]
 pub struct ParseFlushError {

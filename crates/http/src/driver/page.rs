@@ -173,8 +173,8 @@ impl PageDriver {
         self.ended(conn, now, |machine| machine.handle_eof(now));
     }
 
-    /// Like [`handle_eof`](Self::handle_eof), for an end that may not be the server's: over TLS without
-    /// close_notify. An HTTP/1 response in progress is then truncated, even if only the end of the connection
+    /// Like [`handle_eof`](Self::handle_eof), for a TLS connection that ended without close_notify: possibly
+    /// not by the server. An HTTP/1 response in progress is then truncated, even if only the end of the connection
     /// delimits it (RFC 9112 section 9.8).
     pub fn handle_cut(&mut self, conn: ConnectionId, now: Instant) {
         let exchanges = &self.exchanges;
@@ -231,13 +231,16 @@ impl PageDriver {
         self.advance(now);
     }
 
-    /// Notes that a connection's transport took the first `bytes` bytes of what [`transmit`](Self::transmit)
+    /// Notes that a connection's transport took the first `bytes` bytes that [`transmit`](Self::transmit)
     /// returned.
     ///
     /// # Panics
-    /// If `bytes` exceeds the length of what `transmit` returned.
+    /// If `bytes` is larger than the slice that `transmit` returned.
     pub fn transmitted(&mut self, conn: ConnectionId, bytes: usize, now: Instant) {
-        assert!(bytes <= self.transmit(conn).len(), "more than was offered");
+        assert!(
+            bytes <= self.transmit(conn).len(),
+            "more bytes sent than offered"
+        );
         if bytes == 0 {
             return;
         }

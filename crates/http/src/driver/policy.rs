@@ -32,16 +32,16 @@ pub const DEFAULT_HOSTS: u16 = 4;
 /// | text | |
 /// |---|---|
 /// | `h1.0`, `h1.0x4` | a connection for each file, one or four at a time |
-/// | `h1.0-keepalive`, `h1.0-keepalivex4` | the same, kept open when the server agrees |
+/// | `h1.0-keepalive`, `h1.0-keepalivex4` | the same, kept open if the server permits it |
 /// | `h1.1`, `h1.1x2` | persistent connections, one exchange at a time on each |
-/// | `h1.1x6-tls` | what browsers do without HTTP/2 |
+/// | `h1.1x6-tls` | like browsers without HTTP/2 |
 /// | `h1.1-pipeline` | one connection, requests sent without waiting for responses |
 /// | `h1.1-pipeline-ranges` | the same; the first bytes of all images, then the rest of each |
 /// | `h1.1-early-close` | `h1.1`, but the connection is closed at the end of every page |
 /// | `h2`, `h3` | one connection, a stream for each exchange |
 /// | `h3-alt-svc` | HTTP/2 until `Alt-Svc` has announced HTTP/3; HTTP/3 from then on, also on later visits |
 /// | `h2-sharded` | the page's files on four hosts, a connection to each |
-/// | `h2-push` | the server may push what the page needs |
+/// | `h2-push` | the server may push files of the page |
 /// | `package`, `h2-package` | the page's files in one object package, each used when it has arrived |
 /// | `h1.0-tar`, `h1.1-zip-tls` | the page's files in one archive |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -69,7 +69,7 @@ pub struct Policy {
     /// Whether the client allows pushes.
     pub push: bool,
     /// Whether the client closes its connections as soon as a page is complete, instead of keeping them for the
-    /// next page (Barford and Crovella's "early close"). Connections with one exchange each are closed anyway.
+    /// next page (Barford and Crovella's "early close"). Connections with one exchange each are always closed.
     pub early_close: bool,
     /// The bundle in which all files are requested at once; `None`: each file is requested separately.
     pub bundle: Option<Bundle>,
@@ -111,14 +111,14 @@ impl Policy {
     }
 }
 
-/// Why a policy's text was not understood.
+/// The error for a text that is not a connection policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is not a connection policy: write h1.0, h1.0xN, h1.0-keepalive, h1.0-keepalivexN, \
-     h1.1, h1.1xN, h1.1-pipeline, h1.1-pipeline-ranges or h1.1-early-close, any of them with -tls at \
-     its end, or h2, h2c, h3, h3-alt-svc, h2xN, h2-sharded, h2-streamsN or h2-push, N from 1 to {MOST_CONNECTIONS}; \
-     for a package or an archive of the files -package, -package-v1, -package-delta, -tar, -tar-whole \
-     or -zip behind it (before -tls)"
+    "{text:?} is not a connection policy: write a protocol (h1.0, h1.0-keepalive, h1.1, h2, h2c, h3 or \
+     h3-alt-svc), then options in this order: xN for N connections (1 to {MOST_CONNECTIONS}); -sharded \
+     (h2, h3); -pipeline (h1.1); -streamsN (h2, h3); -ranges (after -pipeline); -push (h2); -early-close; \
+     -package, -package-v1, -package-delta, -tar, -tar-whole or -zip; -tls (h1.0, h1.1). \
+     Example: h1.1x6-tls"
 )]
 pub struct ParsePolicyError {
     text: String,
@@ -366,7 +366,7 @@ mod tests {
             "h1.1 ",
         ] {
             let error = text.parse::<Policy>().unwrap_err().to_string();
-            assert!(error.contains("h1.1-pipeline-ranges"), "{error}");
+            assert!(error.contains("h1.0-keepalive, h1.1, h2"), "{error}");
         }
     }
 }

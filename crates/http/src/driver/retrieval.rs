@@ -11,7 +11,7 @@ use super::cache::ValidatorCache;
 pub struct Retrieval {
     /// Every request that was passed to a connection, in that order.
     pub exchanges: Vec<ExchangeRecord>,
-    /// Every connection, in the order they were requested.
+    /// Every connection, in the order in which they were requested.
     pub connections: Vec<ConnectionRecord>,
     /// The files that the page needed, or the list named, in the order in which they became usable.
     pub files: Vec<FileArrival>,
@@ -85,7 +85,7 @@ pub struct Milestones {
 pub struct ByteCounts {
     /// Up to the end of the retrieval.
     pub received: Bytes,
-    /// Up to and including the read with the first byte of the base file's response.
+    /// Up to the end of the read that returned the first byte of the base file's response.
     pub base_first_byte: Option<Bytes>,
     /// Up to the end of the base file.
     pub base_complete: Option<Bytes>,

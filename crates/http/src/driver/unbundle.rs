@@ -22,7 +22,7 @@ use super::reader::{Member, Piece, Reader, WholeArchive};
 use super::retrieval::BundleAnswer;
 use crate::client::RequestId;
 
-/// Bytes that arrive on a new connection in one round trip (RFC 6928).
+/// The initial congestion window (RFC 6928): bytes that a new connection delivers in its first round trip.
 const FIRST_WINDOW: f64 = 14_600.0;
 
 impl PageDriver {
@@ -57,7 +57,7 @@ impl PageDriver {
             200 | 203 if bundle.matches_content_type(head.content_type()) => {
                 let coding = head.content_encoding().unwrap_or("identity");
                 if !coding.eq_ignore_ascii_case("identity") {
-                    let reason = format!("the whole of it has content coding {coding}");
+                    let reason = format!("the whole bundle has content coding {coding}");
                     let arriving = Arriving::new(bundle, head, begun);
                     self.break_bundle(Failure::BadResponse, reason, now);
                     self.give_up_rest(exchange, &arriving, now);
@@ -293,6 +293,7 @@ impl PageDriver {
         item.begin_copy(CacheEntry {
             etag: member.etag,
             last_modified: member.last_modified,
+            date: None,
             status: 200,
             coding: member.coding,
             html: Vec::new(),
@@ -314,8 +315,8 @@ impl PageDriver {
                 if let Some(base) = &mut self.base
                     && base.push(content, &mut found).is_err()
                 {
-                    // The page's HTML cannot be decoded, or is too long to scan. The rest of it is skipped, and it is
-                    // requested separately.
+                    // The page's HTML cannot be decoded, or is too long to scan. The rest is skipped, and the page
+                    // is requested separately.
                     self.base = None;
                     arriving.current = None;
                 }
@@ -337,8 +338,8 @@ impl PageDriver {
         }
     }
 
-    /// Uses the client's copy of a file, which is current although it had no response of its own. Does nothing
-    /// without a copy.
+    /// Uses the client's copy of a file: the bundle or its validation showed that the copy is current. Does
+    /// nothing without a copy.
     fn has_copy(&mut self, place: usize, now: Instant) {
         let item = &mut self.items[place];
         let entry = self.cache.get(&item.target);

@@ -9,7 +9,7 @@ use super::RequestId;
 /// The events of one request come in this order: `Promised` if it was pushed; `Begin`, any `Interim` and
 /// `SendContent`, `Head`, any `Content`, `Trailers` if there are any, `End`. `Failed` replaces the missing
 /// events after `Begin`. `Unanswered` comes alone. In HTTP/2 the events of different requests are interleaved.
-/// `Closed` is the last event of all; by then every request has had its `End`, `Failed` or `Unanswered`.
+/// `Closed` is the last event of the connection: all requests have ended, failed or remained unanswered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'i> {
     /// The first byte of the response was read; in HTTP/2 its first complete header block.
@@ -42,8 +42,9 @@ pub enum Event<'i> {
         /// The next bytes of the content, never empty.
         bytes: &'i [u8],
     },
-    /// Fields after the content, reported only by HTTP/2. They are at
-    /// [`trailers`](crate::h2::client::Connection::trailers).
+    /// Fields after the content, reported by HTTP/2 and HTTP/3. They are at
+    /// [`h2`'s `trailers`](crate::h2::client::Connection::trailers) or
+    /// [`h3`'s `trailers`](crate::h3::client::Connection::trailers).
     Trailers {
         /// The request to whose response the trailers belong.
         request: RequestId,

@@ -34,7 +34,7 @@ impl Default for Limits {
 /// [`Failure::TimedOut`](fathometer_model::Failure::TimedOut); `None` sets no limit.
 ///
 /// The clock of an exchange starts with its *turn*: when the first byte of its request has been passed to the
-/// transport and all earlier exchanges have had their responses. The time that a response waits behind others
+/// transport and all earlier responses are complete. The time that a response waits behind others
 /// in a pipeline does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {

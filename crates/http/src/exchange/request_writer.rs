@@ -16,7 +16,7 @@ pub(crate) trait RequestQueue: fmt::Debug {
 /// Writes one request. The request is compressed only by one of the `send` methods; dropping it before that has
 /// no effect.
 #[derive(Debug)]
-#[must_use = "a request leaves when it is sent"]
+#[must_use = "a `send` method queues the request"]
 pub struct RequestWriter<'c> {
     connection: &'c mut dyn RequestQueue,
     opening: Opening,
@@ -24,7 +24,7 @@ pub struct RequestWriter<'c> {
 }
 
 impl<'c> RequestWriter<'c> {
-    /// A writer that begins with this line. An error is returned by the `send` methods.
+    /// A writer that begins with this line. The `send` methods return an error of the line.
     pub(crate) fn new(
         connection: &'c mut dyn RequestQueue,
         line: RequestLine<'_>,

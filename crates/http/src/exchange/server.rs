@@ -21,7 +21,7 @@ pub enum Action {
 /// How a connection is closed after its last response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseManner {
-    /// Closes the sending side first. Then the server reads and discards what the client still sends, until the
+    /// Closes the sending side first. Then the server reads and discards further input, until the
     /// client closes its side or a limit on lingering is reached. The client receives all responses.
     HalfThenDrain,
     /// Closes both sides at once, even if the client is still sending. The connection is then reset, and

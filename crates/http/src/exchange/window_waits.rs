@@ -1,12 +1,12 @@
-//! Records when the server had used up a flow-control window that this client had granted, and waited for more
-//! (RFC 9113 section 5.2; RFC 9000 section 4.1).
+//! Records when the server waits because it has used up a flow-control window of this client (RFC 9113 section
+//! 5.2; RFC 9000 section 4.1).
 //!
-//! The receiver detects a wait by two facts: the received bytes reach exactly a limit that it had announced,
-//! and later bytes exceed it. A server that is not stopped by a window crosses the limit within a frame,
+//! The client detects a wait by two facts: the received bytes reach exactly a limit that it has announced, and
+//! later bytes exceed that limit. A server that is not stopped by a window crosses the limit within a frame,
 //! because limits are not multiples of its frames or packets. As measured on this side, the wait lasts from the
 //! last byte within the limit to the first byte beyond it. The time of the grant shows how much of the wait the
-//! window explains: the server could send again when the grant had arrived, so new bytes can arrive one round
-//! trip after the grant.
+//! window explains: the server can send again when the grant arrives, so new bytes arrive at the earliest one
+//! round trip after the grant.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -153,7 +153,8 @@ impl WindowWaits {
         }
     }
 
-    /// Handles the end of a stream's response. If it was the last one, the server has nothing to send.
+    /// Handles the end of a stream's response. If no other response is in flight
+    /// (`is_last`), the connection's window stops no data.
     pub fn end(&mut self, request: RequestId, is_last: bool) {
         self.streams.remove(&request);
         if is_last && self.connection.reached.take().is_some() {

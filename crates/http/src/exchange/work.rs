@@ -51,7 +51,7 @@ impl<K: Copy + PartialEq> WorkQueue<K> {
         Some(key)
     }
 
-    /// Puts the request that was removed last back to the front, to be processed again.
+    /// Puts the request that was removed last back at the front, to be processed again.
     pub fn repeat(&mut self, key: K, at: Instant) {
         self.requests.push_front((key, at));
     }
@@ -96,11 +96,15 @@ mod tests {
         assert_eq!(
             work.take_done(start + 3 * second),
             Some(c),
-            "its time was kept"
+            "its end time did not change"
         );
         assert!(work.is_empty());
         let later = start + 9 * second;
         work.add(b, second, later);
-        assert_eq!(work.next(), Some(later + second), "it starts when it comes");
+        assert_eq!(
+            work.next(),
+            Some(later + second),
+            "processing starts at once"
+        );
     }
 }

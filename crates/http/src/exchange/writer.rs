@@ -55,7 +55,7 @@ impl Opening {
 }
 
 impl RequestFields {
-    /// Begins another request. Returns the last error of its request line.
+    /// Begins another request. Returns an error of its request line; if there are several, the last.
     pub fn begin(&mut self, line: RequestLine<'_>, scheme: &str) -> Option<SendError> {
         let mut error = None;
         if !fields::is_token(line.method.as_bytes()) || line.method == "CONNECT" {

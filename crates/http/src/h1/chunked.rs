@@ -44,7 +44,7 @@ pub enum ChunkedError {
     #[error("the data of a chunk are longer than its size")]
     DataTooLong,
     /// The text after a chunk size is not `;NAME` or `;NAME=VALUE`, where VALUE is a token or a quoted string.
-    #[error("what follows a chunk size is not a chunk extension")]
+    #[error("the text after a chunk size is not a chunk extension")]
     BadExtension,
     /// More than [`ChunkedLimits::extensions`].
     #[error("chunk extensions are too long")]
@@ -68,7 +68,7 @@ pub struct ChunkedDecoder {
     strictness: Strictness,
 }
 
-/// The decoder's state, named after what the next byte belongs to.
+/// The decoder's state, named after the element to which the next byte belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Size {
@@ -293,7 +293,7 @@ impl ChunkedDecoder {
                 _,
             ) => return Err(ChunkedError::BadLineEnd),
             (State::Failed(error), _) => return Err(error),
-            (State::Data | State::Done, _) => unreachable!("data and the end are no framing"),
+            (State::Data | State::Done, _) => unreachable!("data and the end are not framing"),
         })
     }
 
@@ -473,7 +473,7 @@ mod tests {
                 }
             }
         }
-        // A line end within quotes does not end the line and is not content either.
+        // A line end within quotes is invalid.
         for end in ["\r", "\n", "\r\n"] {
             for strictness in [Strictness::Strict, Strictness::Lenient] {
                 let coded = format!("5;a=\"{end}hello\r\n0\r\n\r\n");

@@ -27,9 +27,9 @@ pub enum Strictness {
     /// For an origin, which must never split messages differently from the proxy in front of it: lines end in
     /// CRLF, no line folding, no space before the colon, no control characters.
     Strict,
-    /// For a client that reads a response (RFC 9112 sections 2.2, 5.1, 5.2): a bare LF ends a line, a folded
-    /// line belongs to the previous field, space before the colon is dropped, control characters other than NUL
-    /// and CR are kept.
+    /// For a client that reads a response (RFC 9112 sections 2.2, 5.1, 5.2): a bare LF ends a line; a folded
+    /// line belongs to the previous field; space before the colon is dropped; control characters other than NUL
+    /// and CR are accepted.
     Lenient,
 }
 
@@ -40,7 +40,7 @@ pub enum SyntaxError {
     #[error("a line ends in a bare line feed")]
     BareLineFeed,
     /// A CR without a following LF.
-    #[error("a carriage return stands alone")]
+    #[error("a carriage return without a line feed")]
     BareCarriageReturn,
     /// A field line that starts with space: obsolete folding, or space before the first field.
     #[error("a field line starts with white space")]
@@ -49,13 +49,13 @@ pub enum SyntaxError {
     #[error("a field line has no colon")]
     MissingColon,
     /// Space between the field name and the colon.
-    #[error("white space stands before the colon of a field line")]
+    #[error("a field line has white space before its colon")]
     SpaceBeforeColon,
     /// A field name that is empty or not a token.
     #[error("a field name is not a token")]
     BadFieldName,
     /// NUL or another control character in a field value.
-    #[error("a field value holds a control character")]
+    #[error("a field value contains a control character")]
     ControlInValue,
     /// A Content-Length that is not one decimal number below 2^64.
     #[error("a content length is not a decimal number")]
@@ -66,8 +66,8 @@ pub enum SyntaxError {
     /// A Transfer-Encoding that is empty or not a list of codings.
     #[error("a transfer encoding is not a list of codings")]
     BadTransferEncoding,
-    /// `chunked` stands before another coding or more than once.
-    #[error("the chunked coding is not applied once and last")]
+    /// `chunked` appears before another coding, or more than once.
+    #[error("the chunked coding is repeated or is not the last coding")]
     ChunkedNotLast,
     /// The head does not end in an empty line.
     #[error("the head does not end in an empty line")]

@@ -75,10 +75,10 @@ pub enum Fault {
     #[error("a stream frame is on stream 0, or a connection frame is on a stream")]
     WrongStreamZero,
     /// A header block interrupted by another frame (section 6.10).
-    #[error("a header block is interrupted")]
+    #[error("a header block is interrupted by another frame")]
     BlockInterrupted,
     /// CONTINUATION without a header block to continue.
-    #[error("a CONTINUATION frame continues nothing")]
+    #[error("a CONTINUATION frame has no header block to continue")]
     UnexpectedContinuation,
     /// A header block with more bytes or more frames than allowed.
     #[error("a header block is too long, or in too many frames")]
@@ -93,22 +93,22 @@ pub enum Fault {
     #[error("the initial window size is above the maximum")]
     BadInitialWindow,
     /// An acknowledgement of settings that were not sent.
-    #[error("settings that were not sent are acknowledged")]
+    #[error("the peer acknowledged SETTINGS that were not sent")]
     UnexpectedAcknowledgement,
     /// A window update with an increment of zero (section 6.9).
     #[error("a window update has an increment of zero")]
     ZeroIncrement,
     /// A window above 2^31 − 1 (section 6.9.1).
-    #[error("a window is above the maximum")]
+    #[error("a flow-control window is above the maximum")]
     WindowOverflow,
     /// More content than the window allowed.
-    #[error("content exceeds the window")]
+    #[error("content exceeds the flow-control window")]
     WindowExceeded,
     /// A frame on a stream that was never opened (section 5.1).
     #[error("a frame is on an idle stream")]
     IdleStream,
     /// A frame on a stream that its sender has closed (half-closed).
-    #[error("a frame is on a stream that its sender had closed")]
+    #[error("a frame is on a stream that its sender has closed")]
     HalfClosedStream,
     /// A frame on a stream that is closed.
     #[error("a frame is on a closed stream")]
@@ -125,6 +125,9 @@ pub enum Fault {
     /// A push that was not allowed, or a push by a client (section 8.4).
     #[error("a push is not allowed")]
     UnexpectedPush,
+    /// PRIORITY_UPDATE from a server (RFC 9218 section 7.1).
+    #[error("a server sent PRIORITY_UPDATE")]
+    UnexpectedPriorityUpdate,
     /// A message that HTTP forbids (section 8.1.1).
     #[error("a message is malformed")]
     Malformed,
@@ -138,17 +141,17 @@ pub enum Fault {
     #[error("streams are opened and reset too fast")]
     ResetFlood,
     /// Faults of the peer that force this side to reset many streams (CVE-2025-8671).
-    #[error("too many streams had to be reset")]
+    #[error("too many streams are reset because of protocol errors")]
     ProvokedResets,
     /// PING and SETTINGS frames, which require an answer, arrive faster than the answers are taken or faster than
     /// in any legitimate use.
     #[error("too many frames require a response")]
     AnswerFlood,
     /// Idle frames: DATA without content, PRIORITY, WINDOW_UPDATE, unknown types.
-    #[error("too many frames carry nothing")]
+    #[error("too many frames have no effect")]
     IdleFrames,
     /// Too much output that the peer does not take.
-    #[error("too much output waits")]
+    #[error("too much output waits because the peer does not read")]
     OutputFlood,
 }
 
@@ -169,6 +172,7 @@ impl Fault {
             | Fault::BadStreamNumber
             | Fault::SelfDependency
             | Fault::UnexpectedPush
+            | Fault::UnexpectedPriorityUpdate
             | Fault::Malformed
             | Fault::ContentLength => ErrorCode::PROTOCOL_ERROR,
             Fault::FrameTooLong | Fault::FrameLength => ErrorCode::FRAME_SIZE_ERROR,

@@ -1,7 +1,7 @@
-//! Flow-control windows (RFC 9113 section 5.2 and 6.9).
+//! Flow-control windows (RFC 9113 sections 5.2 and 6.9).
 //!
-//! [`Window`] limits what this side sends, [`ReceiveWindow`] what the peer may send. Both exist once for the
-//! connection and once for each stream.
+//! [`Window`] limits the bytes that this side sends, and [`ReceiveWindow`] the bytes that the peer may send.
+//! Both exist once for the connection and once for each stream.
 
 use super::error::Fault;
 

@@ -81,8 +81,8 @@ impl Settings {
         Ok(())
     }
 
-    /// The settings that differ from `before`, to be sent. A limit that `before` has and `self` has not is sent as
-    /// the largest number.
+    /// The settings that differ from `before`, to be sent. A limit that only `before` has is sent as the largest
+    /// number.
     pub fn changes(&self, before: &Settings) -> impl Iterator<Item = (u16, u32)> + use<> {
         let known = |settings: &Settings| {
             let unlimited = |limit: Option<u32>| limit.unwrap_or(u32::MAX);

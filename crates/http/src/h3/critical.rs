@@ -27,10 +27,10 @@ const DECODER: u64 = 0x3;
 
 /// The longest frame on a control stream, in bytes. A longer frame is treated as an attack.
 const MOST_CONTROL_FRAME: u64 = 4096;
-/// The most bytes that may wait on the control stream or the decoder stream because the peer does not accept
-/// them.
+/// The maximum number of bytes that may wait on the control stream or the decoder stream because the peer does
+/// not accept them.
 const MOST_WAITING: usize = 64 * 1024;
-/// The most frames without effect in one second.
+/// The maximum number of frames without effect in one second.
 const MOST_IDLE: u32 = 10_000;
 
 /// A message on the peer's control stream.
@@ -243,8 +243,8 @@ impl Critical {
                 }
                 Kind::Encoder => {
                     match self.role {
-                        // The caller then executes them by `follow_on`, and resumes streams as soon as they are
-                        // unblocked.
+                        // The caller executes the instructions with `follow_on`, and resumes streams as soon as
+                        // they are unblocked.
                         Role::Server => self.decoder.take_instructions(input),
                         Role::Client => self.decoder.handle_instructions(input)?,
                     }

@@ -83,29 +83,31 @@ pub enum Fault {
     #[error("the peer opened a stream that it must not open")]
     ForbiddenStream,
     /// A second control stream, or a second QPACK stream of the same type.
-    #[error("a second critical stream of its kind")]
+    #[error("the peer opened a second control or QPACK stream of the same type")]
     RepeatedStream,
     /// A control stream or a QPACK stream was ended, reset or refused.
     #[error("a critical stream was closed")]
     ClosedCriticalStream,
     /// The control stream does not start with SETTINGS.
-    #[error("the control stream does not start with settings")]
+    #[error("the control stream does not start with SETTINGS")]
     MissingSettings,
     /// SETTINGS with a reserved setting, a repeated one, or a value out of range.
     #[error("invalid settings")]
     BadSettings,
     /// A frame of a type that is not permitted at this place.
-    #[error("a frame in a wrong place")]
+    #[error("a frame is not permitted at this place")]
     UnexpectedFrame,
     /// A frame whose payload does not match its type, or that is cut off by the end of the stream.
     #[error("a malformed frame")]
     MalformedFrame,
     /// A GOAWAY with a larger identifier than before, a push that was not permitted …
-    #[error("an identifier out of order")]
+    #[error("an identifier is out of order or not permitted")]
     BadIdentifier,
     /// Too many frames without effect, a control frame that is too long, or too many instructions waiting to be
     /// sent.
-    #[error("too much control data without effect")]
+    #[error(
+        "the control data exceeds a limit (frames without effect, frame length or waiting instructions)"
+    )]
     Flood,
     /// A QPACK error.
     #[error("{0}")]

@@ -45,7 +45,7 @@ pub enum Direction {
     Bidirectional,
 }
 
-/// What the host of a connection must do with its transport.
+/// An action that the host of a connection must carry out on its transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Reset the sending part of a stream (RESET_STREAM). Bytes that were written and not sent are dropped.

@@ -11,7 +11,7 @@ pub struct Settings {
     pub max_field_section_size: Option<u64>,
     /// The largest dynamic table of this side's decoder, in bytes; 0: no table.
     pub qpack_max_table_capacity: u64,
-    /// The largest number of streams that may wait for entries of that table.
+    /// The largest number of streams that may wait for entries of the dynamic table.
     pub qpack_blocked_streams: u64,
 }
 
@@ -19,7 +19,8 @@ const QPACK_MAX_TABLE_CAPACITY: u64 = 0x1;
 const MAX_FIELD_SECTION_SIZE: u64 = 0x6;
 const QPACK_BLOCKED_STREAMS: u64 = 0x7;
 
-/// The most settings in one frame: three are defined here, others by extensions, and some are reserved.
+/// The maximum number of settings in one frame: three are defined here, others by extensions, and some are
+/// reserved.
 const MOST: usize = 64;
 
 impl Settings {

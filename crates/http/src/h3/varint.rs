@@ -73,6 +73,6 @@ mod tests {
         assert_eq!(read(&long), Some((151_288_809_941_952_652, 8)));
         assert_eq!(read(&[0x9d, 0x7f, 0x3e, 0x7d]), Some((494_878_333, 4)));
         assert_eq!(read(&[0x7b, 0xbd]), Some((15_293, 2)));
-        assert_eq!(read(&[0x40, 0x25]), Some((37, 2)), "longer than need be");
+        assert_eq!(read(&[0x40, 0x25]), Some((37, 2)), "longer than necessary");
     }
 }

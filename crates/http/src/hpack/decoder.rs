@@ -20,9 +20,10 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder whose peer may use a table of `max_table` bytes (the announced SETTINGS_HEADER_TABLE_SIZE),
-    /// and may send field sections of `max_section` bytes, with 32 bytes added for each field
-    /// (SETTINGS_MAX_HEADER_LIST_SIZE, RFC 9113 section 6.5.2).
+    /// A decoder with these limits for its peer, as announced in settings (RFC 9113 section 6.5.2):
+    ///
+    /// - `max_table`: bytes of the dynamic table (SETTINGS_HEADER_TABLE_SIZE)
+    /// - `max_section`: bytes of a field section, plus 32 for each field (SETTINGS_MAX_HEADER_LIST_SIZE)
     ///
     /// The table has 4096 bytes at first, even if a smaller size was announced, because the peer has not
     /// received the settings yet. [`set_table_limit`](Self::set_table_limit) applies the limit when the peer

@@ -9,8 +9,10 @@ const SECTION: u64 = 2000;
 const TABLE: u32 = 4096;
 
 /// An entry point for fuzzing. The input consists of blocks: one byte for the length, and that many bytes.
-/// Panics if more fields are kept than permitted, if the decoder's memory exceeds its bound, or if encoding and
-/// decoding the decoded fields does not return the same fields.
+/// Panics in these cases:
+/// - the decoded section exceeds its limit;
+/// - the decoder's memory exceeds its bound;
+/// - encoding and decoding the decoded fields does not return the same fields.
 pub fn fuzz(data: &[u8]) {
     let mut decoder = Decoder::new(TABLE, SECTION);
     let mut encoder = Encoder::new(TABLE);

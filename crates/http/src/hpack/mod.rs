@@ -30,12 +30,12 @@ pub const DEFAULT_TABLE_SIZE: u32 = 4096;
 /// Whether a field is inserted into the dynamic table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Indexing {
-    /// It is inserted if it fits: it is expected to repeat.
+    /// The field is inserted if it fits, because it is expected to repeat.
     #[default]
     Yes,
-    /// It is not inserted; a reference to an existing entry is permitted.
+    /// The field is not inserted; a reference to an existing entry is permitted.
     No,
-    /// It is not inserted, not even by intermediaries: it is a secret (RFC 7541 section 7.1.3).
+    /// The field is a secret: it is never inserted, also not by intermediaries (RFC 7541 section 7.1.3).
     Never,
 }
 

@@ -1,8 +1,8 @@
 //! The dynamic table (RFC 7541 sections 2.3.2 and 4), for HPACK and QPACK and for both sides.
 //!
 //! Entries are numbered from 0 in the order of their insertion and keep their numbers, as in QPACK; HPACK
-//! counts backwards from the newest entry. Names and values are in one buffer. The buffer is compacted when it
-//! holds as many bytes of evicted entries as of others, so that it allocates nothing once it has grown.
+//! counts backwards from the newest entry. Names and values are in one buffer. The buffer is compacted when at
+//! least half of its bytes belong to evicted entries, so that it allocates nothing once it has grown.
 
 use std::collections::VecDeque;
 

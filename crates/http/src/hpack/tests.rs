@@ -59,7 +59,7 @@ fn representations_of_one_field() {
     let secret = [("password", "secret")];
     let block = encode(&mut encoder, &secret, Indexing::Never);
     assert_eq!(block[0], 0x10);
-    // The field was not inserted, and an entry of the table is not used for it either.
+    // The field was not inserted: the second block has the same bytes.
     assert_eq!(encode(&mut encoder, &secret, Indexing::Never), block);
     let method = encode(&mut encoder, &[(":method", "GET")], Indexing::Never);
     assert_eq!(

@@ -152,7 +152,7 @@ impl Scanner {
         }
     }
 
-    /// Takes bytes off the front of `input` up to the end of the next tag that refers to a file. Returns `None`
+    /// Consumes bytes from the front of `input` up to the end of the next tag that refers to a file. Returns `None`
     /// if the input is used up and no such tag was found.
     pub fn scan(&mut self, input: &mut &[u8]) -> Option<Reference<'_>> {
         while let Some((&byte, rest)) = input.split_first() {

@@ -14,7 +14,7 @@ pub(crate) struct Malformed;
 /// The machine that reads a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Recipient {
-    /// An HTTP/2 client. It refuses what RFC 9113 section 8.2.1 requires it to refuse, and nothing more: it
+    /// An HTTP/2 client. It refuses only the sections that RFC 9113 section 8.2.1 requires it to refuse. It
     /// accepts control characters other than NUL, CR and LF in values, and any `TE` and the status 101 in
     /// responses.
     Http2Client,

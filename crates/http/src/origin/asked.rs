@@ -91,7 +91,7 @@ impl Once {
 fn lines(values: &[Box<[u8]>]) -> Lines<'_> {
     let mut lines = Lines::default();
     for value in values {
-        // The list cannot be full: the original had no more lines.
+        // The list cannot be full: the original list has no more lines.
         let _ = lines.push(value);
     }
     lines

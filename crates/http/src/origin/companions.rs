@@ -11,10 +11,11 @@ use super::target;
 /// The companion files of base files.
 ///
 /// Text format: each line has the target of a base file, then the targets of its companions, separated by white
-/// space. A base file may have several lines. A word that starts with `#` begins a comment.
+/// space. A base file may have several lines. A word that starts with `#` begins a comment. A folder and its
+/// `index.html` are one base file.
 ///
 /// ```text
-/// # base        what goes with it
+/// # base        companions
 /// /index.html   /style.css /script.js
 /// /index.html   /logo.png
 /// ```
@@ -170,7 +171,9 @@ impl FromStr for Plan {
                 })
                 .collect::<Result<Vec<_>, _>>()?;
             if companions.is_empty() {
-                return Err(refused("name the file's companions after it".to_owned()));
+                return Err(refused(
+                    "the file has no companions: list them after its path".to_owned(),
+                ));
             }
             plan.lines.push((base, companions));
         }
@@ -178,7 +181,7 @@ impl FromStr for Plan {
     }
 }
 
-/// Whether the word is valid as a target in a request, and in angle brackets.
+/// Whether the word is valid as a target in a request, and in the angle brackets of a `Link` field.
 fn is_target(word: &str) -> bool {
     word.starts_with('/')
         && !word.starts_with("//")
@@ -194,8 +197,17 @@ pub(super) struct PageId(u32);
 /// Plans indexed for lookups.
 #[derive(Debug, Default)]
 pub(super) struct Table {
+    /// The pages by their [`key`].
     places: HashMap<Box<[u8]>, PageId>,
     pages: Vec<Page>,
+}
+
+/// The common key of a folder and its index file.
+fn key(path: &[u8]) -> &[u8] {
+    let folder = path.strip_suffix(target::INDEX);
+    folder
+        .filter(|folder| folder.ends_with(b"/"))
+        .unwrap_or(path)
 }
 
 #[derive(Debug, Default)]
@@ -209,10 +221,10 @@ impl Table {
     pub fn new(push: Plan, early_hints: Plan) -> Table {
         let mut table = Table::default();
         for (base, companions) in push.lines {
-            table.page(base).pushed.extend(companions);
+            table.page(&base).pushed.extend(companions);
         }
         for (base, companions) in early_hints.lines {
-            let page = table.page(base);
+            let page = table.page(&base);
             for companion in companions {
                 companion.write_link(&mut page.link);
             }
@@ -220,9 +232,9 @@ impl Table {
         table
     }
 
-    fn page(&mut self, base: Box<[u8]>) -> &mut Page {
+    fn page(&mut self, base: &[u8]) -> &mut Page {
         let next = PageId(self.pages.len() as u32);
-        let id = *self.places.entry(base).or_insert(next);
+        let id = *self.places.entry(key(base).into()).or_insert(next);
         if id == next {
             self.pages.push(Page::default());
         }
@@ -234,7 +246,14 @@ impl Table {
         if self.places.is_empty() {
             return None;
         }
-        self.places.get(path).copied()
+        self.places.get(key(path)).copied()
+    }
+
+    /// Makes `alias` another path of the page at `path`, unless `alias` has its own plan.
+    pub fn alias(&mut self, alias: &[u8], path: &[u8]) {
+        if let Some(id) = self.find(path) {
+            self.places.entry(key(alias).into()).or_insert(id);
+        }
     }
 
     pub fn hints_early(&self) -> bool {
@@ -281,6 +300,30 @@ mod tests {
         assert_eq!(table.pushed(other).len(), 1);
         assert_eq!(table.find(b"/"), None);
         assert_eq!(Table::default().find(b"/other"), None);
+    }
+
+    #[test]
+    fn a_folder_and_its_index_have_one_plan() {
+        let mut table = Table::new(
+            plan("/index.html /a\n/d/ /b\n/e/my-index.html /c\n"),
+            plan("/ /h\n"),
+        );
+        for (folder, index, target) in [("/", "/index.html", "/a"), ("/d/", "/d/index.html", "/b")]
+        {
+            let page = table.find(folder.as_bytes()).unwrap();
+            assert_eq!(table.find(index.as_bytes()), Some(page));
+            assert_eq!(table.pushed(page)[0].target(), target);
+        }
+        let root = table.find(b"/").unwrap();
+        assert_eq!(table.link(root), Some(&b"</h>; rel=preload"[..]));
+        assert_eq!(table.find(b"/e/"), None);
+        table.alias(b"/e/", b"/e/my-index.html");
+        table.alias(b"/", b"/e/my-index.html");
+        assert_eq!(
+            table.find(b"/e/index.html"),
+            table.find(b"/e/my-index.html")
+        );
+        assert_eq!(table.find(b"/"), Some(root), "it has its own plan");
     }
 
     #[test]

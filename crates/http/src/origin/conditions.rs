@@ -86,7 +86,7 @@ pub struct Preconditions<'a> {
 pub struct Validators<'a> {
     /// The opaque part of the entity tag, including the quotes.
     pub etag: &'a [u8; ETAG_LENGTH],
-    /// Whether the tag is weak. The date is then no stronger than the tag.
+    /// Whether the tag is weak. If so, the date is a weak validator too.
     pub weak: bool,
     /// The last modification, if its date distinguishes the states of the representation.
     pub modified: Option<Modified<'a>>,

@@ -9,8 +9,8 @@ pub const DATE_LENGTH: usize = 29;
 /// 9999-12-31T23:59:59Z, the last second that the format can represent.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// Formats a second since the Unix epoch in the preferred format. Later seconds than the year 9999 are
-/// formatted as its last second.
+/// Formats a second since the Unix epoch in the preferred format. Seconds after the year 9999 are formatted as
+/// the last second of that year.
 pub fn format_date(second: u64) -> [u8; DATE_LENGTH] {
     let time = UNIX_EPOCH + Duration::from_secs(second.min(LAST_SECOND));
     let mut text = [b' '; DATE_LENGTH];

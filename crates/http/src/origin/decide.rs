@@ -146,7 +146,7 @@ impl Origin {
             answer.negotiated = negotiated;
             answer.file = file;
             answer.dictionary = dictionary::announced(&self.negotiation.dictionaries, path);
-            // Content that is being compressed will be complete, unless a part was requested.
+            // An undecided answer is the complete content, unless a range was requested.
             let is_whole = match &answer.content {
                 Content::Whole(_) => true,
                 content => {

@@ -121,7 +121,7 @@ impl Qualities {
     }
 
     /// The quality of a coding; `None` if the client does not accept it. A wildcard does not include codings
-    /// with dictionaries, because clients that support them name them (RFC 9842 section 6.1).
+    /// with dictionaries, because a client that supports such a coding names it (RFC 9842 section 6.1).
     pub fn of_coding(&self, coding: Coding) -> Option<u16> {
         let wildcard = self.wildcard.filter(|_| !coding.needs_dictionary());
         let quality = self.named[coding as usize].or(wildcard);

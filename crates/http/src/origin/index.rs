@@ -140,6 +140,12 @@ impl Index {
         self.paths.get(path).copied()
     }
 
+    /// The canonical path of the page that the root serves.
+    pub fn root_page<'a>(&'a self, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        let page = self.site.file(self.file(b"/")?);
+        target::canonical(page.path.as_bytes(), scratch).ok()?
+    }
+
     /// All representations of a file. The one without a coding comes first.
     pub fn representations(
         &self,
@@ -254,8 +260,8 @@ mod tests {
         for (place, digest) in cases.iter().enumerate() {
             assert!(!cases[..place].contains(digest), "{place}");
         }
-        // Computed by an independent implementation, because entity tags stay in clients' caches when this
-        // program is updated.
+        // Computed by an independent implementation. The digests must not change: entity tags stay in clients'
+        // caches when this program is updated.
         assert_eq!(cases[2], 0xb42176263aee6033);
     }
 }

@@ -7,7 +7,7 @@ use super::conditions::Validators;
 use super::target;
 use super::{Described, Origin, Selected};
 
-/// The most bytes of a part of text. A part is buffered in memory until the client has taken it.
+/// The maximum number of bytes of a part of text. A part is buffered in memory until the client has taken it.
 pub const LARGEST_PART: u32 = 1 << 20;
 
 /// A resource whose content is generated for each request.
@@ -43,14 +43,14 @@ impl Dynamic {
         let mut scratch = Vec::new();
         let canonical = target::canonical(self.path.as_bytes(), &mut scratch);
         let fault = if canonical != Ok(Some(self.path.as_bytes())) || self.path.ends_with('/') {
-            "needs the path of a file that starts with a slash"
+            "needs a file path that starts with a slash"
         } else if self.parts == 0 {
-            "has no parts"
+            "needs at least one part"
         } else if self
             .part
             .is_some_and(|part| !(1..=LARGEST_PART).contains(&part))
         {
-            "has parts of an invalid size"
+            "has parts of an invalid size: use 1 byte to 1 MiB"
         } else if self.content_type.as_deref().is_some_and(|text| {
             text.is_empty() || !text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
         }) {

@@ -154,7 +154,7 @@ pub struct Answer {
     negotiated: bool,
     /// The request fields that selected the representation, if it is [negotiated](negotiation).
     varies: Varies,
-    /// The index of the resource among the [dictionaries](Negotiation::dictionaries), if it is one.
+    /// The index of the resource among the [dictionaries](Negotiation::dictionaries), if it is a dictionary.
     dictionary: Option<u16>,
     /// Whether the answer is a package and names the address of its page.
     names_base: bool,
@@ -260,14 +260,14 @@ impl From<Compressing> for Pending {
 /// their turns in between.
 pub(crate) const NEXT_TURN: Duration = Duration::from_nanos(1);
 
-/// The most bytes of files that are read for a response in one turn, if other responses wait.
+/// The maximum number of bytes of files that are read for a response in one turn, if other responses wait.
 const READ_IN_A_TURN: u64 = 64 * 1024;
 
 /// The fixed cost of looking up a file, in bytes, added to the bytes read.
 const COST_OF_A_FILE: u64 = 4 * 1024;
 
 impl Origin {
-    /// Whether the persona announces how long an idle connection is kept.
+    /// Whether the persona announces how long an idle connection is kept open.
     pub fn announces_keep_alive(&self) -> bool {
         self.fields
             .iter()
@@ -367,13 +367,18 @@ impl Origin {
             dynamic.check()?;
         }
         let dynamic = config.dynamic.into_iter().map(Arc::new).collect();
+        let index = Index::new(site)?;
+        let mut companions = Table::new(config.push, config.early_hints);
+        if let Some(path) = index.root_page(&mut Vec::new()) {
+            companions.alias(b"/", path);
+        }
         let mut origin = Origin {
-            index: Index::new(site)?,
+            index,
             store,
             fields: config.persona.complete()?,
             wall_clock: AtomicU64::new(whole_nanoseconds(config.wall_clock)),
             discard: config.discard.map(|path| path.into_bytes().into()),
-            companions: Table::new(config.push, config.early_hints),
+            companions,
             packager: None,
             negotiation: config.negotiation,
             nothing: Body::from(Vec::new()),

@@ -108,8 +108,8 @@ pub enum FieldValue {
     Vary,
     /// `Allow`, on 405 and in responses to OPTIONS.
     Allow,
-    /// On 301, the address of a folder that was requested without its slash. In the response with a
-    /// package, `Content-Location` has this place, if the address of the page differs from that of the request.
+    /// On 301, the address of a folder that was requested without its slash. In a response with a package,
+    /// `Content-Location` is sent at this position, if the address of the page differs from that of the request.
     Location,
     /// `close`, or `Keep-Alive` to a client that requested it; HTTP/1 only. An HTTP/1.1 client gets
     /// `Keep-Alive` only from a persona with [`KeepAlive`](Self::KeepAlive).
@@ -164,8 +164,7 @@ pub enum PersonaError {
     /// A required field with another name, or another value under the name of a required field, which would
     /// contradict the message.
     #[error(
-        "the field {name} would contradict the message: this name is forbidden or requires another value, or this value \
-         requires another name"
+        "the field {name} would contradict the message: the name is forbidden, or does not belong to this kind of value"
     )]
     Misnamed {
         /// The field's name.
@@ -180,8 +179,8 @@ pub enum PersonaError {
 }
 
 impl Persona {
-    /// This persona, extended by the announcement for clients that request keep-alive: how long, and for how
-    /// many requests, a connection is kept.
+    /// This persona, extended by the announcement for clients that request keep-alive: the time, and the number
+    /// of requests, for which a connection is kept open.
     #[must_use]
     pub fn announcing_keep_alive(mut self) -> Persona {
         let value = FieldValue::KeepAlive;

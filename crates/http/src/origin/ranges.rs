@@ -6,7 +6,7 @@
 
 use crate::message::fields;
 
-/// The most ranges in a request. If a request has more, its Range field is ignored.
+/// The maximum number of ranges in a request. If a request has more, its Range field is ignored.
 pub const MAX_RANGES: usize = 16;
 
 /// Ranges with a smaller gap between them are merged: the head of a separate part would take more bytes.

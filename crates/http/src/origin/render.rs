@@ -102,12 +102,17 @@ impl Origin {
                 value => self.write_described(answer, described.as_ref(), name, value, sink),
             }
         }
-        if answer.status == Status::OK
-            && let Some(place) = answer.dictionary
+        if let Some(place) = answer.dictionary
             && let Some(resource) = self.negotiation.dictionaries.get(usize::from(place))
         {
-            sink.field("Use-As-Dictionary", resource.field().as_bytes());
-            if let Some(seconds) = resource.max_age() {
+            // Only complete content is a dictionary.
+            if answer.status == Status::OK {
+                sink.field("Use-As-Dictionary", resource.field().as_bytes());
+            }
+            // 206 and 304 repeat the field of the 200 (RFC 9110 sections 15.3.7 and 15.4.5).
+            if matches!(answer.status.code(), 200 | 206 | 304)
+                && let Some(seconds) = resource.max_age()
+            {
                 let mut text = FixedText::<32>::new();
                 text.push(b"max-age=")
                     .push(Decimal::new(seconds).as_bytes());
@@ -275,8 +280,9 @@ fn content_range(of: &Described<'_>, range: ByteRange) -> FixedText<72> {
     text
 }
 
-/// The boundary of multipart content. The probability that it occurs in the content is below 2^-64 per byte. It
-/// is derived from a digest of the content itself, or of data that is not part of the content.
+/// The boundary of multipart content. The probability that the boundary occurs in the content is below 2^-64 per
+/// byte. The boundary is derived from a digest of the content itself, or of data that is not part of the
+/// content.
 fn boundary(of: &Described<'_>) -> [u8; BOUNDARY_LENGTH] {
     let digits = &of.validators.etag[1..17];
     let number = digits.iter().fold(0u64, |number, &digit| {

@@ -1,8 +1,8 @@
 //! Resources that are not in memory from the start. They are looked up by path when they are requested.
 //!
-//! A [`Store`] gets a canonical path and answers at once, as a local disk can. It returns a [`Resource`] with
-//! its representations, each in memory or behind a descriptor of the caller. An answer keeps its resource, so
-//! later changes in the store do not affect a response that has begun.
+//! A [`Store`] gets a canonical path and answers synchronously, as a local disk can. It returns a [`Resource`]
+//! with its representations, each in memory or behind a descriptor of the caller. An answer keeps its resource,
+//! so later changes in the store do not affect a response that has begun.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -141,8 +141,8 @@ impl Resource {
     /// A resource. `last_modified` is in seconds since the Unix epoch.
     ///
     /// # Panics
-    /// If the content type is invalid in a field, if the first representation is not the only one without a
-    /// content coding, or if there are more than 255 representations.
+    /// If the content type is invalid in a field, or if there are more than 255 representations. Also if the
+    /// first representation is not the only one without a content coding.
     pub fn new(
         content_type: impl Into<Cow<'static, str>>,
         last_modified: u64,
@@ -290,12 +290,12 @@ impl EntityTag {
         }
     }
 
-    /// The tag of a file that is too large to be read for it. The tag is derived from data that identify the
+    /// The tag of a file that is too large to be read for a tag. The tag is derived from data that identify the
     /// state of the file: its identity, size and change time.
     ///
-    /// Such a tag is strong only if it is `settled`: if every later change must change these data (RFC 9110
-    /// section 8.8.1). A file that changed within the last tick of its time stamp clock may change again within
-    /// that tick.
+    /// Such a tag is strong only if it is `settled`, that is, if every later change must change these data (RFC
+    /// 9110 section 8.8.1). A file that changed within the last tick of its time stamp clock may change again
+    /// within that tick.
     pub fn of_metadata(words: &[u64], settled: bool) -> EntityTag {
         EntityTag {
             text: etag_text(digest_words(words)),

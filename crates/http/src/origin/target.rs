@@ -56,8 +56,8 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Whether the text is a host with an optional port (RFC 3986 section 3.2), without user information. The empty
-/// text is not.
+/// Whether the text is a host with an optional port (RFC 3986 section 3.2), without user information. An empty
+/// text is not a host.
 pub fn is_authority(text: &[u8], port_required: bool) -> bool {
     let (host, port) = match text {
         [b'[', ..] => match text.iter().position(|&byte| byte == b']') {

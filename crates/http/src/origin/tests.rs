@@ -225,7 +225,7 @@ fn a_file_from_the_future_was_modified_when_its_response_is_sent() {
     assert_eq!(sent, "Sun, 06 Nov 1994 07:49:37 GMT");
     assert_eq!(early.field("Date"), Some(sent));
     assert_eq!(early.status, 200);
-    // A response that was sent does not guarantee that the file has not changed since.
+    // The file may have changed after the response was sent.
     origin.set_wall_clock(Duration::from_secs(MODIFIED));
     let later = page(sent);
     assert_eq!(later.status, 200);

@@ -39,9 +39,11 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder whose peer may use a table of `max_capacity` bytes (SETTINGS_QPACK_MAX_TABLE_CAPACITY), may
-    /// block `max_blocked` streams (SETTINGS_QPACK_BLOCKED_STREAMS) and may send field sections of
-    /// `max_section` bytes, with 32 bytes added for each field (SETTINGS_MAX_FIELD_SECTION_SIZE).
+    /// A decoder with these limits for its peer, as announced in settings:
+    ///
+    /// - `max_capacity`: bytes of the dynamic table (SETTINGS_QPACK_MAX_TABLE_CAPACITY)
+    /// - `max_blocked`: number of blocked streams (SETTINGS_QPACK_BLOCKED_STREAMS)
+    /// - `max_section`: bytes of a field section, plus 32 for each field (SETTINGS_MAX_FIELD_SECTION_SIZE)
     pub fn new(max_capacity: u32, max_blocked: u16, max_section: u64) -> Decoder {
         Decoder {
             table: Table::new(0),

@@ -12,8 +12,11 @@ const BLOCKED: u16 = 3;
 
 /// An entry point for fuzzing. The input consists of pieces: one byte for the kind and the length, and that
 /// many bytes. A piece belongs to the encoder stream or to the decoder stream, or is a field section of one of
-/// four streams. Panics if a limit is exceeded, if an unblocked stream is not decoded, if the result depends on
-/// how instructions are split, or if encoding and decoding the decoded fields does not return the same fields.
+/// four streams. Panics in these cases:
+/// - a limit is exceeded;
+/// - an unblocked stream is not decoded;
+/// - the result depends on how instructions are split;
+/// - encoding and decoding the decoded fields does not return the same fields.
 pub fn fuzz(data: &[u8]) {
     let mut decoder = Decoder::new(TABLE, BLOCKED, SECTION);
     let mut in_bytes = decoder.clone();
@@ -73,12 +76,15 @@ fn wake(
     while let Some(stream) = decoder.unblocked() {
         assert_eq!(in_bytes.unblocked(), Some(stream));
         let Some(section) = waiting[stream as usize].take() else {
-            panic!("stream {stream} did not wait");
+            panic!("stream {stream} was not blocked");
         };
         if !read(decoder, in_bytes, stream as usize, &section, waiting, pair) {
             return false;
         }
-        assert!(waiting[stream as usize].is_none(), "it waits again");
+        assert!(
+            waiting[stream as usize].is_none(),
+            "stream {stream} is blocked again"
+        );
     }
     true
 }

@@ -1,5 +1,5 @@
 //! The HTTP/2 machines of client and server, connected to each other. Retrievals in segments of any size give
-//! the same result, every byte is the origin's, and both sides count the same.
+//! the same result, all content is the origin's, and both sides report the same counts.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -41,10 +41,10 @@ fn origin(push: &str) -> Arc<Origin> {
     let config = OriginConfig {
         wall_clock: Duration::from_secs(900_000_000),
         discard: Some("/form".to_owned()),
-        push: push.parse().expect("a plan of pushes"),
+        push: push.parse().expect("a valid push plan"),
         ..OriginConfig::default()
     };
-    Arc::new(Origin::new(Arc::new(site), config).expect("a sound site"))
+    Arc::new(Origin::new(Arc::new(site), config).expect("a valid site"))
 }
 
 /// The parameters of one retrieval.
@@ -78,7 +78,7 @@ struct World {
     to_ask: std::vec::IntoIter<usize>,
     outcome: Outcome,
     ended: usize,
-    /// What each side counted for its exchanges.
+    /// The counts of each side for its exchanges.
     counted: Counted,
     served: Vec<Served>,
     content: Vec<u8>,
@@ -128,11 +128,7 @@ impl World {
             if !moved && self.client.outstanding() == 0 && self.to_ask.len() == 0 {
                 return;
             }
-            assert!(
-                moved,
-                "both sides wait for each other, after {}",
-                self.ended
-            );
+            assert!(moved, "both sides wait for each other after {}", self.ended);
         }
         panic!("the retrieval does not end");
     }
@@ -226,14 +222,14 @@ impl World {
                     self.outcome.promised.push(promised);
                 }
                 Event::Begin { .. } | Event::Settings | Event::Interim { .. } => {}
-                other => panic!("{other:?}, and why: {:?}", self.client.error()),
+                other => panic!("{other:?}, error {:?}", self.client.error()),
             }
         }
         assert!(input.is_empty());
     }
 }
 
-/// Retrieves everything, and checks what must hold in every setting.
+/// Retrieves everything, and checks the invariants of every setting.
 fn retrieve(setting: &Setting) -> Outcome {
     let mut world = World::new(setting);
     world.run();
@@ -258,7 +254,7 @@ fn retrieve(setting: &Setting) -> Outcome {
         served.body += exchange.body_frames.0;
         served.content += exchange.exchange.body.0;
     }
-    assert_eq!(world.counted, served, "both sides count alike");
+    assert_eq!(world.counted, served, "both sides report the same counts");
     if setting.client.push != Push::Refused {
         let traffic = world.client.received();
         assert_eq!(traffic.bytes(FrameType::DATA), Bytes(world.counted.body));

@@ -47,7 +47,7 @@ fn cases(story: &str) -> Vec<Case<'_>> {
                 let bytes = (0..wire.len()).step_by(2).map(byte).collect();
                 case.wires.push((encoder, bytes));
             }
-            _ => panic!("what is {line:?}?"),
+            _ => panic!("unknown line {line:?}"),
         }
     }
     cases

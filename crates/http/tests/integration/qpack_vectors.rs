@@ -184,7 +184,7 @@ fn sections_of_this_encoder_are_decoded() {
             encoder.handle_settings(4096, 100);
             let (mut wire, mut instructions, mut answers) = (Vec::new(), Vec::new(), Vec::new());
             let (mut plain, mut coded) = (0, 0);
-            // Twice: entries that the first pass inserts are used in the second.
+            // Two passes: the second uses entries that the first inserts.
             let all = sections(fields);
             for (place, section) in all.iter().chain(&all).enumerate() {
                 let stream = 4 * place as u64;

@@ -13,9 +13,9 @@ use super::record::{ALERT, APPLICATION_DATA, HANDSHAKE, Opener, RecordError, Sea
 use crate::settings::Clock;
 use crate::{Alert, TlsFailure};
 
-/// The most post-handshake messages and empty records that a peer may send without data in between.
+/// The maximum number of post-handshake messages and empty records that a peer may send without data in between.
 const MESSAGES_WITHOUT_DATA: u32 = 32;
-/// The most warning alerts that a peer may send.
+/// The maximum number of warning alerts that a peer may send.
 const WARNINGS: u32 = 4;
 /// The largest post-handshake message, in bytes; tickets are the largest kind.
 const LARGEST_MESSAGE: usize = 64 * 1024 - 1;
@@ -118,7 +118,7 @@ impl Established {
             RecordError::Unexpected => misbehaved("a record of an unexpected type"),
         })?;
         if !self.message.is_empty() && kind != HANDSHAKE {
-            return Err(misbehaved("a record inside a message"));
+            return Err(misbehaved("another record inside a handshake message"));
         }
         match kind {
             APPLICATION_DATA => {
@@ -197,7 +197,7 @@ impl Established {
     /// Handles the messages that end in this record, and keeps the rest.
     fn messages(&mut self, content: &[u8]) -> Result<Reply, Fatal> {
         if content.is_empty() {
-            return Err(misbehaved("an empty record of the handshake"));
+            return Err(misbehaved("an empty handshake record"));
         }
         self.without_data("messages after the handshake")?;
         let mut joined = std::mem::take(&mut self.message);
@@ -208,7 +208,7 @@ impl Established {
             let length = u32::from_be_bytes([0, high, middle, low]) as usize;
             if length > LARGEST_MESSAGE {
                 return Err((
-                    TlsFailure::Misbehaved("a message of 64 KiB".to_owned()),
+                    TlsFailure::Misbehaved("a message of 64 KiB or more".to_owned()),
                     DECODE_ERROR,
                 ));
             }
@@ -242,7 +242,9 @@ impl Established {
             (KEY_UPDATE, _) if self.tls13 => {
                 // No message under the old key may follow (RFC 8446 section 5.1).
                 if !last {
-                    return Err(misbehaved("a message after a key update in its record"));
+                    return Err(misbehaved(
+                        "a message after a key update in the same record",
+                    ));
                 }
                 let &[requested @ (0 | 1)] = body else {
                     let why = "a key update of an unknown kind".to_owned();

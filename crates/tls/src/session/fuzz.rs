@@ -134,7 +134,7 @@ struct Settings {
     server: Arc<ServerSettings>,
 }
 
-/// Created once, because creating a certificate takes longer than all else.
+/// Created once, because creating a certificate takes longer than the rest of a fuzzing run.
 fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| {

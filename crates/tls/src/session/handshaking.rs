@@ -1,5 +1,5 @@
-//! A session during its handshake. rustls gets one record at a time, so that each record can be counted by its kind,
-//! and so that rustls does not decrypt records after the handshake.
+//! A session during its handshake. rustls gets one record at a time. Therefore each record can be counted by its kind,
+//! and rustls decrypts no record after the handshake.
 
 use std::sync::Arc;
 
@@ -196,8 +196,8 @@ impl Handshaking {
         }
     }
 
-    /// Passes the records in `incoming` to rustls. The last record is new and begins at `new`. Appends the bytes to send
-    /// to `out`, and received data to `plain`.
+    /// Passes the records in `incoming` to rustls. The last record is new and begins at `new`. Appends the bytes to
+    /// send to `out`, and received data to `plain`.
     ///
     /// # Errors
     ///
@@ -431,8 +431,8 @@ impl Handshaking {
         })
     }
 
-    /// Detects a second ClientHello or EndOfEarlyData in the records that a client sends. Only EndOfEarlyData shows that
-    /// the server accepted early data.
+    /// Detects a second ClientHello or EndOfEarlyData in the records that a client sends. Only EndOfEarlyData shows
+    /// that the server accepted early data.
     pub(super) fn look_at_sent(&mut self, record: &[u8]) {
         if !matches!(self.connection, Connection::Client(_)) {
             return;

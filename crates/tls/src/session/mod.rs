@@ -189,8 +189,8 @@ impl Session {
     /// man in the middle, who has one session with each side, cannot forward the proofs. Without such a protocol, a
     /// session [without verification](crate::Verification::Off) resists only passive eavesdroppers.
     ///
-    /// `None` until established, if it was not [requested](crate::ClientOptions::channel_binding), and in TLS 1.2, where
-    /// the value is not unique without an extension (RFC 9266 section 4).
+    /// `None` until established, if it was not [requested](crate::ClientOptions::channel_binding), and in TLS 1.2,
+    /// where the value is not unique without an extension (RFC 9266 section 4).
     pub fn channel_binding(&self) -> Option<&[u8; BINDING]> {
         self.binding.as_deref()
     }
@@ -234,8 +234,8 @@ impl Session {
         self.failure.as_ref()
     }
 
-    /// Whether the latest returned plaintext is a client's early data, received before the handshake was complete. Early
-    /// data may be a replay: the server decides which requests are safe to execute twice (RFC 8470).
+    /// Whether the latest returned plaintext is a client's early data, received before the handshake was complete.
+    /// Early data may be a replay: the server decides which requests are safe to execute twice (RFC 8470).
     pub fn is_early(&self) -> bool {
         self.early
     }
@@ -295,8 +295,8 @@ impl Session {
         }
     }
 
-    /// Reads all given bytes of the transport, and keeps the plaintext for [`read`](Session::read). This is simpler than
-    /// [`open`](Session::open), but needs two more copies.
+    /// Reads all given bytes of the transport, and keeps the plaintext for [`read`](Session::read). This is simpler
+    /// than [`open`](Session::open), but needs two more copies.
     ///
     /// # Errors
     ///
@@ -336,7 +336,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`TlsFailure::Truncated`] unless the peer had sent `close_notify`.
+    /// [`TlsFailure::Truncated`] unless the peer has sent `close_notify`.
     pub fn handle_eof(&mut self) -> Result<(), TlsFailure> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -357,8 +357,8 @@ impl Session {
         }
     }
 
-    /// Writes plaintext; returns the number of bytes taken. The number is lower than the length of `plain` if 64 KiB wait
-    /// to be sent, or if the session is closed. Before the session is established, the data waits.
+    /// Writes plaintext; returns the number of bytes taken. The number is lower than the length of `plain` if 64 KiB
+    /// wait to be sent, or if the session is closed. Before the session is established, the data waits.
     pub fn write(&mut self, plain: &[u8]) -> usize {
         let length = plain.len().min(self.writable());
         self.append(&plain[..length]);
@@ -387,7 +387,8 @@ impl Session {
         BUFFER.saturating_sub(waiting)
     }
 
-    /// Returns the bytes for the transport. Seals the open record: to send few records, write all data before this call.
+    /// Returns the bytes for the transport. Seals the open record: to send few records, write all data before this
+    /// call.
     pub fn transmit(&mut self) -> &[u8] {
         self.seal();
         &self.outgoing[self.outgoing_sent..]
@@ -425,9 +426,9 @@ impl Session {
         matches!(&self.phase, Phase::Handshaking(handshaking) if handshaking.may_send_early())
     }
 
-    /// Writes early data; returns the number of bytes taken, which is lower than given if the server's limit is reached.
-    /// An attacker can record and replay early data, so it must be safe to execute twice. If the server rejects it
-    /// ([`Handshake::early_data`]), it must be written again.
+    /// Writes early data; returns the number of bytes taken. The number is lower than the length of `plain` if the
+    /// server's limit is reached. An attacker can record and replay early data, so it must be safe to execute twice.
+    /// If the server rejects it ([`Handshake::early_data`]), it must be written again.
     pub fn early_write(&mut self, plain: &[u8]) -> usize {
         let Phase::Handshaking(handshaking) = &mut self.phase else {
             return 0;

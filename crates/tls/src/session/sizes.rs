@@ -36,8 +36,8 @@ impl RecordSizes {
         self.largest
     }
 
-    /// The largest number of bytes in the open or next record. [`sealed`](Self::sealed) changes it and, while no record
-    /// is open, [`note_time`](Self::note_time).
+    /// The largest number of bytes in the open or next record. [`sealed`](Self::sealed) changes the number.
+    /// [`note_time`](Self::note_time) changes it only while no record is open.
     pub fn next(&self) -> usize {
         match self.first {
             Some(first) if self.left > 0 => first.size,

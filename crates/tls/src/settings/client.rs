@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{Identity, Roots};
 
-/// What a client's connections may negotiate, and which authorities they trust.
+/// The options of a client's connections: the parameters to negotiate, and the trusted authorities.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
     /// The versions offered.
@@ -43,7 +43,7 @@ pub struct ClientOptions {
     pub channel_binding: bool,
     /// The receiver of the key log.
     pub key_log: Option<Arc<dyn KeyLogSink>>,
-    /// The time since 1970 at the origin of the sessions' instants.
+    /// The wall-clock time, since 1970, at [`Instant::ZERO`] of the sessions.
     pub unix_time: Duration,
 }
 
@@ -72,12 +72,13 @@ impl ClientOptions {
 /// How a client verifies servers.
 #[derive(Debug, Clone)]
 pub enum Verification {
-    /// The certificate must be for the server's name, issued by one of these authorities, and valid at the time.
+    /// The certificate must be for the server's name, issued by one of these authorities, and valid at the current
+    /// time.
     Roots(Roots),
-    /// Any certificate is accepted. The server must still prove that it has the private key of its certificate, but this
-    /// does not authenticate it: a man in the middle can have its own certificate and key. So data are protected only
-    /// from passive eavesdroppers, unless another protocol authenticates the server and the [channel
-    /// binding](crate::Session::channel_binding).
+    /// Any certificate is accepted. The server must still prove that it has the private key of its certificate, but
+    /// this does not authenticate it: a man in the middle can have its own certificate and key. Therefore data are
+    /// protected only from passive eavesdroppers, unless another protocol authenticates both the server and the
+    /// [channel binding](crate::Session::channel_binding).
     Off,
 }
 

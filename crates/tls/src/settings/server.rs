@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{Identity, Roots};
 
-/// What a server's connections may negotiate, and the server's certificates.
+/// The options of a server's connections: the parameters to negotiate, and the server's certificates.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// The versions accepted.
@@ -49,7 +49,7 @@ pub struct ServerOptions {
     pub channel_binding: bool,
     /// The receiver of the key log.
     pub key_log: Option<Arc<dyn KeyLogSink>>,
-    /// The time since 1970 at the origin of the sessions' instants.
+    /// The wall-clock time, since 1970, at [`Instant::ZERO`] of the sessions.
     pub unix_time: Duration,
 }
 
@@ -79,9 +79,9 @@ impl ServerOptions {
 /// Small records at the start of a connection, and again after a pause.
 ///
 /// A receiver can decrypt a record only when its last byte has arrived. While the congestion window is small, a large
-/// record takes more than one round trip. The data at its start (the header section of a response, and what a page
-/// needs first) then waits for the data at its end. Therefore the first bytes are sent in records that fit into one
-/// segment. Later, when the window has grown, data are sent in larger records, which have less overhead.
+/// record takes more than one round trip. The data at its start (such as the header section of a response) then waits
+/// for the data at its end. Therefore the first bytes are sent in records that fit into one segment. Later, when the
+/// window has grown, data are sent in larger records, which have less overhead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstRecords {
     /// The largest number of bytes of application data in a small record, 32 to 16384.
@@ -95,8 +95,7 @@ pub struct FirstRecords {
 
 impl Default for FirstRecords {
     /// Returns records that fit into a segment on Ethernet (1500 bytes) with IPv6, TCP time stamps and the overhead of
-    /// any TLS version. They are used for the first 64 KiB, which two windows of a new connection hold, and again
-    /// after a pause of 1 s.
+    /// any TLS version. They are used for the first 64 KiB, and again after a pause of 1 s.
     fn default() -> FirstRecords {
         FirstRecords {
             size: 1369,
@@ -202,7 +201,8 @@ impl ServerSettings {
             }
         }
         config.max_early_data_size = options.early_data.unwrap_or(0);
-        // Without this, the answer to early data would wait for the client's Finished, and early data would gain nothing.
+        // Without this, the answer to early data would wait for the client's Finished, and early data would gain
+        // nothing.
         config.send_half_rtt_data = options.early_data.is_some();
         config.key_log = key_log(options.key_log, options.channel_binding);
         // The session, not rustls, seals and opens records.

@@ -18,7 +18,7 @@ use crate::Identity;
 pub(super) struct Shown(Vec<Arc<CertifiedKey>>);
 
 impl Shown {
-    /// Creates it from these identities, at least one.
+    /// A selection from these identities, at least one.
     pub(super) fn new(
         identities: impl Iterator<Item = Identity>,
         provider: &CryptoProvider,

@@ -11,7 +11,7 @@ use super::SettingsError;
 /// The lifetime of a ticket in seconds, longer than a run. The key exists only as long as the settings.
 const LIFETIME: u32 = 24 * 60 * 60;
 /// The largest accepted ticket, in bytes. It has room for a session with a chain of client certificates, and limits
-/// what a peer can make the server decrypt.
+/// the decryption work that a peer can cause.
 const LARGEST: usize = 32 * 1024;
 
 /// Seals sessions with one key. Nonces are random: a counter would reveal the number of tickets.

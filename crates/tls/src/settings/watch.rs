@@ -1,7 +1,7 @@
-//! Records what rustls reports to signers, verifiers and key logs, but not to the connection: the signature scheme,
-//! the certificates as received, and the exporter secret.
+//! Records the values that rustls reports to signers, verifiers and key logs, but not to the connection: the signature
+//! scheme, the certificates as received, and the exporter secret.
 //!
-//! rustls signs and verifies inside the call that passes a record to it, on the same thread. So the signer, the
+//! rustls signs and verifies inside the call that passes a record to it, on the same thread. Therefore the signer, the
 //! verifier and the key log store these values in a thread-local variable, and the session takes them after the call.
 
 use std::cell::Cell;

@@ -5,7 +5,7 @@ use fathometer_tls::{Alert, EarlyData, Resumption, ServerSettings, Tickets, TlsF
 use super::host::{Host, listen};
 use super::tools::{Credentials, NAME, Running, tool};
 
-/// A run of `openssl s_client` that sends one line; the server answers it and closes.
+/// A run of `openssl s_client` that sends one line; the server answers the line and closes.
 struct SClient<'a> {
     version: Version,
     more: &'a [&'a str],
@@ -186,7 +186,7 @@ fn openssl_asks_for_another_group_and_new_keys() {
     for command in [&b"K\n"[..], b"k\n", b"K\n"] {
         let before = host.session.received().handshake;
         client.say(command);
-        // The client treats everything that it reads at once as one line, so wait.
+        // The client treats all bytes of one read as one line, so wait.
         host.until(|host| host.session.received().handshake > before);
         client.say(b"ping\n");
         host.until_read(b"ping\n");

@@ -199,8 +199,8 @@ fn decoded(tshark: &Path, capture: &Path, keys: &Path) -> BTreeMap<(usize, usize
     found
 }
 
-/// A capture of these connections with each record in a packet of its own, so that tshark prints each record's
-/// type on a separate line.
+/// A capture of these connections with each record in a separate packet, so that tshark prints each record's type on a
+/// separate line.
 fn pcap(connections: &[Vec<(usize, Vec<u8>)>]) -> Vec<u8> {
     const RAW_IP: u32 = 101;
     let mut file = Vec::new();

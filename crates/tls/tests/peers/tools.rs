@@ -33,7 +33,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it with pipes for its input and output, with a time limit of some minutes.
+    /// Starts a program with pipes for its input and output, and with a time limit of some minutes.
     pub fn start(program: &Path, arguments: &[&str]) -> Running {
         let child = Command::new("timeout")
             .args(["--kill-after=5", "300"])
@@ -47,7 +47,7 @@ impl Running {
         Running { child }
     }
 
-    /// Writes to its input, and keeps the input open.
+    /// Writes to the program's input, and keeps the input open.
     pub fn say(&mut self, text: &[u8]) {
         use std::io::Write;
         let input = self.child.stdin.as_mut().expect("it is piped");
@@ -59,7 +59,7 @@ impl Running {
         self.child.stdout.take().expect("it is piped and not taken")
     }
 
-    /// Waits for its exit; returns whether it succeeded, and its output.
+    /// Waits for the program's exit; returns whether it succeeded, and its output.
     pub fn end(mut self) -> (bool, String) {
         use std::io::Read;
         drop(self.child.stdin.take());
@@ -77,7 +77,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have exited already. `timeout` forwards this signal; it could not forward a kill.
+        // The program may have exited already. `timeout` forwards this signal, but cannot forward SIGKILL.
         let pid = self.child.id().to_string();
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = Command::new("kill").args(["-TERM", &pid]).status();
@@ -86,7 +86,7 @@ impl Drop for Running {
     }
 }
 
-/// The wall-clock time at the origin of these tests' instants.
+/// The wall-clock time at `Instant::ZERO` of these tests.
 pub fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }

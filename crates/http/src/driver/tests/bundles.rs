@@ -366,7 +366,7 @@ fn a_package_is_validated_as_a_whole() {
         };
         assert!(asked.contains(tags), "{policy}: {asked}");
         script.answer(0, "HTTP/1.1 304 Not Modified\r\nETag: \"p\"\r\n\r\n");
-        assert_eq!(script.serve_singly(0), "/c.gif", "was in no package");
+        assert_eq!(script.serve_singly(0), "/c.gif", "it was in no package");
         script.eof(0);
         let retrieval = script.end();
         assert_eq!(retrieval.bundle, Some(BundleAnswer::Current));
@@ -488,7 +488,7 @@ fn the_rest_of_a_broken_bundle_is_read_only_if_a_new_connection_is_slower() {
     let style = bytes.windows(300).position(|here| here == [b'a'; 300]);
     bytes[style.unwrap() + 100] = b'b';
     let response = response(content_type, &bytes);
-    // The rest of the package takes seconds; another connection takes a hundredth of a second, or an hour.
+    // The rest of the package takes seconds; the handshake of another connection takes 0.01 s or 3600 s.
     for (handshake, is_given_up) in [(0.01, true), (3600.0, false)] {
         let mut script = script("package", Visit::First, ValidatorCache::new());
         script.now += Duration::from_secs_f64(handshake);

@@ -268,7 +268,7 @@ fn a_client_with_explicit_flushes_also_flushes_by_timer() {
     let page = ok("<img src=a><img src=b>");
     let (before, after) = page.split_at(page.len() - 11);
     script.answer(0, before);
-    assert_eq!(script.written(0), "", "more references may come");
+    assert_eq!(script.written(0), "", "more references may follow");
     assert_eq!(script.wait(), Duration::from_millis(50));
     assert_eq!(script.written(0), "GET /a");
     script.answer(0, after);
@@ -292,10 +292,10 @@ fn ranges_follow_the_servers_answers() {
     assert_eq!(
         script.written(0).matches("bytes=0-3").count(),
         6,
-        "the script is fetched whole"
+        "the script is requested without a range"
     );
-    // Parts that are shorter than requested, of unknown length, complete nevertheless, empty, of a broken
-    // range, and longer.
+    // Responses for a to f: a file shorter than the range, a file of unknown length, a complete file, an empty
+    // file, a wrong range, a file longer than the range.
     script.answer(0, &partial("0-2/3", "GIF"));
     script.answer(0, &partial("0-3/*", "GIF8"));
     script.answer(0, &ok("GIF89a\x01\0\x02\0;"));
@@ -307,7 +307,7 @@ fn ranges_follow_the_servers_answers() {
     script.answer(0, &partial("0-3/6", "GIF8"));
     assert_eq!(script.written(0), "GET /b bytes=4- GET /e GET /f bytes=4-");
     script.answer(0, &ok("script"));
-    // No further part; the file itself; the copy has changed in the meantime.
+    // Responses in order: the file has no further bytes, a complete file, a part of a changed file.
     script.answer(
         0,
         "HTTP/1.1 416 No\r\nContent-Range: bytes */4\r\nContent-Length: 0\r\n\r\n",
@@ -446,7 +446,7 @@ fn a_persistent_connection_that_the_server_ends_is_replaced() {
     assert_eq!(script.connect(1), "GET /a");
     let closing = ok("a").replacen("\r\n", "\r\nConnection: close\r\n", 1);
     script.answer(1, &closing);
-    assert_eq!(script.actions(), "", "the server is to end it");
+    assert_eq!(script.actions(), "", "the server closes the connection");
     script.eof(1);
     assert_eq!(script.actions(), "close 1, connect 2");
     assert_eq!(script.connect(2), "GET /b");
@@ -511,7 +511,7 @@ proptest! {
         start in any::<[u8; 2]>(),
         script in script(),
     ) {
-        // Policies of HTTP/1.x, so that the driver reads the bundles among the responses.
+        // Only policies of HTTP/1.x: the bundles among the responses are HTTP/1.x messages.
         let start = [policy | 16 | bundle << 5, start[0], start[1]];
         super::fuzz(&[&start[..], &script].concat());
     }

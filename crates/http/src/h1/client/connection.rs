@@ -43,7 +43,7 @@ pub struct Connection {
     active: Instant,
 }
 
-/// What the next byte belongs to, or what `poll` reports next.
+/// The part of the message to which the next byte belongs, or the next event of `poll`.
 #[derive(Debug)]
 enum Phase {
     Head,
@@ -131,7 +131,7 @@ impl Connection {
         }
     }
 
-    /// Whether the connection would accept a request if the pipeline had room.
+    /// Whether the connection accepts further requests. The depth of the pipeline is not considered.
     #[inline]
     pub fn accepts_requests(&self) -> bool {
         self.accepts && !matches!(self.phase, Phase::Closing { .. } | Phase::Closed(_))
@@ -161,8 +161,7 @@ impl Connection {
         RequestId(self.oldest.0.wrapping_add(self.begun as u32))
     }
 
-    /// The head announced by the last [`Event::Head`] or [`Event::Interim`]. It stays until the next head is
-    /// read.
+    /// The head announced by the last [`Event::Head`] or [`Event::Interim`]. Valid until the next head is read.
     #[inline]
     pub fn head(&self) -> &ResponseHead {
         &self.head
@@ -221,7 +220,7 @@ impl Connection {
         }
     }
 
-    /// Whether content may be added: no longer once the connection is closing.
+    /// Whether content may be added; false once the connection is closing.
     fn accepts_content(&self) -> bool {
         !matches!(self.phase, Phase::Closing { .. } | Phase::Closed(_))
     }
@@ -234,7 +233,7 @@ impl Connection {
         }
     }
 
-    /// Bytes written and held: neither released nor handed to the transport.
+    /// Bytes written and held: neither released nor passed to the transport.
     pub fn held(&self) -> Bytes {
         Bytes((self.output.bytes.len() - self.output.released) as u64)
     }
@@ -251,7 +250,7 @@ impl Connection {
         self.output.released = self.output.bytes.len();
     }
 
-    /// The bytes that may be handed to the transport now.
+    /// The bytes that may be passed to the transport now.
     #[inline]
     pub fn transmit(&self) -> &[u8] {
         match self.phase {
@@ -260,12 +259,15 @@ impl Connection {
         }
     }
 
-    /// Notes that the transport took the first `bytes` bytes of what [`transmit`](Self::transmit) returned.
+    /// Notes that the transport took the first `bytes` bytes that [`transmit`](Self::transmit) returned.
     ///
     /// # Panics
-    /// If `bytes` is larger than that slice.
+    /// If `bytes` is larger than the slice that `transmit` returned.
     pub fn transmitted(&mut self, bytes: usize, now: Instant) {
-        assert!(bytes <= self.transmit().len(), "more than was offered");
+        assert!(
+            bytes <= self.transmit().len(),
+            "more bytes sent than offered"
+        );
         if bytes == 0 {
             return;
         }
@@ -394,8 +396,8 @@ impl Connection {
         }
     }
 
-    /// Reads a complete response from the front of `input` in one step, if its head equals the previous head byte
-    /// for byte and gives the length of the response. Returns its [`Event::End`]; `Begin`, `Head` and `Content` are
+    /// Reads a complete response from the front of `input` in one step. The head must equal the previous head byte
+    /// for byte and give the length of the response. Returns its [`Event::End`]; `Begin`, `Head` and `Content` are
     /// not reported; the head is at [`head`](Self::head). `None` means that nothing was read: call
     /// [`poll`](Self::poll).
     pub fn poll_whole<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
@@ -417,8 +419,8 @@ impl Connection {
         Some(self.end(now))
     }
 
-    /// Notes that the server has closed its side of the connection. All bytes before that must have been
-    /// [`poll`](Self::poll)ed.
+    /// Notes that the server has closed its side of the connection. All bytes that arrived before must have been
+    /// passed to [`poll`](Self::poll).
     pub fn handle_eof(&mut self, _now: Instant) {
         self.phase = match self.phase {
             Phase::UntilClose => Phase::End,
@@ -633,7 +635,7 @@ impl Connection {
         self.phase = if persists {
             Phase::Head
         } else {
-            // With requests in flight, which the server must answer, the close is too early.
+            // The server must answer the requests in flight before it closes.
             let reason = match self.begun {
                 0 => CloseReason::ServerAsked,
                 _ => CloseReason::ServerEarly,

@@ -6,7 +6,7 @@ use super::byteranges::{Parts, boundary};
 use super::{Config, Connection, Content, Event, Limits, RequestId, RequestLine, Version};
 
 /// An entry point for fuzzing. The first byte chooses the requests, the second where the input is cut, and the
-/// third how it ends; the rest is what a server sends. Panics in these cases:
+/// third how it ends; the rest is the server's data. Panics in these cases:
 /// - whole, cut and byte-by-byte input give different results, with responses taken in one step or not;
 /// - content is reported that was not in the input;
 /// - the order of events is wrong.
@@ -126,7 +126,7 @@ fn drain(
                 request, received, ..
             } = end
             else {
-                panic!("something else than an end: {end:?}");
+                panic!("not an end: {end:?}");
             };
             judge.hear(connection, Event::Begin { request }, log);
             judge.hear(connection, Event::Head { request }, log);

@@ -41,7 +41,7 @@
 //!     request.field("Accept", "*/*");
 //!     request.send().unwrap();
 //! }
-//! assert!(connection.transmit().is_empty(), "nothing leaves by accident");
+//! assert!(connection.transmit().is_empty(), "no byte is sent before a flush");
 //! connection.flush();
 //! let written = connection.transmit().len();
 //! connection.transmitted(written, now);

@@ -30,13 +30,13 @@ pub(super) struct Upload {
     pub(super) continue_timed_out: bool,
 }
 
-/// Bytes to be written: some handed to the transport, some released to it, some held.
+/// Bytes to be written: some passed to the transport, some released to it, some held.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pub(super) bytes: Vec<u8>,
-    /// `bytes[..taken]` were handed to the transport.
+    /// `bytes[..taken]` were passed to the transport.
     pub(super) taken: usize,
-    /// `bytes[taken..released]` may be handed to the transport.
+    /// `bytes[taken..released]` may be passed to the transport.
     pub(super) released: usize,
     /// The number of bytes of the stream before `bytes[0]`.
     before: u64,
@@ -59,7 +59,7 @@ impl Output {
         self.before = 0;
     }
 
-    /// Drops the bytes handed over, once that is cheap.
+    /// Drops the bytes that the transport has taken, once that is cheap.
     pub(super) fn compact(&mut self) {
         if self.taken == self.bytes.len() {
             self.bytes.clear();

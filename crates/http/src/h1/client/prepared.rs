@@ -9,8 +9,7 @@ use crate::exchange::{Content, Queued, RequestId, RequestLine, SendError, Versio
 
 /// A request without its target: everything else is checked and rendered when it is created.
 ///
-/// One prepared request serves any number of targets that share a method, fields and a content length, so a
-/// million targets do not need a million heads.
+/// One prepared request serves any number of targets with the same method, fields and content length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreparedRequest {
     /// Method and space.

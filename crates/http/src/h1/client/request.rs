@@ -14,7 +14,7 @@ use crate::message::fields;
 /// Writes one request directly into the output of its connection. Dropping it before one of the `send` methods
 /// leaves the output unchanged.
 #[derive(Debug)]
-#[must_use = "a request leaves when it is sent"]
+#[must_use = "a `send` method queues the request"]
 pub struct RequestWriter<'c> {
     connection: &'c mut Connection,
     start: usize,

@@ -299,7 +299,7 @@ fn persistence_follows_both_versions_rules() {
         assert_eq!(log, expected, "{version:?} {head}");
         assert_eq!(connection.can_request(), persists);
     }
-    // A body that the close delimits ends the connection, whatever the fields say.
+    // A body that the close delimits ends the connection, even if the fields request keep-alive.
     let mut connection = asked(Version::Http10KeepAlive, &["GET"]);
     poll(
         &mut connection,

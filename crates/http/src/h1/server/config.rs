@@ -10,7 +10,7 @@ use crate::pace::ContentPace;
 /// How a server handles its connections; shared by all connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Limits on what a client may send.
+    /// Limits on a client.
     pub limits: Limits,
     /// Whether connections persist.
     pub keep_alive: bool,
@@ -18,13 +18,13 @@ pub struct ServerConfig {
     pub max_requests_per_connection: Option<u32>,
     /// How a connection is closed.
     pub close: CloseManner,
-    /// When responses are handed to the transport.
+    /// When responses are passed to the transport.
     pub coalesce: Coalesce,
-    /// Size of the output buffer that [`Coalesce`] uses. Zero: no buffer, every response is handed over at
+    /// Size of the output buffer that [`Coalesce`] uses. Zero: no buffer, every response is passed on at
     /// once.
     pub output_buffer: Bytes,
     /// Simulated service time: from when the server starts to work on a request until the response is ready. The
-    /// requests of one connection are processed one after another. Zero: the server's own speed.
+    /// requests of one connection are processed one after another. Zero: no added time.
     pub service_time: Duration,
     /// Additional service time of the first request of a connection, to imitate servers for which a new connection
     /// is extra work.
@@ -55,7 +55,7 @@ impl Default for ServerConfig {
     }
 }
 
-/// Limits on what one client can make a server store or wait for.
+/// Limits on the memory and the time that one client can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a head: request line, field lines and empty line. A longer head is refused with 431, or with 414 if
@@ -68,7 +68,7 @@ pub struct Limits {
     /// Bytes of request content without transfer coding; longer content is refused with 413.
     pub body: Bytes,
     /// Bytes of response heads that the transport has not taken yet. Above this, no request is read until the
-    /// transport takes some.
+    /// transport takes some of them.
     pub backlog: Bytes,
     /// Idle time-out before the first request of a connection, and within request content.
     pub idle: Duration,
@@ -105,8 +105,8 @@ impl Default for Limits {
     }
 }
 
-/// When responses are handed to the transport. Where bytes are released in one piece, one round of
-/// [`Connection::transmit`](super::Connection::transmit) offers exactly that piece.
+/// When responses are passed to the transport. A piece of bytes that are released together is offered in one
+/// round of [`Connection::transmit`](super::Connection::transmit), without other bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coalesce {
     /// Each response at once, in its own piece.

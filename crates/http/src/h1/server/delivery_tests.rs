@@ -54,7 +54,7 @@ fn only_full_buffers_are_released_early_and_each_alone() {
         }
         let writes: Vec<usize> = host.writes.iter().map(Vec::len).collect();
         assert_eq!(writes, expected, "{coalesce:?}");
-        // The next response shares a buffer with the residue.
+        // The next response shares a buffer with the rest of the first response.
         host.send(" /big HTTP/1.1\r\nHost: h\r\n\r\n");
         let full = host.writes.iter().filter(|write| write.len() == 4096);
         assert!(full.count() > 79);
@@ -524,7 +524,7 @@ fn requests_behind_long_texts_are_answered_after_those_were_logged() {
     let request = format!("GET /none?{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(700));
     host.push(request.repeat(6));
     assert_eq!(host.connection.requests(), 2);
-    // The transport takes one response and is then full; its event is logged.
+    // The transport takes one response, which is logged, and no further bytes.
     let first = host.connection.outstanding[0].end as usize;
     host.connection.transmitted(first, host.now);
     host.served.extend(host.connection.poll_event());

@@ -61,6 +61,7 @@ impl Connection {
                 }
                 Flowed::Whole => self.end_flow(&flowing, now),
                 Flowed::Broken => {
+                    self.note_cut(&flowing, true);
                     self.stop(CloseReason::ContentLost);
                     self.finish(Action::Close);
                 }
@@ -84,11 +85,18 @@ impl Connection {
     /// Records a response that will not be completed.
     pub(super) fn cut_flow(&mut self) {
         if let Some(flowing) = self.flowing.take() {
-            let end = self.output.queued();
-            let Flowing { served, text, .. } = *flowing;
-            self.outstanding
-                .push_back(Outstanding { end, served, text });
+            self.note_cut(&flowing, false);
         }
+    }
+
+    fn note_cut(&mut self, flowing: &Flowing, is_broken: bool) {
+        let &Flowing { served, text, .. } = flowing;
+        self.outstanding.push_back(Outstanding {
+            end: self.output.queued(),
+            is_broken,
+            served,
+            text,
+        });
     }
 
     fn queue_chunk(&mut self, ready: &Ready, framed: bool) {
@@ -116,11 +124,14 @@ impl Connection {
                 .push_text(|text| text.extend_from_slice(b"0\r\n\r\n"));
         }
         if self.config.events {
-            let end = self.output.queued();
             let Flowing { served, text, .. } = *flowing;
-            self.outstanding
-                .push_back(Outstanding { end, served, text });
-            // Without a last chunk, the last byte of the content may be sent already.
+            self.outstanding.push_back(Outstanding {
+                end: self.output.queued(),
+                is_broken: false,
+                served,
+                text,
+            });
+            // Without a last chunk, the last byte of the content may already have been sent.
             self.note_handed_over(now);
         }
     }
@@ -140,6 +151,8 @@ mod tests {
     use crate::h1::syntax::Strictness;
     use crate::origin::dynamic::Dynamic;
     use crate::origin::{Origin, OriginConfig};
+
+    use crate::origin::packages::turn_tests;
 
     const GET: &str = "GET /feed HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -162,9 +175,13 @@ mod tests {
             dynamic: vec![dynamic],
             ..OriginConfig::default()
         };
-        let origin = Arc::new(Origin::new(Arc::new(site), config).unwrap());
+        host_of(Arc::new(Origin::new(Arc::new(site), config).unwrap()))
+    }
+
+    fn host_of(origin: Arc<Origin>) -> Host {
         let config = Arc::new(ServerConfig {
             events: true,
+            request_text: true,
             ..ServerConfig::default()
         });
         Host {
@@ -177,7 +194,7 @@ mod tests {
     }
 
     fn head_and_rest(output: &str) -> (&str, &str) {
-        output.split_once("\r\n\r\n").expect("a whole head")
+        output.split_once("\r\n\r\n").expect("a complete head")
     }
 
     #[test]
@@ -295,5 +312,32 @@ mod tests {
         let (served, _) = host.connection.cut_short(host.now).unwrap();
         assert_eq!((served.status, served.body), (200, Bytes(50)));
         assert!(host.connection.cut_short(host.now).is_none());
+    }
+
+    #[test]
+    fn a_response_that_cannot_be_completed_is_reported_even_if_nothing_was_sent() {
+        for readable in [0, 100_000] {
+            let mut host = host_of(turn_tests::partly_readable_file(readable));
+            let accept = turn_tests::ACCEPT;
+            host.send(format!(
+                "GET /d/ HTTP/1.1\r\nHost: h\r\nAccept: {accept}\r\n\r\n"
+            ));
+            while host.actions.is_empty() {
+                while let Some(part) = host.connection.transmit_file() {
+                    let length = part.length as usize;
+                    host.connection.transmitted(length, host.now);
+                    host.write(usize::MAX);
+                }
+                if host.actions.is_empty() {
+                    host.wait();
+                }
+            }
+            assert_eq!(host.actions, [Action::Close]);
+            assert!(host.served.is_empty());
+            let (served, text) = host.connection.cut_short(host.now).unwrap();
+            assert_eq!((served.status, text.line), (200, &b"GET /d/ HTTP/1.1"[..]));
+            assert_eq!(served.body.0 >= 60_000, readable > 0, "{served:?}");
+            assert!(host.connection.cut_short(host.now).is_none());
+        }
     }
 }

@@ -6,7 +6,7 @@
 //! allocates nothing. The machine has no socket and no clock, and it is not a proxy. If
 //! [enabled](ServerConfig::upgrade), it recognises a request to upgrade to HTTP/2 ([`Upgrade`]).
 //!
-//! `handle_*` methods pass in an event; `poll_*` methods return what follows from it;
+//! `handle_*` methods pass in an event; `poll_*` methods return its effects;
 //! [`transmit`](Connection::transmit) and [`transmitted`](Connection::transmitted) move output. The caller works in
 //! this order:
 //!
@@ -14,7 +14,7 @@
 //!    [`handle_eof`](Connection::handle_eof).
 //! 2. While [`transmit`](Connection::transmit) fills slices, write them with one call and pass the number of
 //!    bytes taken to [`transmitted`](Connection::transmitted); stop when the transport takes no more. One round
-//!    offers exactly what the server flushed in one piece: joining rounds would undo what [`Coalesce`] decides.
+//!    offers exactly what the server flushed in one piece: joining rounds would disable [`Coalesce`].
 //!    When a file comes next, [`transmit_file`](Connection::transmit_file) returns it instead.
 //! 3. Carry out [`poll_action`](Connection::poll_action), take [`poll_event`](Connection::poll_event).
 //! 4. Drop the connection when [`is_finished`](Connection::is_finished). Otherwise wait for the transport, or
@@ -101,7 +101,7 @@ pub struct Connection {
     scratch: Vec<u8>,
 }
 
-/// What the next bytes of the input are.
+/// The part of a request to which the next bytes of the input belong.
 #[derive(Debug)]
 // A box would cost an allocation for each request with content.
 #[allow(clippy::large_enum_variant)]
@@ -129,6 +129,8 @@ enum Body {
 struct Outstanding {
     /// The response's end position in the output.
     end: u64,
+    /// Whether the server failed to generate all of the content.
+    is_broken: bool,
     served: Served,
     text: TextLengths,
 }
@@ -167,7 +169,7 @@ struct Work {
     interim: Bytes,
 }
 
-/// What happens at [`Connection::poll_timeout`].
+/// The time limit that expires at [`Connection::poll_timeout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Timeout {
     Head,
@@ -217,12 +219,12 @@ impl Connection {
     }
 
     /// Whether the caller should read input. False while responses pile up, and permanently after a
-    /// [full](CloseManner::Full) close was decided. Data passed in nevertheless is kept.
+    /// [full](CloseManner::Full) close was decided. Data that is passed in anyway is buffered or discarded.
     pub fn wants_data(&self) -> bool {
         match self.phase {
             _ if self.peer_finished => false,
             Phase::Open if self.close_reason.is_none() => {
-                // Work takes time: requests that arrive meanwhile must not pile up without limit.
+                // Requests that arrive while one is processed must not pile up without limit.
                 !self.is_congested() && self.input.len() as u64 <= self.config.limits.backlog.0
             }
             Phase::Open => {
@@ -251,7 +253,7 @@ impl Connection {
         self.settle(now);
     }
 
-    /// The client closed its side. Complete requests are still answered.
+    /// Notes that the client closed its side. Complete requests are still answered.
     pub fn handle_eof(&mut self, now: Instant) {
         if self.phase == Phase::Closed {
             return;
@@ -260,7 +262,7 @@ impl Connection {
         self.settle(now);
     }
 
-    /// The transport failed. No output follows.
+    /// Notes that the transport failed. No output follows.
     pub fn handle_failure(&mut self) {
         self.close_reason
             .get_or_insert(CloseReason::TransportFailed);
@@ -268,8 +270,8 @@ impl Connection {
         self.phase = Phase::Closed;
     }
 
-    /// A file ended before the bytes that [`transmit_file`](Self::transmit_file) offered. The message cannot be
-    /// completed: the connection closes within it, so the client detects the truncation.
+    /// Notes that a file ended before the bytes that [`transmit_file`](Self::transmit_file) offered. The message
+    /// cannot be completed: the connection closes within it, so the client detects the truncation.
     pub fn handle_truncated_file(&mut self) {
         if self.phase != Phase::Closed {
             self.stop(CloseReason::ContentLost);
@@ -383,17 +385,17 @@ impl Connection {
             .flatten()
     }
 
-    /// Whether more follows immediately after what [`transmit`](Self::transmit) offers now: bytes of a file, or the
-    /// close of the sending side. A caller can pass this to the transport (`MSG_MORE`). Then the FIN is sent with
-    /// the last segment and not in a separate packet. A separate packet would also cost a round trip where the
-    /// congestion window is one segment.
+    /// Whether the output that [`transmit`](Self::transmit) offers now is immediately followed by bytes of a file
+    /// or by the close of the sending side. A caller can pass this to the transport (`MSG_MORE`). The
+    /// FIN is then sent with the last segment and not in a separate packet. A separate packet would also cost a
+    /// round trip where the congestion window is one segment.
     pub fn more_follows(&self) -> bool {
         self.phase == Phase::Open
             && (self.is_last() && self.output.offers_the_rest()
                 || self.output.file_follows(&self.origin))
     }
 
-    /// The transport took the first `count` bytes of what [`transmit`](Self::transmit) offered.
+    /// Notes that the transport took the first `count` bytes that [`transmit`](Self::transmit) offered.
     pub fn transmitted(&mut self, count: usize, now: Instant) {
         if count == 0 {
             return;
@@ -420,7 +422,7 @@ impl Connection {
         self.last_output = self.last_output.max(at);
     }
 
-    /// Records the exchanges whose responses were completely handed over.
+    /// Records the exchanges whose responses the transport has taken completely.
     fn note_handed_over(&mut self, now: Instant) {
         while let Some(first) = self.outstanding.front()
             && first.end <= self.output.sent()
@@ -434,12 +436,12 @@ impl Connection {
         }
     }
 
-    /// What to do with the transport; each action is returned once.
+    /// The next action for the transport; each action is returned once.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.action.take()
     }
 
-    /// The next exchange whose response was handed over, when events are [enabled](ServerConfig::events).
+    /// The next exchange whose response the transport took, if events are [enabled](ServerConfig::events).
     /// Events are kept until they are taken.
     pub fn poll_event(&mut self) -> Option<Served> {
         self.poll_event_with_text().map(|(served, _)| served)
@@ -453,23 +455,28 @@ impl Connection {
         Some((served, self.texts.last(lengths)))
     }
 
-    /// The exchange whose response the transport took only in part, on a connection that is no longer served. Its
-    /// content counts the bytes that the transport took. Call this once, after all events were taken.
+    /// An exchange whose response the transport took only in part, or whose content could not be completed, on a
+    /// connection that is no longer served. Its content counts the bytes that the transport took. Call this until
+    /// it returns `None`, after all events were taken.
     pub fn cut_short(&mut self, now: Instant) -> Option<(Served, RequestText<'_>)> {
         self.cut_flow();
-        let Outstanding { end, served, text } = self.outstanding.pop_front()?;
-        self.outstanding.clear();
-        let unsent = end - self.output.sent();
-        if unsent >= served.body.0 + served.head.0 {
-            return None;
+        while let Some(cut) = self.outstanding.pop_front() {
+            self.texts.take(cut.text);
+            let served = cut.served;
+            let unsent = cut.end - self.output.sent();
+            if unsent >= served.body.0 + served.head.0 && !cut.is_broken {
+                continue;
+            }
+            let unsent_head = unsent.saturating_sub(served.body.0);
+            let served = Served {
+                head: Bytes(served.head.0.saturating_sub(unsent_head)),
+                body: Bytes(served.body.0.saturating_sub(unsent)),
+                at: now,
+                ..served
+            };
+            return Some((served, self.texts.last(cut.text)));
         }
-        let served = Served {
-            head: Bytes(served.head.0 - unsent.saturating_sub(served.body.0)),
-            body: Bytes(served.body.0.saturating_sub(unsent)),
-            at: now,
-            ..served
-        };
-        Some((served, self.texts.next(text)))
+        None
     }
 
     /// Whether both halves are closed and the last action was taken.
@@ -482,9 +489,9 @@ impl Connection {
         self.phase == Phase::Open && self.output.is_released()
     }
 
-    /// Since when the connection waits for its client; `None` while the server itself is working. While request
-    /// content is read: when a client at the minimum rate would have started, to have sent as much as this client.
-    /// When there is no room for new connections, the connection that has waited longest should be closed.
+    /// The time since which the connection waits for its client; `None` while the server is working. While
+    /// request content is read: the start of a client that sent the same content at the minimum rate. If there is
+    /// no room for new connections, the connection with the earliest time should be closed.
     pub fn waits_since(&self) -> Option<Instant> {
         match (&self.phase, &self.reading) {
             (Phase::Closed, _) => None,

@@ -146,7 +146,7 @@ impl Output {
         }
     }
 
-    /// Drops the first `count` bytes of what [`transmit`](Self::transmit) offered.
+    /// Drops the first `count` bytes that [`transmit`](Self::transmit) offered.
     pub fn transmitted(&mut self, count: usize) {
         let count = count as u64;
         debug_assert!(

@@ -125,7 +125,7 @@ impl Connection {
         interim
     }
 
-    /// Keeps the parts of a request that logs need.
+    /// Stores the parts of a request that logs need.
     fn keep_text(&mut self, line: &[u8], head: &[u8]) -> TextLengths {
         if !self.config.request_text {
             return TextLengths::default();
@@ -191,7 +191,7 @@ impl Connection {
         Ok(end)
     }
 
-    /// Decides the answer to a request, and what to read before the answer is sent. `interim` is the size of the
+    /// Decides the answer to a request, and the content to read before the answer is sent. `interim` is the size of the
     /// interim response that was sent during the work, if any.
     fn begin(
         &mut self,

@@ -40,7 +40,7 @@ pub enum Refusal {
     #[error("the Host field is not a host and port")]
     BadHost,
     /// Content-Length and Transfer-Encoding together: two ends for one message.
-    #[error("there are both a content length and a transfer encoding")]
+    #[error("the request has both a content length and a transfer encoding")]
     LengthAndCoding,
     /// Transfer-Encoding in an HTTP/1.0 message, which an intermediary may not understand.
     #[error("an HTTP/1.0 message has a transfer encoding")]
@@ -64,7 +64,7 @@ pub enum Refusal {
     #[error("the head took too long")]
     HeadTimeout,
     /// The content stopped, or arrived too slowly.
-    #[error("the content stopped or came too slowly")]
+    #[error("the content stopped or arrived too slowly")]
     BodyTimeout,
 }
 
@@ -111,7 +111,7 @@ pub enum CloseReason {
     RequestLimit,
     /// A request was refused.
     Refused(Refusal),
-    /// The content would be refused. The client withholds it and may still send it, or sends it too slowly.
+    /// The server does not need the content, and the client withholds it or sends it too slowly.
     ContentUnwanted,
     /// The client sent no request for too long.
     IdleTimeout,

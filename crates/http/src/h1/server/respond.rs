@@ -40,8 +40,8 @@ impl Connection {
             (Some(CloseReason::ClientRequested), Version::Http10) => None,
             (Some(_), _) => Some("close"),
             (None, Version::Http10) => Some("Keep-Alive"),
-            // HTTP/1.1 connections persist by default. A client that requests keep-alive gets its duration, if the
-            // server announces it.
+            // HTTP/1.1 connections persist by default. A client that requests keep-alive gets the `Keep-Alive`
+            // field, if the server sends it.
             (None, Version::Http11)
                 if exchange.asks_keep_alive && self.origin.announces_keep_alive() =>
             {
@@ -154,8 +154,12 @@ impl Connection {
                 body: Bytes(end - before - head),
                 ..served
             };
-            self.outstanding
-                .push_back(Outstanding { end, served, text });
+            self.outstanding.push_back(Outstanding {
+                end,
+                is_broken: false,
+                served,
+                text,
+            });
         }
         let buffer = self.config.output_buffer.0;
         if self.config.coalesce == Coalesce::EachResponse || buffer == 0 {

@@ -107,7 +107,7 @@ fn site() -> Arc<Site> {
         encoded: Vec::new(),
         last_modified: 784_111_777,
     };
-    // As many three-, four- and five-digit lengths as the Microscape page has.
+    // The lengths have as many digits as those of the Microscape page.
     let mut files = vec![file("/", 43_008), file("/a", 10), file("/big", 300_000)];
     let lengths = [(19, 500), (21, 2000), (2, 30_000)];
     for (count, length) in lengths {
@@ -333,7 +333,7 @@ fn expectations_are_answered_before_the_content_is_read() {
             "POST {target} HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\nContent-Length: {length}\r\n\r\n"
         )
     };
-    // This response is never held: the client waits for it.
+    // 100 (Continue) is never held, because the client waits for it.
     let mut host = Host::new(buffered(Coalesce::UntilInputDrained, 100_000));
     host.send(expect("/discard", 5));
     assert_eq!(host.output(), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -481,7 +481,7 @@ fn http_1_1_clients_get_keep_alive_parameters_if_the_persona_sends_them() {
     assert_eq!(persona.clone().announcing_keep_alive(), persona);
 }
 
-/// Pieces of request streams, right and wrong.
+/// Pieces of request streams, valid and invalid.
 const PIECES: [&str; 14] = [
     GET,
     LAST,

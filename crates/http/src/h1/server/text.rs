@@ -23,7 +23,7 @@ pub(super) struct Texts {
 const COMPACT_AT: usize = 16 * 1024;
 
 impl Texts {
-    /// Bytes that are kept.
+    /// The number of stored bytes that were not taken.
     pub fn waiting(&self) -> u64 {
         (self.bytes.len() - self.taken) as u64
     }
@@ -47,18 +47,9 @@ impl Texts {
         self.bytes.truncate(self.bytes.len() - last.total());
     }
 
-    /// The text to be taken next.
-    pub fn next(&self, lengths: TextLengths) -> RequestText<'_> {
-        self.at(self.taken, lengths)
-    }
-
     /// The text taken last.
     pub fn last(&self, lengths: TextLengths) -> RequestText<'_> {
-        self.at(self.taken - lengths.total(), lengths)
-    }
-
-    fn at(&self, start: usize, lengths: TextLengths) -> RequestText<'_> {
-        let mut rest = &self.bytes[start..];
+        let mut rest = &self.bytes[self.taken - lengths.total()..];
         let [line, referer, user_agent] = lengths.0.map(|length| {
             let (text, after) = rest.split_at(length as usize);
             rest = after;

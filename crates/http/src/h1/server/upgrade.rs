@@ -139,8 +139,7 @@ mod tests {
         assert!(wrong.writes.is_empty(), "{:?}", wrong.writes);
         assert_eq!(wrong.statuses(), [400]);
         assert_eq!(wrong.actions, [Action::ShutdownWrite]);
-        // A connection with an earlier request uses HTTP/1, and so does every connection of a server without
-        // other protocols.
+        // After an earlier request, or without other protocols, an invalid preface is a malformed HTTP/1 request.
         let mut later = host();
         later.send(format!("GET /a HTTP/1.1\r\nHost: h\r\n\r\n{input}"));
         assert_eq!(later.statuses(), [200, 400]);

@@ -1,8 +1,9 @@
 //! Announcements of alternative services in ALTSVC frames (RFC 7838 section 4).
 //!
-//! A frame on a stream concerns the origin of that stream's request and names no origin. A frame on the connection
-//! names the origin that it concerns. All other forms are ignored, as the RFC requires, and so are frames on
-//! streams that are not open. The caller decides whether the server is authoritative for the named origin.
+//! A frame on a stream concerns the origin of that stream's request and names no origin. A frame on the
+//! connection names the origin that it concerns. All other forms are ignored, as the RFC requires. Frames on
+//! streams that are not open are ignored too. The caller decides whether the server is authoritative for the
+//! named origin.
 
 /// The last announced alternative service.
 #[derive(Debug, Default)]
@@ -12,7 +13,7 @@ pub(super) struct Announcement {
 }
 
 impl Announcement {
-    /// Replaces the announcement. Returns false, without a change, if a text is not ASCII, as the grammar requires.
+    /// Replaces the announcement. Changes nothing and returns false if the origin or the value is not ASCII.
     pub(super) fn set(&mut self, origin: &[u8], value: &[u8]) -> bool {
         let (Ok(origin), Ok(value)) = (str::from_utf8(origin), str::from_utf8(value)) else {
             return false;

@@ -41,7 +41,7 @@ pub enum Push {
 pub enum Start {
     /// With the client's settings, before the server's settings arrive (RFC 9113 section 3.4).
     AtOnce,
-    /// After the server's settings: this costs a round trip, but never exceeds a limit of the server.
+    /// After the server's settings: this costs a round trip, but no request exceeds a limit of the server.
     AwaitSettings,
 }
 
@@ -75,7 +75,7 @@ impl Default for Floods {
 pub struct Config {
     /// The value of `:scheme`.
     pub scheme: Scheme,
-    /// The maximum number of requests that are queued or sent and not answered; at least 1. The server's
+    /// The maximum number of outstanding requests, queued or sent; at least 1. The server's
     /// SETTINGS_MAX_CONCURRENT_STREAMS applies as well.
     pub streams: u32,
     /// The settings sent to the server. `enable_push` is derived from `push`; its value here is ignored.
@@ -96,13 +96,13 @@ pub struct Config {
     pub start: Start,
     /// The maximum size in bytes of the HPACK table for requests, even if the server allows more.
     pub encoder_table: u32,
-    /// Whether targets are added to that table. This makes repeated requests for few targets smaller, and requests
-    /// for many targets larger, because the targets evict each other.
+    /// Whether request targets are added to the HPACK table. Repeated requests for a few targets become smaller.
+    /// Requests for many targets become larger, because the targets evict each other.
     pub index_targets: bool,
-    /// Whether the client sends GOAWAY when it is done.
+    /// Whether the client sends GOAWAY before it closes the connection.
     pub send_go_away: bool,
-    /// Limits on a response. `head` is the size of a field section as SETTINGS_MAX_HEADER_LIST_SIZE counts it,
-    /// and also limits its compressed size.
+    /// Limits on a response. `head` limits the size of a field section, as SETTINGS_MAX_HEADER_LIST_SIZE counts
+    /// it, and also its compressed size.
     pub limits: Limits,
     /// Time-outs. `head` and `total` start when a request is handed to the transport, and abort that request.
     /// `idle` applies to the connection, and closes it.
@@ -113,7 +113,7 @@ pub struct Config {
     pub floods: Floods,
 }
 
-/// As a browser, but with the protocol's initial windows and without pushes: 100 streams, updates at half a
+/// Like a browser, but with the protocol's initial windows and without pushes: 100 streams, updates at half a
 /// window, requests at once, targets not in the table, 30 s for an acknowledgement.
 impl Default for Config {
     fn default() -> Config {
@@ -142,7 +142,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The settings that are sent.
+    /// The settings that are sent to the server.
     pub fn sent_settings(&self) -> Settings {
         Settings {
             enable_push: self.push != Push::Disabled,

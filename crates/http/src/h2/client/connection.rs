@@ -41,7 +41,7 @@ pub(super) struct Core {
     pub(super) peer_is_known: bool,
     /// Settings sent and not acknowledged.
     pub(super) settings_wait: bool,
-    /// When the server must have acknowledged those settings.
+    /// The time by which the server must acknowledge those settings.
     pub(super) settings_by: Option<Instant>,
     pub(super) streams: Pending<Stream>,
     /// The number of requested streams, and the number of pushed streams.
@@ -71,7 +71,7 @@ pub(super) struct Core {
     /// PINGs without an answer.
     pub(super) pings: u32,
     pub(super) calm: UselessFrames,
-    /// Whether the current DATA frame has had no content so far.
+    /// Whether the current DATA frame has no content so far.
     pub(super) data_is_empty: bool,
     /// Pending events; they are reported before more input is read.
     pub(super) notes: VecDeque<Event<'static>>,
@@ -79,8 +79,8 @@ pub(super) struct Core {
     pub(super) error: Option<ConnectionError>,
     pub(super) head: FieldBlock,
     pub(super) info: ResponseInfo,
-    /// The header block of `head`, and the decoder's generation. In the same generation the same bytes decode
-    /// to the same head.
+    /// The header block of `head`, and the generation of the decoder's table. In one generation, equal blocks
+    /// decode to equal heads.
     pub(super) head_block: Vec<u8>,
     pub(super) head_generation: Option<u64>,
     pub(super) trailers: FieldBlock,
@@ -249,7 +249,7 @@ impl Connection {
         &mut self.core
     }
 
-    /// Whether the connection would accept a request if it had room.
+    /// Whether the connection accepts further requests. The limit on their number is not considered.
     pub fn accepts_requests(&self) -> bool {
         self.core.accepts_requests()
     }
@@ -278,26 +278,25 @@ impl Connection {
         self.core.first_unsent()
     }
 
-    /// The head announced by the last [`Event::Head`] or [`Event::Interim`]. It stays until the next head is
-    /// read.
+    /// The head announced by the last [`Event::Head`] or [`Event::Interim`]. Valid until the next head is read.
     #[inline]
     pub fn head(&self) -> Head<'_> {
         Head::new(self.core.info.status, &self.core.head)
     }
 
-    /// The fields announced by the last [`Event::Trailers`]. They stay until the next trailers are read.
+    /// The fields announced by the last [`Event::Trailers`]. Valid until the next trailers are read.
     pub fn trailers(&self) -> &FieldBlock {
         &self.core.trailers
     }
 
-    /// The request announced by the last [`Event::Promised`]; `None` when there was none. It stays until the next
-    /// promise is read.
+    /// The request announced by the last [`Event::Promised`]; `None` if there was no promise. Valid until the
+    /// next promise is read.
     pub fn promise(&self) -> Option<Promise<'_>> {
         promise::read(&self.core.promise).ok()
     }
 
     /// The origin and the `Alt-Svc` field value of the last [`Event::Alternatives`]. An empty origin means the
-    /// origin of the request. Both stay until the next announcement is read.
+    /// origin of the request. Both are valid until the next announcement is read.
     pub fn alternatives(&self) -> (&str, &str) {
         (
             &self.core.announcement.origin,
@@ -366,10 +365,11 @@ impl Connection {
         self.core.output.transmit()
     }
 
-    /// Notes that the transport took the first `bytes` bytes of what [`transmit`](Self::transmit) returned.
+    /// Notes that the transport took the first `bytes` bytes of the slice that [`transmit`](Self::transmit)
+    /// returned.
     ///
     /// # Panics
-    /// If `bytes` is larger than that slice.
+    /// If `bytes` is larger than the slice.
     pub fn transmitted(&mut self, bytes: usize, now: Instant) {
         assert!(bytes <= self.transmit().len(), "more than was offered");
         if bytes > 0 {
@@ -433,15 +433,15 @@ impl Connection {
         }
     }
 
-    /// Notes that the server has closed its side of the connection. All bytes before that must have been
-    /// [`poll`](Self::poll)ed.
+    /// Notes that the server has closed its side of the connection. All bytes that arrived before must have been
+    /// passed to [`poll`](Self::poll).
     pub fn handle_eof(&mut self, now: Instant) {
         self.core.now = now;
         self.core.end_of_stream();
     }
 
-    /// Notes that the transport failed, or that the caller aborts it, with a failure that the peer did not
-    /// cause. Responses that were polled completely stay complete.
+    /// Notes that the transport failed, or that the caller aborts it. `failure` must be one that the peer did
+    /// not cause. Responses that were polled completely stay complete.
     pub fn handle_failure(&mut self, failure: Failure, now: Instant) {
         self.core.now = now;
         if self.core.is_open() {

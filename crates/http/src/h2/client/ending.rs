@@ -33,7 +33,7 @@ impl Core {
         self.close_when_drained();
     }
 
-    /// Resets a stream and reports its request, if it has not ended already.
+    /// Resets a stream and reports its request, unless the request has already ended.
     pub(super) fn fail_stream(&mut self, request: RequestId, code: ErrorCode, failure: Failure) {
         if self.streams.get(request).is_some() {
             self.reset(request, code);

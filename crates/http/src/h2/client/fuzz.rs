@@ -18,11 +18,11 @@ use crate::hpack::{Encoder, Indexing};
 
 /// An entry point for fuzzing. The first byte chooses the requests and the configuration, the second where the
 /// input is cut, and the third how it ends. The fourth chooses whether the rest is the server's raw output or a
-/// script of frames, which finds more. Panics in these cases:
+/// script of frames, which finds more errors. Panics in these cases:
 /// - whole, cut and byte-by-byte input give different results;
 /// - content is reported that was not in the input;
 /// - the order of events is wrong;
-/// - the connection keeps more data than it should.
+/// - the connection buffers more data than its limits allow.
 pub fn fuzz(data: &[u8]) {
     let Some((&[requests, cut, end, kind], rest)) = data.split_first_chunk::<4>() else {
         return;
@@ -190,7 +190,7 @@ fn run(requests: u8, pieces: &[&[u8]], end: u8) -> Log {
     let mut connection = Connection::new(config(requests));
     let mut judge = Judge::default();
     let asked = queue(&mut connection, requests, &mut judge);
-    // Some output is not taken: a part of the last request, or all of it.
+    // Some output is not taken: a part of the last request, or the whole request.
     connection.flush();
     let offered = connection.transmit().len();
     let kept = if requests & 0x10 == 0 { 0 } else { 5 };
@@ -233,7 +233,7 @@ fn run(requests: u8, pieces: &[&[u8]], end: u8) -> Log {
     log
 }
 
-/// Queues one to four requests of mixed kinds; returns how many.
+/// Queues one to four requests of mixed kinds; returns their number.
 fn queue(connection: &mut Connection, requests: u8, judge: &mut Judge) -> u32 {
     let count = u32::from(requests & 3) + 1;
     for place in 0..count {
@@ -284,7 +284,7 @@ struct Judge {
 impl Judge {
     fn state(&mut self, request: RequestId) -> &mut State {
         let found = self.states.get_mut(&request);
-        found.unwrap_or_else(|| panic!("{request:?} has ended, or was never asked"))
+        found.unwrap_or_else(|| panic!("{request:?} has ended, or was never sent"))
     }
 
     fn check(&mut self, connection: &Connection, event: &Event<'_>) {

@@ -26,12 +26,12 @@
 //!
 //! Invariants:
 //!
-//! - Any split of the input gives the same events (contents joined).
+//! - Any split of the input gives the same events, if the pieces of content are joined.
 //! - Every request ends in exactly one of `End`, `Failed` and `Unanswered`, and so does every accepted push.
 //! - No event follows `Closed`.
 //! - An error on one stream resets only that stream. A connection error closes the connection with GOAWAY and
 //!   the error code of the RFC.
-//! - [`Config`] limits the data that is kept, whatever a server sends.
+//! - [`Config`] bounds the memory of a connection, whatever a server sends.
 //! - An exchange allocates nothing once the buffers have grown to their sizes.
 //!
 //! Out of scope: TLS and ALPN, the upgrade from HTTP/1.1, `CONNECT`, choosing connections and retrying (the
@@ -53,12 +53,12 @@
 //!     request.field("accept", "*/*");
 //!     request.send().unwrap();
 //! }
-//! assert!(connection.transmit().is_empty(), "nothing leaves by accident");
+//! assert!(connection.transmit().is_empty(), "nothing is sent before the flush");
 //! connection.flush();
 //! let written = connection.transmit().len();
 //! connection.transmitted(written, now);
 //!
-//! // Settings; then 204 on the second stream, by its place in the static table.
+//! // Settings; then 204 on the second stream, by its index in the static table.
 //! let mut input: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\x05\0\0\0\x03\x89";
 //! let mut ended = Vec::new();
 //! while let Some(event) = connection.poll(&mut input, now) {

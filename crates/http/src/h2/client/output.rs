@@ -9,7 +9,7 @@ use crate::h2::frame::{HEADER_LENGTH, Header};
 use crate::h2::{PREFACE, StreamId};
 
 /// Bytes to be written: some handed to the transport, some released to it, some held. Both buffers consist of
-/// complete frames, so that the connection's own frames can go between them.
+/// complete frames, so that the connection's own frames can be placed between them.
 #[derive(Debug)]
 pub(super) struct Output {
     /// Released; `ready[..taken]` was handed to the transport.
@@ -187,7 +187,7 @@ impl Output {
         begun
     }
 
-    /// Drops the bytes handed over, once that is cheap.
+    /// Drops the bytes handed over, if they are at least 64 KiB or the whole buffer.
     fn compact(&mut self) {
         if self.taken == self.ready.len() {
             self.ready.clear();

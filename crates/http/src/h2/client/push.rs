@@ -96,7 +96,7 @@ impl Core {
         }
     }
 
-    /// Whether more pushed responses have begun than allowed.
+    /// Whether the maximum number of pushed responses has begun.
     pub(super) fn too_many_pushes(&self) -> bool {
         let Some(most) = self.config.settings.max_concurrent_streams else {
             return false;

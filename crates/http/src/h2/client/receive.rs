@@ -13,7 +13,7 @@ use crate::h2::frame::{DataPiece, Frame, HeaderBlock, SettingsList, write};
 use crate::h2::settings::id;
 use crate::message::section::{self, Malformed, Recipient};
 
-/// What follows the head of a response.
+/// The part of a response after a head.
 enum Reading {
     /// Another head, because this response is interim.
     Interim,
@@ -54,10 +54,9 @@ impl Core {
                 origin,
                 value,
             } => self.take_alternatives(stream, origin, value),
-            Frame::Priority { .. }
-            | Frame::PriorityUpdate { .. }
-            | Frame::Ping { .. }
-            | Frame::Unknown(_) => self.nothing(),
+            // Only clients send PRIORITY_UPDATE (RFC 9218 section 7.1).
+            Frame::PriorityUpdate { .. } => Err(Fault::UnexpectedPriorityUpdate),
+            Frame::Priority { .. } | Frame::Ping { .. } | Frame::Unknown(_) => self.nothing(),
         }
     }
 
@@ -301,8 +300,8 @@ impl Core {
         Ok(())
     }
 
-    /// Decodes a head and checks it. Servers often repeat the same head, mostly by reference to their table. Then
-    /// the parsed result of the previous head applies.
+    /// Decodes a head and checks it. Servers often repeat a head as references to the table; the parsed result
+    /// of the previous head is then reused.
     fn decode_head(&mut self, block: &[u8]) -> Result<Result<(), Failure>, Fault> {
         let generation = self.decoder.generation();
         if self.head_generation == Some(generation) && self.head_block == block {
@@ -348,7 +347,7 @@ impl Core {
         }
     }
 
-    /// Ends the wait for 100 (Continue); returns whether there was one.
+    /// Ends the wait for 100 (Continue); returns whether the request waited.
     fn stops_waiting(&mut self, request: RequestId) -> bool {
         let before = self.continuing.len();
         self.continuing.retain(|&(other, _)| other != request);
@@ -379,7 +378,8 @@ impl Core {
         }
         self.peer_is_known = true;
         if list.iter().any(|(id, _)| id == id::HEADER_TABLE_SIZE) {
-            // A smaller size earlier in the list has evicted entries from the server's table.
+            // All sizes in the list apply in order: an earlier, smaller size evicts entries from the server's
+            // table.
             for (id, value) in list.iter() {
                 if id == id::HEADER_TABLE_SIZE {
                     self.encoder.set_table_limit(value);
@@ -492,8 +492,8 @@ impl Core {
         self.calm.carries_nothing(&self.config.floods, self.now)
     }
 
-    /// Handles a frame with part of a message on a stream that is not open. It is allowed if this side has
-    /// reset the stream and the server had not received the reset yet.
+    /// Handles a frame with part of a message on a stream that is not open. It is allowed if this side has reset
+    /// the stream: the server may have sent the frame before it received the reset.
     fn on_closed_stream(&mut self, stream: StreamId) -> Result<(), Fault> {
         self.must_not_be_idle(stream)?;
         let request = request_of(stream);

@@ -32,7 +32,7 @@ impl Connection {
     }
 
     /// Queues a prepared request for `target`, as [`request`](Self::request) and [`RequestWriter::send_with`]
-    /// would. Announced content must follow by [`send_content`](Self::send_content).
+    /// would do. Content that the request announces must follow with [`send_content`](Self::send_content).
     pub fn request_prepared(
         &mut self,
         prepared: &PreparedRequest,

@@ -93,7 +93,7 @@ pub(super) const fn request_of(stream: StreamId) -> RequestId {
 /// The failures to report when the connection ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ending {
-    /// The failure of responses that had begun.
+    /// The failure of responses that have begun.
     pub(super) begun: Failure,
     /// The failure of requests without any part of a response.
     pub(super) unanswered: Failure,

@@ -9,7 +9,7 @@ use crate::h2::frame::write;
 
 impl Connection {
     /// Adds content to a request that announced it. Like heads, it is held until it is released. Content that
-    /// the windows block is kept and sent later automatically.
+    /// the windows block is buffered and sent automatically later.
     pub fn send_content(&mut self, request: RequestId, content: &[u8]) -> Result<(), SendError> {
         let core = self.core_mut();
         let stream = core.uploading(request)?;
@@ -62,7 +62,7 @@ impl Core {
         }
     }
 
-    /// Frames content as far as the windows allow, and keeps the rest.
+    /// Puts as much content into frames as the windows allow, and buffers the rest.
     fn give(&mut self, request: RequestId, content: &[u8]) {
         let Some(stream) = self.streams.get_mut(request) else {
             return;
@@ -112,7 +112,7 @@ impl Core {
         self.frame_backlogs();
     }
 
-    /// Frames released content that had to wait: one frame of each request in turn.
+    /// Puts released content from the backlogs into frames: one frame of each request in turn.
     pub(super) fn frame_backlogs(&mut self) {
         let mut idle_turns = 0;
         while idle_turns < self.blocked.len() && self.send.available() > 0 {

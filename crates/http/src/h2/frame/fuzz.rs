@@ -3,8 +3,8 @@
 use super::super::error::Error;
 use super::{Frame, HEADER_LENGTH, Limits, Reader, SettingsList};
 
-/// An entry point for fuzzing: the first byte is where the rest is cut. Panics when whole, cut and byte-by-byte
-/// input do not give the same frames, when more bytes are reported than were received, or when a header block
+/// An entry point for fuzzing: the first byte chooses where the rest is cut. Panics in these cases: whole, cut
+/// and byte-by-byte input give different frames; more bytes are reported than were received; a header block
 /// exceeds its limit.
 pub fn fuzz(data: &[u8]) {
     let Some((&cut, input)) = data.split_first() else {

@@ -297,7 +297,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// Keeps the payload of a frame that does not end its header block.
+    /// Buffers the payload of a frame that does not end its header block.
     fn begin_block(&mut self, header: Header, input: &mut &[u8]) -> Result<(), Fault> {
         let payload = match self.partial.len() {
             0 => take(input, header.length as usize),
@@ -477,7 +477,7 @@ fn block_start(header: Header, mut payload: &[u8]) -> Result<(Carrier, &[u8]), F
     Ok((carrier, payload))
 }
 
-/// Splits the payload of an ALTSVC frame into the origin, which its length precedes, and the field value.
+/// Splits the payload of an ALTSVC frame into the origin, which follows its length, and the field value.
 fn alt_svc(payload: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = payload.split_first_chunk()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))

@@ -1,6 +1,6 @@
 //! Functions that append frames to a buffer.
 //!
-//! They check one limit of the peer only, the frame size, and only for header blocks: longer blocks are split into
+//! They apply only one limit of the peer: a header block longer than the maximum frame size is split into
 //! CONTINUATION frames.
 
 use super::super::StreamId;
@@ -12,7 +12,7 @@ pub fn header(out: &mut Vec<u8>, header: Header) {
     out.extend_from_slice(&header.bytes());
 }
 
-/// The header of a DATA frame with this many bytes of content, which come next.
+/// The header of a DATA frame; the caller appends `length` bytes of content.
 pub fn data_header(out: &mut Vec<u8>, stream: StreamId, length: u32, end_stream: bool) {
     let flags = if end_stream { flags::END_STREAM } else { 0 };
     frame(out, FrameType::DATA, flags, stream, length);
@@ -88,7 +88,7 @@ pub fn priority_update(out: &mut Vec<u8>, stream: StreamId, field: &[u8]) {
     out.extend_from_slice(field);
 }
 
-/// ALTSVC: an origin, only on the connection, and the value of an `Alt-Svc` field.
+/// ALTSVC: an origin (only on the connection), and the value of an `Alt-Svc` field.
 pub fn alt_svc(out: &mut Vec<u8>, stream: StreamId, origin: &str, value: &str) {
     let length = (2 + origin.len() + value.len()) as u32;
     frame(out, FrameType::ALTSVC, 0, stream, length);
@@ -114,8 +114,8 @@ pub enum Carrier {
     },
 }
 
-/// HEADERS or PUSH_PROMISE with the block that `encode` appends; split into CONTINUATION frames where it is
-/// longer than `max_frame_size`. Returns the bytes of all frames.
+/// HEADERS or PUSH_PROMISE with the block that `encode` appends. A block longer than `max_frame_size` is split
+/// into CONTINUATION frames. Returns the size of all frames in bytes.
 pub fn header_block(
     out: &mut Vec<u8>,
     stream: StreamId,

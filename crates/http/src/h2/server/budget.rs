@@ -11,8 +11,8 @@ const IDLE_PER_REQUEST: u32 = 4;
 /// connection.
 const IDLE_PER_DATA: u32 = 2;
 
-/// The remaining allowances of a client. They refill over time at the rate of each [`Allowance`], and at once by
-/// useful work.
+/// The remaining allowances of a client. They refill at the rate of each [`Allowance`]. Useful work refills them
+/// too.
 ///
 /// Invariant: no counter is above the burst of its allowance.
 #[derive(Debug)]
@@ -54,17 +54,17 @@ impl Budget {
         self.provoked_resets.take(now, Fault::ProvokedResets)
     }
 
-    /// Refills the allowance for a request that has arrived.
+    /// Refills the allowance of idle frames, because a request has arrived.
     pub fn note_request(&mut self) {
         self.idle_frames.give(IDLE_PER_REQUEST);
     }
 
-    /// Refills the allowance for a DATA frame that was sent.
+    /// Refills the allowance of idle frames, because a DATA frame was sent.
     pub fn note_data(&mut self) {
         self.idle_frames.give(IDLE_PER_DATA);
     }
 
-    /// Refills the allowance for a complete response.
+    /// Refills the allowance of resets, because a response is complete.
     pub fn note_response(&mut self) {
         self.resets.give(1);
     }

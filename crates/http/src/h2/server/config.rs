@@ -12,7 +12,7 @@ use crate::pace::ContentPace;
 /// How a server handles its connections; shared by all connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Limits on what a client may send.
+    /// Limits on the requests and frames of a client.
     pub limits: Limits,
     /// The server's flow-control windows for request content.
     pub receive: ReceiveWindows,
@@ -24,7 +24,7 @@ pub struct ServerConfig {
     pub decoder_table: u32,
     /// The maximum size in bytes of the HPACK encoder table for responses, if the client allows this size; 0: none.
     pub encoder_table: u32,
-    /// Which response fields are added to that table.
+    /// Which response fields are added to the encoder table.
     pub indexing: FieldIndexing,
     /// Number of requests per connection that are cached with their answers; 0: none. A repeated request is then
     /// not parsed again, and the head of its response is not encoded again. Each cached request takes up to a
@@ -34,7 +34,7 @@ pub struct ServerConfig {
     pub push: bool,
     /// Whether 103 (Early Hints) is sent.
     pub early_hints: bool,
-    /// Requests after which the connection is closed, by GOAWAY; `None`: no limit.
+    /// The number of requests after which the server sends GOAWAY; `None`: no limit.
     pub max_requests_per_connection: Option<u32>,
     /// How a connection is closed.
     pub close: CloseManner,
@@ -99,15 +99,15 @@ impl Default for ReceiveWindows {
 pub struct Framing {
     /// The longest payload of a DATA frame, in bytes, if the client allows it; at least 1.
     pub data: u32,
-    /// Content up to this length is copied after its frame header, so that a small response, HEADERS and DATA,
+    /// Content up to this length is copied after its frame header, so that a small response (HEADERS and DATA)
     /// is contiguous in memory. Longer content is sent from its original place.
     pub copied: u32,
     /// Which frames are sent in one write.
     pub writes: Writes,
     /// When HEADERS are sent.
     pub heads: Heads,
-    /// Limit on the bytes in frames that the transport has not taken yet. Once in frames, bytes can neither be
-    /// moved behind a more urgent response nor be withdrawn.
+    /// Limit on the bytes in frames that the transport has not taken yet. Bytes in frames cannot be moved behind
+    /// a more urgent response, and cannot be withdrawn.
     pub ahead: Bytes,
 }
 
@@ -127,7 +127,7 @@ impl Default for Framing {
 /// ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writes {
-    /// All waiting frames: the responses to all requests of one read, as far as they can be sent.
+    /// All frames that can be sent, such as the responses to all requests of one read.
     Everything,
     /// Each turn of a response: its HEADERS with its first DATA frame, then each further DATA frame.
     EachTurn,
@@ -150,7 +150,7 @@ pub enum Scheduling {
     /// As the client requests: by the tree of RFC 7540 if it uses only dependencies, otherwise by RFC 9218.
     #[default]
     AsAsked,
-    /// RFC 9218: by urgency. Within one urgency in order of requests, with incremental responses interleaved
+    /// RFC 9218: by urgency. Within one urgency, in order of requests; incremental responses are interleaved
     /// frame by frame. The server announces that it ignores dependencies.
     Urgency,
     /// RFC 7540: by dependency and weight, ignoring RFC 9218.
@@ -173,7 +173,7 @@ pub enum FieldIndexing {
     Nothing,
 }
 
-/// Limits on what one client can make a server store, do or wait for.
+/// Limits on the memory, the work and the waiting time that one client can cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Streams that a client may have open (SETTINGS_MAX_CONCURRENT_STREAMS).
@@ -191,7 +191,7 @@ pub struct Limits {
     pub target: Bytes,
     /// Bytes of request content; longer content is refused with 413.
     pub body: Bytes,
-    /// Bytes of output other than content that the transport has not taken; above this, no input is read.
+    /// Bytes of output other than content that the transport has not taken; above this limit, no input is read.
     pub backlog: Bytes,
     /// Files pushed at a time, unless the client sets a lower limit.
     pub pushes: u32,
@@ -211,8 +211,8 @@ pub struct Limits {
     pub content: ContentPace,
     /// Idle time-out before each further request.
     pub keep_alive: Duration,
-    /// Time-out from the first byte of a frame other than DATA to its last, and from the start of the connection to
-    /// the end of its first frame.
+    /// Time-out from the first byte of a frame other than DATA to its last byte. Also from the start of the
+    /// connection to the end of its first frame.
     pub header: Duration,
     /// Time-out from SETTINGS to its acknowledgement.
     pub settings: Duration,
@@ -221,7 +221,7 @@ pub struct Limits {
     /// Time-out while only the client's windows block responses, with less than [`stall_bytes`](Self::stall_bytes)
     /// of content sent; then the connection is closed.
     pub stall: Duration,
-    /// Content that the client's windows must allow within [`stall`](Self::stall) to keep the connection.
+    /// Content that the client's windows must allow within [`stall`](Self::stall) to keep the connection open.
     pub stall_bytes: Bytes,
     /// Time from closing the sending side to closing both sides.
     pub linger: Duration,
@@ -272,11 +272,11 @@ impl Default for Limits {
     }
 }
 
-/// A rate limit: a burst at once, and a rate per second in the long run.
+/// A rate limit: a maximum burst, and a sustained rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowance {
-    /// The maximum number at once.
+    /// The maximum size of a burst.
     pub burst: u32,
-    /// The rate in the long run.
+    /// The sustained rate per second.
     pub per_second: u32,
 }

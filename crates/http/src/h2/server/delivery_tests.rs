@@ -13,6 +13,7 @@ use crate::h2::error::Fault;
 use crate::h2::frame::FrameType;
 use crate::h2::settings::id;
 use crate::origin::OriginConfig;
+use crate::origin::dynamic::Dynamic;
 
 fn framed(change: impl FnOnce(&mut Framing)) -> Host {
     let mut config = ServerConfig::default();
@@ -185,7 +186,7 @@ fn queued_output_is_bounded_and_yields_to_urgent_responses() {
     let place = order.iter().position(|&stream| stream == 3).unwrap();
     assert_eq!(
         place, 2,
-        "behind what was made ahead, before the rest: {order:?}"
+        "after the frames made ahead, before the rest: {order:?}"
     );
     assert_eq!(host.content(1).len(), 100_000);
 }
@@ -207,7 +208,7 @@ fn a_cancelled_response_stops_and_is_reported() {
     let requests = [host.get(3, "/b"), reset(3, ErrorCode::CANCEL)].concat();
     host.take();
     host.send(&requests);
-    assert_eq!(host.take(), [], "nothing of it was made into frames");
+    assert_eq!(host.take(), [], "none of it is in frames");
     assert_eq!(host.served.len(), 1);
 }
 
@@ -256,7 +257,7 @@ fn repeated_requests_get_the_same_response() {
     };
     let (frames, served) = answers(64);
     assert_eq!((frames, served), answers(0));
-    assert_eq!(answers(1), answers(0), "also where places are few");
+    assert_eq!(answers(1), answers(0), "also with few entries in the cache");
 }
 
 fn with_plans() -> OriginConfig {
@@ -447,6 +448,54 @@ fn early_hints_precede_the_response_even_during_its_work() {
     assert_eq!(host.statuses()[0], (1, "200".to_owned()));
 }
 
+#[test]
+fn a_generated_response_ends_although_the_window_is_used_up() {
+    let dynamic = Dynamic {
+        path: "/empty".to_owned(),
+        content_type: None,
+        parts: 1,
+        part: None,
+        first: Duration::from_millis(100),
+        every: Duration::ZERO,
+    };
+    let origin = OriginConfig {
+        dynamic: vec![dynamic],
+        ..origin()
+    };
+    let mut host = Host::fresh(ServerConfig::default(), origin);
+    host.greet(&[(id::INITIAL_WINDOW_SIZE, 1 << 20)]);
+    let requests = [host.get(1, "/empty"), host.get(3, "/long")].concat();
+    host.send(&requests);
+    assert_eq!(host.statuses().len(), 2);
+    host.take();
+    host.wait(Duration::from_millis(100));
+    assert_eq!(host.take(), [Got::Data(1, Vec::new(), true)]);
+    assert!(
+        host.connection.is_sending(),
+        "the window still blocks the other"
+    );
+}
+
+#[test]
+fn the_first_request_that_is_processed_takes_the_connection_time() {
+    let config = ServerConfig {
+        service_time: Duration::from_millis(30),
+        connection_time: Duration::from_millis(5),
+        ..ServerConfig::default()
+    };
+    let mut host = Host::fresh(config, origin());
+    host.greet(&[]);
+    let requests = [host.post(1, &[("content-length", "5")]), host.get(3, "/a")].concat();
+    host.send(&requests);
+    let ready = host.now + Duration::from_millis(35);
+    assert_eq!(host.connection.poll_timeout(), Some(ready));
+    host.send(data(1, b"12345", true));
+    host.wait(Duration::from_millis(35));
+    assert_eq!(host.statuses(), [(3, "200".to_owned())]);
+    host.wait(Duration::from_millis(30));
+    assert_eq!(host.statuses()[1..], [(1, "204".to_owned())]);
+}
+
 /// A frame that a client may send, valid or not.
 fn utterances() -> impl Strategy<Value = Vec<u8>> {
     let utterance = (0..14_u8, 0..6_u32, any::<u8>());
@@ -489,7 +538,7 @@ fn serve<'p>(
     pieces: impl Iterator<Item = &'p [u8]>,
 ) -> (Vec<u8>, Vec<Served>, Option<CloseReason>) {
     let mut config = ServerConfig::default();
-    // The number of frames made before the rest of the input arrives depends on timing.
+    // The number of frames made before the rest of the input arrives would depend on the split.
     config.framing.ahead = Bytes(0);
     let mut host = Host::fresh(config, with_plans());
     for piece in pieces {

@@ -7,7 +7,8 @@ use crate::message::Priority;
 
 /// Priorities of streams that are not open yet.
 ///
-/// Invariant: at most `most` entries, at most one for each stream. A new entry replaces the oldest.
+/// Invariant: at most `most` entries, at most one for each stream. If there are `most`, a new entry replaces the
+/// oldest.
 #[derive(Debug)]
 pub(super) struct EarlyPriorities {
     entries: VecDeque<(StreamId, Priority)>,

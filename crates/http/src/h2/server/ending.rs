@@ -70,7 +70,7 @@ impl Ending {
         self.phase == Phase::Closed
     }
 
-    /// Whether frames are read and responses made.
+    /// Whether frames are read and responses are generated.
     pub fn is_active(&self) -> bool {
         self.is_open() && self.reason.is_none()
     }
@@ -90,7 +90,7 @@ impl Ending {
         self.action.take()
     }
 
-    /// Whether a graceful shutdown has not begun.
+    /// Whether no graceful shutdown has begun.
     pub fn is_staying(&self) -> bool {
         self.leaving == Leaving::No
     }
@@ -118,8 +118,7 @@ impl Ending {
         }
     }
 
-    /// Notes that the server will shut down soon. Returns whether this is new, so that the announcement must be
-    /// sent.
+    /// Notes that the server will shut down soon. Returns whether the announcement must be sent.
     #[must_use]
     pub fn announce(&mut self) -> bool {
         let is_new = self.is_staying() && self.is_active();
@@ -129,7 +128,7 @@ impl Ending {
         is_new
     }
 
-    /// Accepts no streams above `last`. Returns whether that is new, so that GOAWAY must be sent.
+    /// Accepts no streams above `last`. Returns whether GOAWAY must be sent.
     #[must_use]
     pub fn leave(&mut self, last: StreamId, reason: CloseReason) -> bool {
         let is_new = self.accepts_streams();
@@ -139,8 +138,8 @@ impl Ending {
         is_new
     }
 
-    /// As [`leave`](Self::leave), because of a fault, for which GOAWAY is sent even after an earlier GOAWAY.
-    /// Returns false if the end was already decided.
+    /// Like [`leave`](Self::leave), but because of a fault: GOAWAY is sent even after an earlier GOAWAY. Returns
+    /// false if the end was already decided.
     #[must_use]
     pub fn refuse(&mut self, last: StreamId, reason: CloseReason) -> bool {
         let is_new = self.reason.is_none();
@@ -184,7 +183,7 @@ impl Ending {
         self.discarded += bytes as u64;
     }
 
-    /// Whether to read input after the end was decided, only to discard it, at most `most` bytes.
+    /// Whether to read input after the end was decided. The input is discarded, up to `most` bytes.
     pub fn wants_rest(&self, manner: CloseManner, most: u64) -> bool {
         match self.phase {
             Phase::Open => manner == CloseManner::HalfThenDrain && self.discarded <= most,

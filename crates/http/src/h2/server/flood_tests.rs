@@ -13,7 +13,7 @@ const FEW: Allowance = Allowance {
     per_second: 1,
 };
 
-/// Sends frames until the connection is refused; returns how many times.
+/// Sends frames until the connection is refused; returns the number of accepted rounds.
 fn flood(host: &mut Host, mut make: impl FnMut(&mut Host, u32) -> Vec<u8>) -> u32 {
     for round in 0..100_000 {
         let bytes = make(host, round);
@@ -41,7 +41,7 @@ fn rapid_resets_are_bounded() {
     assert_eq!(rounds, 10);
     host.assert_refused(Fault::ResetFlood);
     assert_eq!(ErrorCode::ENHANCE_YOUR_CALM, Fault::ResetFlood.code());
-    // A client at a slow rate may continue for ever.
+    // A client that resets streams at a slow rate is never refused.
     let mut host = limited(|limits| limits.resets = FEW);
     for round in 0..100 {
         let request = host.post(2 * round + 1, &[]);
@@ -66,7 +66,7 @@ fn served_responses_offset_resets() {
 
 #[test]
 fn resets_provoked_from_the_server_are_bounded() {
-    // CVE-2025-8671: a client that provokes a reset leaves the work of its request to the server.
+    // CVE-2025-8671: the server may continue to work on a request after the client has provoked a reset.
     for frame in [
         |id: u32| window(id, 0),
         |id| window(id, (1 << 31) - 1),
@@ -91,7 +91,7 @@ fn frames_that_require_an_answer_are_bounded() {
         raw(FrameType::SETTINGS, 0, 0, &[0, 4, 0, 0, 255, 255]),
     ] {
         let mut host = limited(|limits| limits.answers = FEW);
-        // One of the ten was the settings at the start.
+        // The client's first SETTINGS frame was one of the ten.
         assert_eq!(flood(&mut host, |_, _| frame.clone()), 9);
         host.assert_refused(Fault::AnswerFlood);
     }
@@ -154,7 +154,7 @@ fn header_blocks_are_bounded() {
 
 #[test]
 fn a_small_block_of_many_fields_is_too_large() {
-    // One long field in the table, and a thousand references to it: 4 kB that would be 4 MB.
+    // One long field in the table, and a thousand references to it: 4 kB on the wire, 4 MB decoded.
     let mut host = Host::new(ServerConfig::default());
     let long = "x".repeat(3900);
     let first = host.get_with(1, "/a", &[("x", &long)]);
@@ -171,7 +171,7 @@ fn a_small_block_of_many_fields_is_too_large() {
     assert_eq!(
         host.statuses()[2],
         (5, "200".to_owned()),
-        "the connection goes on"
+        "the connection continues"
     );
 }
 
@@ -280,7 +280,7 @@ fn input_that_is_too_slow_ends_the_connection() {
     host.wait(2 * second);
     assert_eq!(host.statuses(), [(1, "408".to_owned())]);
     assert_eq!(host.got.last(), Some(&Got::Reset(1, ErrorCode::NO_ERROR)));
-    // Nothing more.
+    // No further input.
     host.wait(61 * second);
     assert_eq!(
         host.connection.close_reason(),

@@ -23,8 +23,8 @@ use crate::origin::{Origin, OriginConfig};
 const LONGEST_WAIT: usize = 1000;
 
 /// An entry point for fuzzing. The first byte chooses the server's configuration and the second where the input
-/// is cut. The third chooses whether the rest is the client's raw output or a script of frames, which finds
-/// more. Panics in these cases:
+/// is cut. The third chooses whether the rest is the client's raw output or a script of frames, which finds more
+/// errors. Panics in these cases:
 /// - whole, cut and byte-by-byte input give different results;
 /// - the output is not a valid sequence of HTTP/2 frames;
 /// - a window is exceeded;
@@ -170,7 +170,7 @@ fn run<'a>(config: &Arc<ServerConfig>, pieces: impl Iterator<Item = &'a [u8]>) -
         connection.handle_timeout(now);
         drain(&mut connection, &mut outcome, &mut closed, now);
     }
-    assert!(connection.is_finished(), "it never ends");
+    assert!(connection.is_finished(), "the connection never ends");
     while connection.cut_short(now).is_some() {}
     outcome.close = connection.close_reason();
     assert!(outcome.close.is_some(), "a close without a reason");

@@ -8,7 +8,7 @@ use crate::h2::PREFACE;
 use crate::h2::error::Fault;
 use crate::h2::frame::{Frame, Limits, Reader};
 
-/// What arrives next, and since when it has been incomplete.
+/// The part of the input that arrives next, and the time since which it is incomplete.
 ///
 /// Invariants: no frame is read before the preface, and the first frame that is handled is SETTINGS. An incomplete
 /// frame is timed from its first byte; DATA frames have another limit and are not timed here.
@@ -20,11 +20,11 @@ pub(super) struct Input {
     frame_started: Option<Instant>,
     /// The stream that receives the current DATA frame.
     data: Option<Slot>,
-    /// Whether that frame has had any content.
+    /// Whether that frame has any content so far.
     data_has_content: bool,
 }
 
-/// What must arrive before any frame but SETTINGS.
+/// The part of a connection's start that must arrive next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Start {
     /// The preface, of which this many bytes have arrived.
@@ -105,7 +105,7 @@ impl Input {
         self.reader = reader;
     }
 
-    /// Whether nothing is incomplete: no preface, no first frame, no other frame.
+    /// Whether the preface, the first frame and all later frames are complete.
     pub fn is_between_frames(&self) -> bool {
         self.has_started() && self.reader.is_between_frames()
     }
@@ -120,13 +120,13 @@ impl Input {
         self.frame_started = None;
     }
 
-    /// Begins a DATA frame, which `stream` receives, if any.
+    /// Begins a DATA frame for `stream`; `None`: no stream receives the frame.
     pub fn begin_data(&mut self, stream: Option<Slot>) {
         self.data = stream;
         self.data_has_content = false;
     }
 
-    /// Counts a piece of the current DATA frame. Returns whether the frame is complete and had no content.
+    /// Counts a piece of the current DATA frame. Returns whether the frame is complete and has no content.
     pub fn note_data(&mut self, length: usize, is_last: bool) -> bool {
         self.data_has_content |= length > 0;
         is_last && !self.data_has_content

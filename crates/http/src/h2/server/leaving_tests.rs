@@ -21,13 +21,13 @@ fn shutdown_is_announced_and_requests_in_flight_are_answered() {
         Got::Ping(false, *b"leaving."),
     ];
     assert_eq!(host.take(), announced);
-    // A request that was sent before the client had received GOAWAY is answered.
+    // A request that was sent before the client received GOAWAY is answered.
     let request = host.post(3, &[]);
     host.send(&request);
     host.send(raw(FrameType::PING, 1, 0, b"leaving."));
     assert_eq!(host.take(), [Got::GoAway(3, ErrorCode::NO_ERROR)]);
     assert_eq!(host.connection.close_reason(), None);
-    // A later request is ignored, but its fields are decoded and its content counts.
+    // A later request is ignored, but its fields are decoded, and its content counts for the window.
     let request = host.post(5, &[("new", "field")]);
     host.send(
         [
@@ -96,7 +96,7 @@ fn each_way_a_client_leaves_has_its_close_reason() {
     assert_eq!(
         host.statuses(),
         [(1, "200".to_owned())],
-        "what came whole is answered"
+        "a complete request is answered"
     );
     let mut host = Host::new(ServerConfig::default());
     let request = host.get(1, "/a");
@@ -207,7 +207,7 @@ fn a_request_of_http1_becomes_the_first_stream() {
     host.write(usize::MAX);
     assert!(matches!(host.got[0], Got::Settings(_)));
     assert_eq!(host.statuses(), [(1, "200".to_owned())]);
-    assert_eq!(host.content(1), b"aa", "the window is that of the settings");
+    assert_eq!(host.content(1), b"aa", "the settings set the window");
     let mut out = PREFACE.to_vec();
     write::settings(&mut out, std::iter::empty());
     write::settings_acknowledged(&mut out);

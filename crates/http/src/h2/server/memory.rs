@@ -3,7 +3,7 @@
 //! If a header block leaves the HPACK table unchanged, decoding it again with the same table gives the same
 //! fields. The same holds for encoding. A client that repeats a request mostly sends such a block, and the
 //! response head is the same within one second. Both are then taken from this cache, without decoding, parsing,
-//! looking up and encoding.
+//! look-up and encoding.
 //!
 //! Only answers with files of a site in memory are cached, because they never change. Only requests that arrived
 //! twice are cached, so a request that arrives once costs only a lookup.
@@ -50,7 +50,7 @@ struct Entry {
     generation: u64,
     known: Option<Known>,
     head: Head,
-    /// Counts the requests that this entry has held.
+    /// The number of requests that were cached in this entry so far.
     subject: u32,
 }
 

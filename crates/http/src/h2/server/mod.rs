@@ -1,10 +1,11 @@
 //! The server side of one HTTP/2 connection, as a state machine (RFC 9113).
 //!
-//! Input of a [`Connection`]: bytes and the time. Output: bytes, actions and the next time-out. Its caller uses it
-//! like [`h1::server`](crate::h1::server). A connection gets the answers from the [`Origin`] and splits them into
-//! frames, in the order of the client's priorities ([`Scheduling`]), as far as windows and [`Framing`] allow. It
-//! limits what a client can make it do ([`Limits`]). Content is not copied, except for small pieces. An exchange
-//! allocates nothing once buffers have grown. The machine has no socket and no clock, and does not depend on TLS.
+//! Input of a [`Connection`]: bytes and the time. Output: bytes, actions and the next time-out. Its caller uses
+//! it like [`h1::server`](crate::h1::server). A connection gets the answers from the [`Origin`] and splits them
+//! into frames, within the limits of windows and [`Framing`]. [`Scheduling`] sets their order, by default the
+//! client's priorities. [`Limits`] bound the work that a client can cause. Content is not copied, except for
+//! small pieces. An exchange allocates nothing once buffers have grown. The machine has no socket and no clock,
+//! and does not depend on TLS.
 //!
 //! A connection starts with the client's preface, after ALPN or with prior knowledge ([`new`](Connection::new)), or
 //! after an HTTP/1.1 request that upgrades it to HTTP/2 ([`from_upgrade`](Connection::from_upgrade)).
@@ -79,7 +80,7 @@ pub struct Connection {
     /// The last decoded fields.
     fields: FieldBlock,
     streams: Streams,
-    /// Flow control of what the client sends.
+    /// Flow control of received data.
     receiving: Receiving,
     budget: Budget,
     early: EarlyPriorities,
@@ -90,6 +91,8 @@ pub struct Connection {
     pushed: HashSet<u64>,
     /// Number of requests accepted.
     requests: u32,
+    /// Whether the work on the first request has begun.
+    has_worked: bool,
     activity: Activity,
     scratch: Vec<u8>,
 }
@@ -126,6 +129,7 @@ impl Connection {
             ending: Ending::new(),
             pushed: HashSet::new(),
             requests: 0,
+            has_worked: false,
             activity: Activity::new(now),
             scratch: Vec::new(),
             origin,
@@ -176,7 +180,7 @@ impl Connection {
         self.settle(now);
     }
 
-    /// The client closed its side. Complete requests are still answered.
+    /// Handles the client's close of its side. Complete requests are still answered.
     pub fn handle_eof(&mut self, now: Instant) {
         if self.ending.is_closed() {
             return;
@@ -185,13 +189,13 @@ impl Connection {
         self.settle(now);
     }
 
-    /// The transport failed. No output follows.
+    /// Handles a failure of the transport. No output follows.
     pub fn handle_failure(&mut self) {
         self.ending.fail();
     }
 
-    /// A file ended before the bytes that [`transmit_file`](Self::transmit_file) offered. The frame cannot be
-    /// completed: the connection closes within it.
+    /// Handles a file that is shorter than the bytes that [`transmit_file`](Self::transmit_file) offered. The
+    /// frame cannot be completed: the connection closes within it.
     pub fn handle_truncated_file(&mut self) {
         if !self.ending.is_closed() {
             self.ending.stop(CloseReason::ContentLost);
@@ -260,8 +264,8 @@ impl Connection {
         }
     }
 
-    /// Whether more follows immediately after what [`transmit`](Self::transmit) offers now: bytes of a file, or
-    /// the close of the sending side.
+    /// Whether more follows immediately after the bytes that [`transmit`](Self::transmit) offers now: bytes of a
+    /// file, or the close of the sending side.
     pub fn more_follows(&self) -> bool {
         let output = self.responses.output();
         self.ending.is_open()
@@ -269,7 +273,7 @@ impl Connection {
                 || output.file_follows(&self.origin))
     }
 
-    /// The transport took the first `count` bytes of what [`transmit`](Self::transmit) offered.
+    /// Handles the first `count` bytes that [`transmit`](Self::transmit) offered and the transport took.
     pub fn transmitted(&mut self, count: usize, now: Instant) {
         if count == 0 {
             return;
@@ -279,7 +283,8 @@ impl Connection {
         self.settle(now);
     }
 
-    /// What to do with the transport; each action is returned once. The action is never an upgrade.
+    /// The next action for the host to carry out on the transport. Each action is returned once; none is an
+    /// upgrade.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.ending.take_action()
     }
@@ -290,7 +295,7 @@ impl Connection {
         self.poll_event_with_text().map(|(served, _)| served)
     }
 
-    /// As [`poll_event`](Self::poll_event), with the request's text for logs if it is
+    /// Like [`poll_event`](Self::poll_event), with the request's text for logs if it is
     /// [kept](ServerConfig::request_text).
     pub fn poll_event_with_text(&mut self) -> Option<(Served, RequestText<'_>)> {
         self.responses.take_record()
@@ -383,7 +388,7 @@ impl Connection {
         );
     }
 
-    /// Ends a connection on which no input follows, once its responses were put into frames.
+    /// Ends a connection without further input when all its responses are in frames.
     fn settle_end(&mut self) {
         if self.ending.is_peer_finished() {
             let is_cut = !self.input.is_between_frames();

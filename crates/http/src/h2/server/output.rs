@@ -43,7 +43,7 @@ impl Output {
         self.queue.text_waiting()
     }
 
-    /// Queues what `write` appends to the buffer; `write` must not change the existing bytes.
+    /// Queues the bytes that `write` appends to the buffer; `write` must not change the existing bytes.
     pub fn write<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         self.queue.write(write)
     }
@@ -91,7 +91,7 @@ impl Output {
         self.ends.is_empty() && !self.is_empty()
     }
 
-    /// Drops the first `count` bytes of what was offered.
+    /// Drops the first `count` of the offered bytes.
     pub fn transmitted(&mut self, count: usize) {
         self.queue.transmitted(count as u64);
         let sent = self.queue.sent();

@@ -90,7 +90,7 @@ impl Connection {
                 self.budget.take_idle_frame(now)?;
                 self.handle_priority_update(stream, Priority::parse(field))
             }
-            // Only clients use ALTSVC.
+            // A server must ignore ALTSVC (RFC 7838 section 4).
             Frame::AltSvc { .. } | Frame::Unknown(_) => Ok(self.budget.take_idle_frame(now)?),
         }
     }
@@ -262,7 +262,7 @@ impl Connection {
         self.end_request(slot, now)
     }
 
-    /// Opens a stream for a request (section 8.1), with the priority that it was given before.
+    /// Opens a stream for a request (section 8.1), with the priority that arrived before the request.
     fn open(
         &mut self,
         block: &HeaderBlock<'_>,

@@ -1,4 +1,4 @@
-//! Flow control of what the client sends (RFC 9113 sections 5.2 and 6.9).
+//! Flow control of received data (RFC 9113 sections 5.2 and 6.9).
 
 use fathometer_model::Instant;
 
@@ -14,7 +14,7 @@ use crate::h2::flow::{CONNECTION_WINDOW, ReceiveWindow};
 pub(super) struct Receiving {
     windows: ReceiveWindows,
     connection: ReceiveWindow,
-    /// Since when the settings wait for their acknowledgement.
+    /// The time since which the settings wait for their acknowledgement.
     unacknowledged: Option<Instant>,
 }
 
@@ -28,7 +28,7 @@ impl Receiving {
         }
     }
 
-    /// The increment that raises the window of the connection to its configured size, once.
+    /// Raises the window of the connection to its configured size. Returns the increment to send.
     pub fn grow(&mut self) -> Option<u32> {
         self.connection.grow(self.windows.connection)
     }
@@ -50,7 +50,7 @@ impl Receiving {
         }
     }
 
-    /// Since when the settings wait for their acknowledgement.
+    /// The time since which the settings wait for their acknowledgement.
     pub fn unacknowledged(&self) -> Option<Instant> {
         self.unacknowledged
     }

@@ -13,7 +13,8 @@ use crate::h2::error::ErrorCode;
 /// and CONTINUATION frames that carry them.
 pub type Served = StreamServed<StreamId, ErrorCode>;
 
-/// The records of exchanges, until the transport has taken their responses and the caller the events.
+/// The records of exchanges. A record is kept until the transport has taken the response and the caller the
+/// event.
 ///
 /// Invariant: `texts` holds the texts of all events, and then those of all outstanding responses, in order.
 #[derive(Debug, Default)]
@@ -99,8 +100,8 @@ impl Records {
         Some((served, RequestText::split(&self.text, lengths)))
     }
 
-    /// Drops queued responses up to the first of which the transport took a part. Returns whether there is such a
-    /// response.
+    /// Drops queued responses before the first one of which the transport took a part. Returns whether there is
+    /// such a response.
     pub fn drop_unsent(&mut self, sent: u64) -> bool {
         while let Some(first) = self.outstanding.front() {
             if first.place.start < sent {

@@ -109,7 +109,7 @@ impl Connection {
             self.responses
                 .write_interim(&mut self.streams, slot, b"100", &[]);
         } else if head.expects_continue || head.request.method == Method::Connect {
-            // The client waits: it withholds content that would be useless, or waits for a tunnel.
+            // The client sends nothing before the answer: it expects 100 (Continue), or a tunnel.
             self.streams[slot].answered_early = true;
             self.make_ready(slot, now);
         }
@@ -126,7 +126,7 @@ impl Connection {
         now: Instant,
     ) {
         let Some(known) = self.responses.memory().known(key) else {
-            debug_assert!(false, "a request is known and then it is not");
+            debug_assert!(false, "a cached request has no entry");
             return;
         };
         let priority = early.or(known.signalled);
@@ -178,7 +178,7 @@ impl Connection {
         self.streams[slot].remembered = Some(key);
     }
 
-    /// Keeps the readable parts of a request that is refused.
+    /// Records the readable parts of a refused request.
     fn describe_refused(&mut self, slot: Slot, fields: &FieldBlock) {
         let stream = &mut self.streams[slot];
         let value = |name| fields.get(name).unwrap_or_default();
@@ -196,7 +196,7 @@ impl Connection {
         }
     }
 
-    /// Answers a request, whatever the client still sends.
+    /// Answers a request before it is complete.
     pub(super) fn answer_early(&mut self, slot: Slot, status: Status, now: Instant) {
         let stream = &mut self.streams[slot];
         if stream.progress == Progress::Reading {
@@ -224,7 +224,7 @@ impl Connection {
     pub(super) fn take_up(&mut self, slot: Slot, now: Instant) {
         let config = &self.config;
         let mut time = config.service_time;
-        if self.requests == 1 {
+        if !std::mem::replace(&mut self.has_worked, true) {
             time += config.connection_time;
         }
         let stream = &mut self.streams[slot];
@@ -278,7 +278,8 @@ impl Connection {
         }
     }
 
-    /// Promises the pushes that belong to the answer, if any (RFC 9113 section 8.4), each once per connection.
+    /// Promises the pushes of an answer, if there are any (RFC 9113 section 8.4). Each file is pushed once per
+    /// connection.
     fn promise(&mut self, slot: Slot, head: &RequestHead<'_>, answer: &Answer, now: Instant) {
         let may_push = self.config.push
             && self.responses.peer().enable_push

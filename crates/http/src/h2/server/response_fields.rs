@@ -1,4 +1,4 @@
-//! The fields of responses and promises as HPACK: which of them enter the dynamic table, and how many bytes they have.
+//! The fields of responses and promises as HPACK: their indexing in the dynamic table, and their size.
 
 use super::config::FieldIndexing;
 use crate::hpack::{Encoder, Indexing};

@@ -31,9 +31,9 @@ use crate::waiting::{MAX_UNSENT_PER_CONNECTION, MAX_UNSENT_PER_RESPONSE};
 ///
 /// The streams themselves belong to the connection and are passed in.
 ///
-/// Invariants: a stream is in the schedule if and only if its `scheduled` is set, and counts as blocked if and only
-/// if its `blocked` is set; never both are set. `heads_due` counts the scheduled responses whose HEADERS are not in
-/// frames. A stream is in `flowing` while its flow is unfinished, and only then.
+/// Invariants: a stream is in the schedule if and only if its `scheduled` is set, and counts as blocked if and
+/// only if its `blocked` is set; both are never set at once. `heads_due` counts the scheduled responses whose
+/// HEADERS are not in frames. A stream is in `flowing` if and only if its flow is unfinished.
 #[derive(Debug)]
 pub(super) struct Responses {
     origin: Arc<Origin>,
@@ -163,13 +163,12 @@ impl Responses {
         self.sending.watch(!self.schedule.is_empty(), now);
     }
 
-    /// Since when windows block responses.
+    /// The time since which windows block responses.
     pub fn stalled_since(&self) -> Option<Instant> {
         self.sending.stalled_since()
     }
 
-    /// Called when windows have blocked responses for the time-out. Returns whether enough content was sent
-    /// nevertheless.
+    /// Handles the time-out for blocked responses. Returns whether enough content was sent during that time.
     pub fn outlasts_stall(&mut self, now: Instant) -> bool {
         let least = self.config.limits.stall_bytes.0;
         self.sending.has_moved(least, now)
@@ -264,7 +263,7 @@ impl Responses {
         self.schedule.add(stream.id, slot, stream.priority);
     }
 
-    /// Makes frames of the ready responses in the order of priorities, as far as windows and
+    /// Puts the ready responses into frames in the order of priorities, as far as windows and
     /// [`Framing::ahead`](super::Framing::ahead) allow.
     pub fn fill(&mut self, streams: &mut Streams, budget: &mut Budget, now: Instant) {
         let ahead = self.config.framing.ahead.0;
@@ -284,8 +283,7 @@ impl Responses {
 
     /// Takes one turn of a response: writes its HEADERS, if they were not sent, and a DATA frame.
     fn turn(&mut self, streams: &mut Streams, budget: &mut Budget, slot: Slot, now: Instant) {
-        let has_head = streams[slot].progress != Progress::Ready;
-        if !has_head {
+        if streams[slot].progress == Progress::Ready {
             self.write_head(streams, slot, now);
         }
         let stream = &streams[slot];
@@ -301,8 +299,7 @@ impl Responses {
         let bytes = u64::from(most).min(left) as u32;
         let is_last = left == u64::from(bytes);
         let is_done = is_last && stream.flow.is_none();
-        // If the content ended after its last DATA frame was written, an empty DATA frame ends the stream.
-        if bytes > 0 || is_done && has_head {
+        if bytes > 0 {
             self.write_data(streams, budget, slot, bytes);
         }
         if self.config.framing.writes != Writes::Everything {
@@ -357,7 +354,7 @@ impl Responses {
         }
     }
 
-    /// Schedules a response again whose stream window has opened.
+    /// Reschedules a response whose stream window has opened.
     fn unblock(&mut self, streams: &mut Streams, slot: Slot) {
         let stream = &mut streams[slot];
         if stream.blocked && stream.send.available() > 0 {
@@ -541,7 +538,7 @@ impl Responses {
     }
 
     /// Continues all responses of which the next part is ready.
-    pub fn flow_on(&mut self, streams: &mut Streams, now: Instant) {
+    pub fn flow_on(&mut self, streams: &mut Streams, budget: &mut Budget, now: Instant) {
         let mut place = 0;
         while let Some(&(slot, next)) = self.flowing.get(place) {
             if next > now || !takes_more(streams, slot) {
@@ -551,12 +548,12 @@ impl Responses {
             match self.pull(streams, slot, now) {
                 Flowed::Until(next) => {
                     self.flowing[place].1 = next;
-                    self.resume(streams, slot);
+                    self.resume(streams, budget, slot);
                     place += 1;
                 }
                 Flowed::Whole => {
                     self.flowing.remove(place);
-                    self.resume(streams, slot);
+                    self.resume(streams, budget, slot);
                 }
                 // Resetting the stream removes it from the list.
                 Flowed::Broken => self.abort_generation(streams, slot),
@@ -564,7 +561,8 @@ impl Responses {
         }
     }
 
-    /// When the next part of a response is ready, of those responses that have room for it.
+    /// The earliest time at which the next part of a response is ready. Responses without room for it do not
+    /// count.
     pub fn flows_at(&self, streams: &Streams) -> Option<Instant> {
         let flowing = self.flowing.iter();
         let taken = flowing.filter(|&&(slot, _)| takes_more(streams, slot));
@@ -591,15 +589,24 @@ impl Responses {
         }
     }
 
-    /// Reschedules a response that had nothing to send, now that it has content again or is complete.
-    fn resume(&mut self, streams: &mut Streams, slot: Slot) {
+    /// Reschedules a response that was waiting for content and has content again. Ends the response if it is
+    /// complete.
+    fn resume(&mut self, streams: &mut Streams, budget: &mut Budget, slot: Slot) {
         let stream = &mut streams[slot];
         let waits = stream.progress == Progress::Sending && !stream.scheduled && !stream.blocked;
-        let has_something = stream.content.waiting() > 0 || stream.flow.is_none();
-        if !waits || !has_something {
+        if !waits {
             return;
         }
-        if stream.content.waiting() > 0 && stream.send.available() == 0 {
+        if stream.content.waiting() == 0 {
+            if stream.flow.is_none() {
+                // An empty frame needs no window (RFC 9113 section 6.9.1).
+                self.write_data(streams, budget, slot, 0);
+                if self.config.framing.writes != Writes::Everything {
+                    self.output.end_write();
+                }
+                self.finish_stream(streams, budget, slot, 0);
+            }
+        } else if stream.send.available() == 0 {
             stream.blocked = true;
             self.sending.block_stream();
         } else {

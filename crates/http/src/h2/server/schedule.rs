@@ -129,7 +129,7 @@ impl Schedule {
         self.queues.first()
     }
 
-    /// Notes that a response has had a turn of `bytes` bytes. The response may leave the schedule after that.
+    /// Notes that a response has had a turn of `bytes` bytes. The response may leave the schedule afterwards.
     pub fn turn_over(&mut self, id: StreamId, priority: Priority, bytes: u64) {
         self.queues.turn_over(id, self.level(priority));
         if let Some(tree) = &mut self.tree {

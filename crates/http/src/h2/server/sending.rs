@@ -1,5 +1,5 @@
-//! Flow control of what this side sends, and how long the client's windows have blocked it (RFC 9113 sections
-//! 5.2 and 6.9).
+//! Flow control of sent data, and the time for which the client's windows have blocked it (RFC 9113 sections 5.2
+//! and 6.9).
 
 use fathometer_model::Instant;
 
@@ -72,7 +72,7 @@ impl Sending {
         }
     }
 
-    /// Since when windows block responses.
+    /// The time since which windows block responses.
     pub fn stalled_since(&self) -> Option<Instant> {
         self.stalled.map(|stall| stall.since)
     }

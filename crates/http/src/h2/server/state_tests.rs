@@ -72,7 +72,7 @@ fn a_half_closed_stream_takes_no_more_of_a_message() {
         assert_eq!(
             host.statuses(),
             [(3, "200".to_owned())],
-            "the table was kept up"
+            "the table is synchronised"
         );
     }
 }
@@ -286,7 +286,7 @@ fn discarded_content_returns_its_window() {
     assert_eq!(host.take(), [Got::Window(1, 50)], "padding counts");
     host.send(data(1, &[0; 101], false));
     host.assert_reset(1, ErrorCode::FLOW_CONTROL_ERROR);
-    // Content in flight counts for the connection, and is given back.
+    // Content in flight counts for the connection's window, and is given back.
     for _ in 0..4 {
         host.send(data(1, &[0; 16_000], false));
     }
@@ -339,7 +339,7 @@ fn windows_do_not_overflow_and_follow_settings() {
     assert_eq!(
         host.content(1).len(),
         11,
-        "seven of eight make up for what was sent before"
+        "seven of the eight restore the window from -7 to 0"
     );
     host.send(settings(&[(id::INITIAL_WINDOW_SIZE, 5)]));
     assert_eq!(host.content(1).len(), 13);
@@ -453,7 +453,7 @@ fn head_that_is_refused_has_no_content() {
             assert_eq!(is_empty, method == "HEAD", "{method} {status}");
         }
     }
-    // If the method is beyond the limit, it may have been HEAD.
+    // If the limit cuts off the method, the method may have been HEAD.
     let mut host = Host::new(config);
     let request = host.headers(1, &[("a", &*big), (":method", "HEAD")], true);
     host.send(request);

@@ -33,7 +33,7 @@ pub(super) struct Stream {
     pub send: Window,
     /// The content of the request.
     pub request: RequestContent,
-    /// Whether the response is sent whatever the client still sends.
+    /// Whether the response is sent before the request is complete.
     pub answered_early: bool,
     pub answer: Option<Answer>,
     pub progress: Progress,
@@ -71,7 +71,7 @@ pub(super) enum Progress {
     Sending,
 }
 
-/// The content of a request, as far as it has arrived.
+/// The received content of a request.
 #[derive(Debug, Default)]
 pub(super) struct RequestContent {
     /// Bytes that the client announced.
@@ -128,7 +128,7 @@ impl RequestContent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Open(Slot),
-    /// Not open, but not idle either.
+    /// Neither open nor idle. The value is how the stream ended, if that is recorded.
     Closed(Option<Past>),
 }
 
@@ -215,7 +215,7 @@ impl Streams {
         self.last_client = id;
     }
 
-    /// The place of a stream; `None` if it is idle.
+    /// The state of a stream; `None` if it is idle.
     pub fn place(&self, id: StreamId) -> Option<Place> {
         match self.find(id) {
             Some(slot) => Some(Place::Open(slot)),
@@ -315,7 +315,7 @@ impl Streams {
     pub fn past(&self, id: StreamId) -> Option<Past> {
         let ended = self.ended.iter().rev().find(|&&(other, _)| other == id);
         match ended {
-            // A stream reset by the client may be reset by the server too, for later frames.
+            // A stream reset by the client may be reset by the server too, because of later frames.
             _ if self.reset_here.contains(&id) => Some(Past::ResetHere),
             Some(&(_, past)) => Some(past),
             None => None,

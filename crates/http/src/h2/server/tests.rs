@@ -77,7 +77,7 @@ pub(super) fn origin() -> OriginConfig {
 }
 
 impl Host {
-    /// A connection whose preface and settings have passed.
+    /// A connection after the exchange of preface and settings.
     pub fn new(config: ServerConfig) -> Host {
         let mut host = Host::fresh(config, origin());
         host.greet(&[]);
@@ -106,7 +106,7 @@ impl Host {
         }
     }
 
-    /// Sends the preface and settings, acknowledges the server's, and drops the output.
+    /// Sends the preface and settings, acknowledges the server's settings, and drops the output.
     pub fn greet(&mut self, settings: &[(u16, u32)]) -> &mut Host {
         let mut out = PREFACE.to_vec();
         write::settings(&mut out, settings.iter().copied());
@@ -125,7 +125,7 @@ impl Host {
         self
     }
 
-    /// Takes all that may be written, at most `most` bytes at a time.
+    /// Takes all output that may be sent, at most `most` bytes at a time.
     pub fn write(&mut self, most: usize) -> &mut Host {
         loop {
             let mut slices = [IoSlice::new(&[]); 64];
@@ -376,7 +376,7 @@ fn a_connection_starts_with_settings_and_answers_requests() {
     assert_eq!(
         host.writes.len(),
         1,
-        "all that one read brought goes in one write"
+        "the responses to one read are sent in one write"
     );
     let statuses = [(1, "200"), (3, "200"), (5, "404")];
     assert_eq!(

@@ -42,7 +42,7 @@ impl Activity {
     }
 }
 
-/// What happens at [`Connection::poll_timeout`].
+/// The event at [`Connection::poll_timeout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Timeout {
     Header,
@@ -71,7 +71,9 @@ impl Connection {
             Timeout::Idle => self.stop(CloseReason::IdleTimeout),
             Timeout::Stall => self.judge_stall(now),
             Timeout::Work => {}
-            Timeout::Flow => self.responses.flow_on(&mut self.streams, now),
+            Timeout::Flow => self
+                .responses
+                .flow_on(&mut self.streams, &mut self.budget, now),
             Timeout::Send => {
                 self.ending.stop(CloseReason::SendTimeout);
                 self.ending.finish(Action::Abort);
@@ -81,8 +83,8 @@ impl Connection {
         self.settle(now);
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) if no other event happens before. After any event,
-    /// query it again.
+    /// When to call [`handle_timeout`](Self::handle_timeout) if no other event happens before. Query it again
+    /// after each event.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.deadline().map(|(at, _)| at)
     }
@@ -110,7 +112,8 @@ impl Connection {
         self.ending.is_open() && (!self.responses.output().is_empty() || is_stalled)
     }
 
-    /// Since when the connection waits for its client; see [`h1`](crate::h1::server::Connection::waits_since).
+    /// The time since which the connection waits for its client; see
+    /// [`h1`](crate::h1::server::Connection::waits_since).
     pub fn waits_since(&self) -> Option<Instant> {
         if self.ending.is_closed() {
             return None;

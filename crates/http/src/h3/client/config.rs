@@ -10,7 +10,8 @@ pub struct Qpack {
     /// The largest dynamic table that the peer's encoder may use, in bytes (SETTINGS_QPACK_MAX_TABLE_CAPACITY);
     /// 0: no table.
     pub table: u32,
-    /// The largest number of streams that may wait for entries of that table (SETTINGS_QPACK_BLOCKED_STREAMS).
+    /// The largest number of streams that may wait for entries of the dynamic table
+    /// (SETTINGS_QPACK_BLOCKED_STREAMS).
     pub blocked_streams: u16,
     /// How this side's encoder uses the peer's table.
     pub encoder: EncoderPolicy,
@@ -39,13 +40,13 @@ impl Qpack {
 /// The settings of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// The most requests that are queued or in flight; at least 1. The server limits the number of open streams
-    /// through QUIC.
+    /// The maximum number of requests that are queued or in flight; at least 1. The server limits the number of
+    /// open streams through QUIC.
     pub streams: u32,
     /// How fields are compressed.
     pub qpack: Qpack,
-    /// Whether targets are inserted into the dynamic table. This makes repeated requests for a few targets
-    /// smaller. Requests for many targets become larger because their targets evict each other.
+    /// Whether targets are inserted into the dynamic table. Repeated requests for a few targets become smaller.
+    /// Requests for many targets become larger because their targets evict each other.
     pub index_targets: bool,
     /// Whether a reserved setting and a reserved frame are sent, to test that the server ignores them (RFC 9114
     /// section 7.2.8).

@@ -24,12 +24,12 @@ pub struct Connection {
     /// The requests in flight.
     pub(super) streams: Pending<Box<Stream>>,
     /// Streams of completed requests, kept for reuse.
-    #[allow(clippy::vec_box, reason = "they go in and out of a table of boxes")]
+    #[allow(clippy::vec_box, reason = "moved to and from a table of boxes")]
     pub(super) spare: Vec<Box<Stream>>,
     pub(super) next_request: RequestId,
     /// The number of streams that the transport has opened for requests.
     pub(super) opened: u32,
-    /// All requests before this one have had their first byte taken.
+    /// The first request of which the transport has taken no byte.
     pub(super) first_unsent: RequestId,
     /// Streams with bytes to send, in the order in which they are sent.
     pub(super) sendable: VecDeque<RequestId>,

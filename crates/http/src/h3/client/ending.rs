@@ -21,8 +21,8 @@ impl Connection {
         }
     }
 
-    /// Handles a failure of the QUIC connection, or its abort by the host, with a failure that the peer did not
-    /// cause. Responses that were read completely stay complete.
+    /// Handles a failure of the QUIC connection, or its abort by the host. `failure` must be one that the peer
+    /// did not cause. Responses that were read completely stay complete.
     pub fn handle_failure(&mut self, failure: Failure, _now: Instant) {
         self.close(CloseReason::Failed(failure), failure, None);
     }
@@ -133,7 +133,7 @@ impl Connection {
                 }
                 self.close_if_idle();
             }
-            // Only clients send this.
+            // Only clients send PRIORITY_UPDATE.
             ControlEvent::Priority(..) => {}
         }
     }
@@ -171,7 +171,7 @@ impl Connection {
         self.note_sent();
     }
 
-    /// Ends both directions of a stream, as far as they are open.
+    /// Ends the open directions of a stream.
     fn abandon(&mut self, request: RequestId, code: ErrorCode) {
         let Some(open) = self.streams.get_mut(request) else {
             return;

@@ -12,9 +12,9 @@
 //!   [`poll_unblocked`](Connection::poll_unblocked) returns the stream.
 //! - [`poll_event`](Connection::poll_event) returns all other events.
 //!
-//! Invariants: any split of a stream's input gives the same events (contents joined); every request ends in
-//! exactly one of `End`, `Failed` and `Unanswered`; no event follows `Closed`. An exchange allocates nothing
-//! once the buffers have grown to their sizes.
+//! Invariants: any split of a stream's input gives the same events, if the pieces of content are joined; every
+//! request ends in exactly one of `End`, `Failed` and `Unanswered`; no event follows `Closed`. An exchange
+//! allocates nothing once the buffers have grown to their sizes.
 //!
 //! Not implemented: pushes (no push is permitted, so a push is a fault), CONNECT, datagrams, and remembered
 //! settings for early data.

@@ -89,7 +89,7 @@ impl Connection {
     }
 
     /// The request of a stream that the server ends. `None` if nothing must be done, because the connection is
-    /// closed or the stream is not a request's.
+    /// closed or the stream carries no request.
     fn ended_request(&mut self, stream: u64, now: Instant) -> Option<RequestId> {
         self.active = now;
         if self.phase != Phase::Open {
@@ -237,14 +237,19 @@ impl Connection {
         stream.waiting = false;
         stream.section.clear();
         stream.received.fields += into.bytes();
+        let most = usize::from(self.config.limits.fields);
         if !is_head {
             section::trailers(&self.trailers, Recipient::Http3)?;
+            if self.trailers.len() > most {
+                return Err(TOO_LARGE);
+            }
             stream.expect = Expect::End;
             self.events.push_back(Event::Trailers { request });
             return Ok(());
         }
         let info = section::response(&self.head, Recipient::Http3)?;
-        if self.head.len() > usize::from(self.config.limits.fields) {
+        // The extra field is `:status`.
+        if self.head.len() > most + 1 {
             return Err(TOO_LARGE);
         }
         self.status = info.status;

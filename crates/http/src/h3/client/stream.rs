@@ -50,12 +50,12 @@ pub(super) struct Stream {
 /// Request content that is still to be passed in.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Upload {
-    /// `None`: the length is unknown.
+    /// The remaining bytes; `None`: the length is unknown.
     pub remaining: Option<u64>,
     pub awaits_continue: bool,
 }
 
-/// What may come next in a response.
+/// The next permitted part of a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Expect {
     /// The head of an interim response or of the final one.

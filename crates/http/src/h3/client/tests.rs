@@ -366,7 +366,8 @@ fn responses_are_bounded() {
     };
     for input in [
         "01 4065 00".to_owned(),
-        "01 0b 0000d9 2178 0179 2178 0179".to_owned(),
+        "01 0f 0000d9 2178 0179 2178 0179 2178 0179".to_owned(),
+        format!("{OK} 01 0e 0000 2178 0179 2178 0179 2178 0179"),
         format!("{OK} 0005 6162636465"),
         "01 03 0000d8 01 03 0000d8".to_owned(),
     ] {
@@ -376,6 +377,18 @@ fn responses_are_bounded() {
         assert!(last.contains("TooLarge"), "{input}: {events:?}");
         assert_eq!(connection.fault(), None);
     }
+    // The limit counts the fields of each section, without `:status`.
+    let mut bounded = small();
+    let fields = "2178 0179 2178 0179";
+    let events = feed(
+        &mut bounded,
+        0,
+        &format!("01 0b 0000d9 {fields} 01 0a 0000 {fields}"),
+    );
+    assert!(
+        events[1].contains("Head") && events[2].contains("Trailers"),
+        "{events:?}"
+    );
     // Endless frames of unknown types.
     let mut connection = connection();
     let flood = [0x21, 0].repeat(10_001);

@@ -1,13 +1,13 @@
-//! Records which request streams have arrived. QUIC may deliver streams in any order, and their priorities
-//! before them.
+//! Records which request streams have arrived. QUIC may deliver streams in any order, and a priority before its
+//! stream.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::h3::{Fault, Priority};
 
-/// The most stream IDs that may be skipped: QUIC permits far fewer concurrent streams.
+/// The maximum number of stream IDs that may be skipped: QUIC permits far fewer concurrent streams.
 const MOST_SKIPPED: usize = 10_000;
-/// The most priorities that are kept for streams that have not arrived.
+/// The maximum number of priorities that are kept for streams that have not arrived.
 const MOST_PRIORITIES: usize = 64;
 
 /// The request streams that have arrived, and the priorities of those that have not.
@@ -58,7 +58,7 @@ impl Arrivals {
         self.priorities.push_back((stream, priority));
     }
 
-    /// Takes the last priority of a stream that has arrived.
+    /// Takes the last priority that was set for a stream; called when the stream arrives.
     pub fn take_priority(&mut self, stream: u64) -> Option<Priority> {
         let mut priorities = self.priorities.iter();
         let place = priorities.rposition(|&(other, _)| other == stream)?;

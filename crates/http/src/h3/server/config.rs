@@ -12,13 +12,14 @@ use crate::pace::ContentPace;
 /// The settings of a server for its connections. All connections share them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Limits on what a client may request.
+    /// Limits on requests.
     pub limits: Limits,
     /// Settings of field compression.
     pub qpack: Qpack,
     /// Whether the client's priorities are used. If not, all responses take turns.
     pub priorities: bool,
-    /// The most bytes of an incremental response that are sent before the next response gets its turn.
+    /// The maximum number of bytes of an incremental response that are sent before the next response gets its
+    /// turn.
     pub turn: Bytes,
     /// The number of responses after which the server sends GOAWAY; `None`: no limit.
     pub max_requests_per_connection: Option<u64>,
@@ -91,19 +92,20 @@ impl ServerConfig {
     }
 }
 
-/// Limits on what one client can make a server store or wait for. QUIC limits the number of open streams.
+/// Limits on the memory and the waiting time that one client can cause. QUIC limits the number of open streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The largest field section, with 32 bytes added for each field; also the limit on its compressed size.
     /// The response to a larger one is 431.
     pub section: Bytes,
-    /// The most fields of a request; the response to more is 431.
+    /// The maximum number of fields of a request; the response to more is 431.
     pub fields: u32,
     /// The longest request target; the response to a longer one is 414.
     pub target: Bytes,
     /// The largest request content; the response to more is 413.
     pub body: Bytes,
-    /// The most bytes of response heads that wait for the transport. Above this limit no request is read.
+    /// The maximum number of bytes of response heads that wait for the transport. Above this limit no request is
+    /// read.
     pub backlog: Bytes,
     /// The longest idle time while no request is in flight.
     pub idle: Duration,

@@ -23,7 +23,7 @@ pub enum CloseReason {
 
 /// The progress of the connection's end, and the actions for the host.
 ///
-/// Invariants: the shutdown only moves forward, and the first reason for the close stays. A close is the last
+/// Invariants: the shutdown only moves forward, and the first reason for the close is kept. A close is the last
 /// action. A close with an error is the only action.
 #[derive(Debug)]
 pub(super) struct Ending {

@@ -23,8 +23,8 @@ impl Flowing {
     }
 
     /// The time at which more content is ready and may be produced. `waiting` is the number of bytes that wait
-    /// in its stream, `backlog` the bytes of text that wait in all streams of the connection. A stream without
-    /// waiting bytes is never delayed by the other streams.
+    /// in the stream of the response, `backlog` the bytes of text that wait in all streams of the connection. A
+    /// stream without waiting bytes is never delayed by the other streams.
     pub fn due(&self, waiting: u64, backlog: u64) -> Option<Instant> {
         let has_room = waiting < MAX_UNSENT_PER_RESPONSE.0 && backlog < MAX_UNSENT_PER_CONNECTION.0;
         (waiting == 0 || has_room).then_some(self.next)

@@ -33,7 +33,7 @@ struct Log {
     end: String,
 }
 
-/// The streams of pieces: requests, the client's three critical streams, and others.
+/// The streams on which input may arrive: request streams, the client's three critical streams, and others.
 const STREAMS: [u64; 16] = [0, 4, 8, 12, 2, 6, 10, 14, 0, 4, 2, 6, 10, 1, 18, 40];
 
 fn run(setup: u8, script: &[u8], piece: usize) -> Log {
@@ -121,7 +121,7 @@ fn act(connection: &mut Connection, log: &mut Log) {
     }
 }
 
-/// The stream of QPACK acknowledgements, whose merging depends on the split.
+/// The stream of QPACK acknowledgements. Their merging depends on the split.
 const ACKNOWLEDGEMENTS: u64 = 11;
 
 /// Takes the offered bytes, at most `most` bytes of responses.

@@ -56,7 +56,7 @@ impl Connection {
     }
 
     /// Announces the server's shutdown: sends GOAWAY with the largest identifier, so that the client starts no
-    /// more requests. Until it calls [`end`](Self::end), the host continues to read.
+    /// more requests. The host continues to read until it calls [`end`](Self::end).
     pub fn announce_end(&mut self) {
         if self.ending.announce() {
             self.go_away(LARGEST_REQUEST);

@@ -75,6 +75,8 @@ pub struct Connection {
     records: Records,
     activity: Activity,
     requests: u64,
+    /// Whether the work on the first request has begun.
+    has_worked: bool,
     /// The last decoded fields.
     fields: FieldBlock,
     section: Vec<u8>,
@@ -105,6 +107,7 @@ impl Connection {
             records: Records::new(config.events, config.request_text),
             activity: Activity::new(now),
             requests: 0,
+            has_worked: false,
             fields: FieldBlock::default(),
             section: Vec::new(),
             scratch: Vec::new(),
@@ -217,9 +220,9 @@ impl Connection {
         stream.priority.incremental || !self.config.priorities
     }
 
-    /// Whether the host should read more bytes of a stream. It should not while the stream waits for QPACK's
-    /// table. It should not start requests while too many response heads wait to be sent. Bytes that are passed
-    /// in anyway are kept.
+    /// Whether the host should read more bytes of a stream. False while the stream waits for QPACK's table, and
+    /// false for a new request while too many response heads wait to be sent. Bytes that are passed in anyway
+    /// are buffered.
     pub fn wants_data(&self, stream: u64) -> bool {
         if !self.ending.is_open() {
             return false;
@@ -228,14 +231,15 @@ impl Connection {
             return true;
         }
         match request_of(stream).and_then(|request| self.streams.get(request)) {
-            // The trailers may wait too, and there is no separate limit on the bytes that are kept meanwhile.
+            // The trailers may wait too, and there is no separate limit on the bytes that are buffered
+            // meanwhile.
             Some(open) if open.waiting => false,
             Some(open) if open.expect != Expect::Head => true,
             _ => self.sending.backlog() <= self.config.limits.backlog.0,
         }
     }
 
-    /// Handles a file that ended before the bytes that were offered of it: the response cannot be completed.
+    /// Handles a file that is shorter than the bytes offered from it: the response cannot be completed.
     pub fn handle_truncated_file(&mut self, stream: u64, now: Instant) {
         if let Some(request) = request_of(stream) {
             self.break_off(request, stream, ErrorCode::INTERNAL_ERROR, now);
@@ -284,7 +288,7 @@ impl Connection {
         self.end_response(request, stream, Some(code), now);
     }
 
-    /// Stops reading a request that is still answered.
+    /// Stops reading a request whose response is still sent.
     fn stop_reading(&mut self, request: RequestId, stream: u64) {
         if let Some(open) = self.streams.get_mut(request)
             && open.reads()

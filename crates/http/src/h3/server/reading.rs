@@ -364,7 +364,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Handles a request that is complete or will never be.
+    /// Handles a request that is complete, or that will never be completed.
     fn finish_request(&mut self, request: RequestId, now: Instant) {
         let Some(open) = self.streams.get_mut(request) else {
             return;

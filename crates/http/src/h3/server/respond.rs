@@ -46,7 +46,7 @@ impl Connection {
     /// Handles a completely read request: starts its processing time, or answers it.
     pub(super) fn take_up(&mut self, request: RequestId, now: Instant) {
         let mut time = self.config.service_time;
-        if self.requests == 0 && self.work.is_empty() {
+        if !std::mem::replace(&mut self.has_worked, true) {
             time += self.config.connection_time;
         }
         let open = self.streams.get_mut(request);

@@ -34,7 +34,7 @@ impl Schedule {
         }
     }
 
-    /// Moves a stream that had its turn behind the others of its urgency.
+    /// Moves a stream behind the others of its urgency, after its turn.
     pub fn rotate(&mut self, stream: u64, priority: Priority) {
         let queue = self.queue(priority);
         if queue.len() > 1 && queue.front() == Some(&stream) {

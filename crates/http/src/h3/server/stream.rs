@@ -53,7 +53,7 @@ pub(super) struct Stream {
     pub scheduled: bool,
 }
 
-/// What may come next in a request.
+/// The next permitted part of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expect {
     Head,

@@ -6,16 +6,16 @@ use super::stream::Stream;
 use crate::exchange::{Pending, RequestId};
 use crate::h3::stream_of;
 
-/// The most closed streams whose memory is kept for reuse.
+/// The maximum number of closed streams whose memory is kept for reuse.
 const MOST_SPARE: usize = 32;
 
 /// The open request streams by request number, which is a quarter of the stream ID.
 ///
-/// Invariant: the memory of a stream is either open or spare, and an opened stream has the state of a new one.
+/// Invariant: each stream object is either open or spare, and a newly opened stream has the initial state.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     open: Pending<Box<Stream>>,
-    #[allow(clippy::vec_box, reason = "they go in and out of a table of boxes")]
+    #[allow(clippy::vec_box, reason = "moved to and from a table of boxes")]
     spare: Vec<Box<Stream>>,
 }
 

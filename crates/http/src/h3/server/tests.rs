@@ -436,6 +436,25 @@ fn a_slow_server_works_on_one_request_after_the_other() {
 }
 
 #[test]
+fn the_connection_time_is_added_once() {
+    let mut slow = with(ServerConfig {
+        service_time: Duration::from_millis(10),
+        connection_time: Duration::from_millis(5),
+        ..ServerConfig::default()
+    });
+    feed(&mut slow, 2, "00 0400");
+    for stream in [0, 4] {
+        feed(&mut slow, stream, GET);
+        slow.handle_fin(stream, NOW);
+        if stream == 0 {
+            slow.handle_stop_sending(stream, 0x10c, NOW);
+        }
+    }
+    slow.handle_timeout(NOW + Duration::from_millis(25));
+    assert!(sent(&mut slow, 4).0.ends_with(b"hello"));
+}
+
+#[test]
 fn a_client_that_reads_nothing_is_not_read() {
     let limits = Limits {
         backlog: Bytes(500),

@@ -45,7 +45,7 @@ impl Activity {
         self.last_busy = now;
     }
 
-    /// The time at which the client's time limit on a stream passes; `None` while the server is working.
+    /// The time at which the client's time limit on a stream expires; `None` while the server is working.
     fn deadline(&self, stream: &Stream, limits: &Limits) -> Option<Instant> {
         match stream.expect {
             _ if stream.working => None,

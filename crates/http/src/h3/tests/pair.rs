@@ -68,7 +68,7 @@ pub(super) struct Pair {
     pub pipes: BTreeMap<u64, (Vec<u8>, bool)>,
     /// The order in which responses were sent, by stream.
     pub order: Vec<u64>,
-    /// The most bytes of a stream that are moved in one step.
+    /// The maximum number of bytes of a stream that are moved in one step.
     pub at_once: usize,
     pub own: [u64; 2],
     pub close: Option<ErrorCode>,

@@ -12,8 +12,8 @@
 //! Packages without dynamic content also use flows if a file must be read for its checksum. The length of these
 //! packages is known, and they are generated one slice at a time.
 //!
-//! No program is executed. The time at which a part is ready depends only on the time of the request, so the
-//! same request always gives the same bytes at the same times.
+//! No program is executed. The time at which a part is ready depends only on the time of the request. Therefore
+//! the same request always gives the same bytes at the same times.
 
 mod flow;
 mod packing;

@@ -1,7 +1,7 @@
 //! Packages that are composed while they are sent.
 //!
 //! A file whose checksum is known is sent by reference, without being read. Other files are read for their
-//! checksum while they are sent, one slice per turn, so that the caller can serve other responses in between.
+//! checksum while they are sent, one slice per turn. The caller can serve other responses between turns.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -18,7 +18,8 @@ use crate::origin::encoding::Coding;
 /// The bytes of content that are compressed in one turn.
 pub(super) const SLICE: u64 = 32 * 1024;
 
-/// The most compressions in progress. Further ones wait, because an encoder takes megabytes of memory.
+/// The maximum number of compressions in progress. Further ones wait, because an encoder takes megabytes of
+/// memory.
 pub(super) const MOST_JOBS: usize = 8;
 
 /// The encoders, which the caller provides because it has the libraries.
@@ -105,7 +106,7 @@ pub(super) enum Advanced {
 pub(super) enum Joined {
     Kept(Arc<CodedBody>),
     Job(Arc<Job>),
-    /// The most compressions are in progress.
+    /// The maximum number of compressions is in progress.
     Busy,
     /// Responses use all the memory, or there is no such encoder.
     Impossible,

@@ -89,13 +89,13 @@ impl DictionaryResource {
         };
         if !path.starts_with('/') || path.ends_with('/') {
             return Err(failed(
-                "is not the path of a file: it begins with a slash and does not end in one",
+                "is not the path of a file: start it with a slash, and do not end it with one",
             ));
         }
         let pattern = Pattern::new(pattern.as_deref().unwrap_or(&path)).ok_or_else(|| {
             failed(
-                "needs a match that is a path, with * for any text, without a query, percent-encoding and the other \
-                 signs of URL patterns",
+                "has an invalid match: use a path, with * for any text, and without a query, percent-encoding or other \
+                 special characters of URL patterns",
             )
         })?;
         let is_id = |id: &str| {

@@ -24,7 +24,8 @@ fn dictionary(path: &str, pattern: &str, contents: &[&[u8]]) -> DictionaryResour
     DictionaryResource::new(announcement, contents).unwrap()
 }
 
-/// A script that is a dictionary for scripts, with two earlier versions, and other files.
+/// An origin with a script that is a dictionary for scripts, two earlier versions of the script, and other
+/// files.
 fn origin_of(memory: u64) -> Origin {
     let files = vec![
         file("/a.js", "text/javascript", text(0, LONG)),
@@ -56,7 +57,7 @@ fn get(origin: &Origin, path: &str, accept: &str, available: &[&str]) -> Respons
     ask(origin, &format!("GET {path}"), &fields)
 }
 
-/// The rest of content in a coding with a dictionary, after its header.
+/// The content of a response after the header of its coding with a dictionary.
 fn after_header<'a>(response: &'a Response, hash: &[u8; 32]) -> &'a [u8] {
     let start: &[u8] = match encoding_of(response) {
         Some("dcb") => b"\xffDCB",
@@ -163,7 +164,7 @@ fn each_dictionary_has_variants_with_their_own_strong_tags() {
         assert_eq!(vary, Some("Accept-Encoding, Available-Dictionary"));
         tags.insert(tag);
     }
-    // The unknown dictionary and no coding have the same representation.
+    // With an unknown dictionary, and without a coding, the representation is the same.
     assert_eq!(tags.len(), 4, "{tags:?}");
 }
 
@@ -181,14 +182,14 @@ fn a_dictionary_is_announced_with_its_whole_content() {
     };
     let resource = DictionaryResource::new(announcement, vec![text(0, 5000)]).unwrap();
     let origin = origin_with(files, options(), vec![resource]);
-    for (request, fields, is_announced) in [
-        ("GET /a.js", vec![], true),
-        ("HEAD /a.js", vec![], true),
-        ("GET /a.js", vec![("Accept-Encoding", "gzip")], true),
-        ("GET /a.js", vec![("Range", "bytes=0-9")], false),
-        ("GET /a.js", vec![("If-None-Match", "*")], false),
-        ("GET /a.js", vec![("If-Match", "\"x\"")], false),
-        ("GET /b.js", vec![], false),
+    for (request, fields, is_announced, has_age) in [
+        ("GET /a.js", vec![], true, true),
+        ("HEAD /a.js", vec![], true, true),
+        ("GET /a.js", vec![("Accept-Encoding", "gzip")], true, true),
+        ("GET /a.js", vec![("Range", "bytes=0-9")], false, true),
+        ("GET /a.js", vec![("If-None-Match", "*")], false, true),
+        ("GET /a.js", vec![("If-Match", "\"x\"")], false, false),
+        ("GET /b.js", vec![], false, false),
     ] {
         let response = ask(&origin, request, &fields);
         let expected = is_announced.then_some("match=\"/a.js\", id=\"v1\"");
@@ -197,7 +198,7 @@ fn a_dictionary_is_announced_with_its_whole_content() {
             expected,
             "{request} {fields:?}"
         );
-        let expected = is_announced.then_some("max-age=600");
+        let expected = has_age.then_some("max-age=600");
         assert_eq!(
             response.field("Cache-Control"),
             expected,

@@ -25,7 +25,7 @@ impl Memory {
         })
     }
 
-    /// Takes a part; `None` if fewer bytes than that are free.
+    /// Takes a part; `None` if fewer than `bytes` bytes are free.
     pub fn take(self: &Arc<Memory>, bytes: u64) -> Option<Share> {
         let taken = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.most);
         let order = Ordering::Relaxed;

@@ -248,7 +248,7 @@ impl Origin {
     }
 
     /// Continues with an answer whose content is being compressed, for one slice. `None` if it needs another
-    /// turn. If not `patient`, the content is sent without a coding when other compressions must end first.
+    /// turn. Without `patient`, the content is sent without a coding when other compressions must end first.
     pub(super) fn compress_on(
         &self,
         compressing: &mut Compressing,

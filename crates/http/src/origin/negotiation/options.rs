@@ -13,11 +13,11 @@ use crate::origin::encoding::Coding;
 pub struct CompressionOptions {
     /// The codings with their levels.
     pub levels: Levels,
-    /// The shortest content that is compressed. Shorter content fits into the packet of its head in any case.
+    /// The shortest content that is compressed. Shorter content fits into one packet with the response head.
     pub from: Bytes,
     /// The longest content that is compressed. A response waits until all of its content is compressed.
     pub up_to: Bytes,
-    /// The most memory of all compressed bodies: cached, in responses, and in progress.
+    /// The maximum memory of all compressed bodies: cached, in responses, and in progress.
     pub memory: Bytes,
 }
 
@@ -132,7 +132,7 @@ impl fmt::Display for Levels {
     }
 }
 
-/// Compressible types that are neither text nor have a suffix that shows it.
+/// Compressible types that neither start with `text/` nor end with a suffix such as `+json`.
 const COMPRESSIBLE: [&str; 12] = [
     "application/javascript",
     "application/json",

@@ -22,8 +22,8 @@ use crate::origin::{Answer, Content, Method, Origin, Place, Request, Selected, S
 use fathometer_package::have::Keys;
 use fathometer_package::{Checksum, Version};
 
-/// The most packages in a store, and the most pages whose scanned HTML is kept. The entry that was checked
-/// least recently is evicted.
+/// The maximum number of packages in a store, and of pages whose scanned HTML is kept. The entry that was
+/// checked least recently is evicted.
 const MOST_KEPT: usize = 1024;
 
 /// The highest quality that a type can have.
@@ -233,7 +233,7 @@ impl Origin {
                         let content_type = self.describe_selected(&plain).content_type;
                         accept::quality_of(&request.accept, content_type)
                     }
-                    // A folder has no other form than a package.
+                    // A folder is available only as a package.
                     (Err(NoPackage::Overloaded), _) | (_, Err(NoPackage::Overloaded)) => {
                         return Some(overloaded());
                     }

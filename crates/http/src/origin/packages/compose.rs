@@ -21,8 +21,8 @@ use fathometer_package::{
 /// The bytes of a file that are read in one step.
 const READ: usize = 64 * 1024;
 
-/// The most bytes of files behind descriptors that are read into memory, for an archive that cannot be written
-/// in pieces.
+/// The maximum number of bytes of files behind descriptors that are read into memory, for an archive that cannot
+/// be written in pieces.
 const LARGEST_IN_MEMORY: u64 = 256 << 20;
 
 /// A package as pieces.

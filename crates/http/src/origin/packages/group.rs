@@ -8,7 +8,7 @@ use crate::origin::companions::{Companion, Plan};
 use crate::origin::target::{self, INDEX};
 use fathometer_package::name;
 
-/// The most files of a package besides its page.
+/// The maximum number of files of a package besides its page.
 pub(super) const MOST_FILES: usize = 16_000;
 
 /// The longest HTML that is searched for references, in bytes.
@@ -52,7 +52,7 @@ impl Member {
 }
 
 impl Group {
-    /// A group with critical members first. Duplicate members are removed, and so is the page.
+    /// A group with critical members first. Duplicate members and the page are removed.
     fn new(path: &[u8], members: impl IntoIterator<Item = Member>) -> Group {
         let mut known = HashSet::from([Box::<[u8]>::from(path)]);
         let (critical, others): (Vec<Member>, Vec<Member>) = members

@@ -4,13 +4,13 @@
 //! 12.1): a client that does not name the media type of packages gets the page. The entity tag of a package is
 //! derived from the tags of its members. Preconditions, ranges and HEAD work as for any representation.
 //!
-//! A package can be built *in advance* and kept, in memory or as a file of the caller's store. Or it is
-//! composed *on the fly* from its head and the files, without copying the files. This takes several turns, so
+//! A package can be built *in advance* and kept, in memory or as a file of the caller's store. Alternatively, it
+//! is composed *on the fly* from its head and the files, without copying the files. This takes several turns, so
 //! that the server can serve other responses in between. Files are looked up a few per turn, before the answer
-//! is decided. Each file is read once for its checksum, one slice per turn, when it is first sent. Packages
-//! that are built in advance are built in one turn. Zip archives too, because each file in them starts with its
-//! checksum. A client that lists its files (`Package-Have`) gets a delta, which is also composed on the fly:
-//! the missing files, and entries without content for the others.
+//! is decided. Each file is read once for its checksum, one slice per turn, when it is first sent. Packages that
+//! are built in advance are built in one turn. Zip archives are also built in one turn, because each file in
+//! them starts with its checksum. A client that lists its files (`Package-Have`) gets a delta, which is also
+//! composed on the fly: the missing files, and entries without content for the others.
 //!
 //! The size of [dynamic](super::dynamic) content is not known in advance. Packages of version 2 that are
 //! composed on the fly include such content, after all files that are ready at once. All other packages omit

@@ -100,7 +100,7 @@ fn a_page_is_sent_as_a_package_if_accepted() {
             response.field("Content-Type"),
             Some("application/vnd.fathometer.object-package;version=2")
         );
-        // When composed on the fly, the page might have had a coding.
+        // In a package that is composed on the fly, the page could have a coding.
         let vary = match making {
             Making::OnTheFly => "Accept, Accept-Encoding, Package-Have",
             _ => "Accept, Package-Have",
@@ -145,7 +145,7 @@ fn without_acceptance_the_page_is_sent_with_vary() {
         assert_eq!(response.field("Vary"), Some("Accept, Accept-Encoding"));
         let next = get(&made, "/next.html", accept);
         assert_eq!(next.field("Vary"), Some("Accept"));
-        // A file that is not a page never varies, and without packages no file does.
+        // Only the response with a page varies, and only if there are packages.
         let response = get(&made, "/own.gif", PACKAGE);
         assert_eq!(response.content, b"GIF89a");
         assert_eq!(response.field("Vary"), None);

@@ -16,7 +16,7 @@ use crate::origin::{Answer, Dates, FieldSink, HopField, Located, Method, Origin,
 use crate::origin::{Request, Segment};
 use fathometer_package::Checksum;
 
-/// The most bytes that a turn reads.
+/// The maximum number of bytes that a turn reads.
 const A_TURN: u64 = 64 * 1024;
 
 /// Files behind descriptors, and the number of bytes of them that were read.
@@ -28,6 +28,8 @@ struct TestStore {
     found: Arc<AtomicU64>,
     /// A file that is in the list but missing.
     gone: Option<String>,
+    /// The bytes of each file before a read error.
+    readable: u64,
 }
 
 impl TestStore {
@@ -53,6 +55,7 @@ impl TestStore {
             read: Arc::clone(read),
             found: Arc::default(),
             gone: None,
+            readable: u64::MAX,
         }
     }
 }
@@ -73,6 +76,9 @@ impl Store for TestStore {
     }
 
     fn read(&self, file: &FileHandle, offset: u64, room: &mut [u8]) -> Option<usize> {
+        if offset >= self.readable {
+            return None;
+        }
         let bytes: &Vec<u8> = file.descriptor()?;
         let rest = bytes.get(offset as usize..)?;
         let length = rest.len().min(room.len());
@@ -114,6 +120,15 @@ pub(crate) fn short_files() -> (Arc<Origin>, Vec<Vec<u8>>) {
     let files = store.files.iter().map(|(_, bytes, _)| bytes.to_vec());
     let files = files.collect();
     (Arc::new(of_test_store(store, Vec::new())), files)
+}
+
+/// A file in the folder `/d/`, of which only the first bytes can be read.
+pub(crate) fn partly_readable_file(readable: u64) -> Arc<Origin> {
+    let store = TestStore {
+        readable,
+        ..TestStore::new(&[300_000], 0, &Arc::default())
+    };
+    Arc::new(of_test_store(store, Vec::new()))
 }
 
 /// The `Accept` value for the package of that folder.
@@ -271,7 +286,7 @@ fn each_file_is_read_once_one_slice_a_turn() {
     let (same, turns) = content(&origin, &again, &read);
     assert!(
         same == whole && turns.is_empty(),
-        "what is known is not read again"
+        "files with a known checksum are not read again"
     );
 }
 

@@ -28,14 +28,14 @@ fn origin(persona: Persona) -> Arc<Origin> {
         persona,
         wall_clock: Duration::from_secs(784_111_777),
         discard: Some("/discard".to_owned()),
-        // Requests without a package must not pay for package support.
+        // Package support must add no allocation to requests without a package.
         packages: Packages {
             making: Making::OnTheFly,
             ..Packages::default()
         },
         ..OriginConfig::default()
     };
-    Arc::new(Origin::new(Arc::new(site), config).expect("a sound site and persona"))
+    Arc::new(Origin::new(Arc::new(site), config).expect("a valid site and persona"))
 }
 
 /// Sends all requests in pieces and takes all responses; returns the number of bytes taken.

@@ -36,7 +36,7 @@ impl Bench {
                 ..Config::default()
             }),
             prepared: PreparedRequest::new(Protocol::Http2, "GET", "example.org", &fields, None)
-                .expect("a good request"),
+                .expect("a valid request"),
             encoder: Encoder::new(4096),
             wire,
             pending: Pending::default(),

@@ -29,7 +29,7 @@ fn origin() -> Arc<Origin> {
         discard: Some("/discard".to_owned()),
         ..OriginConfig::default()
     };
-    Arc::new(Origin::new(Arc::new(site), config).expect("a sound site"))
+    Arc::new(Origin::new(Arc::new(site), config).expect("a valid site"))
 }
 
 /// A well-behaved client.

@@ -119,7 +119,10 @@ impl Pair {
             while let Some(event) = self.client.poll(stream, &mut input, NOW) {
                 count(event);
             }
-            assert!(input.is_empty(), "instructions come before what needs them");
+            assert!(
+                input.is_empty(),
+                "instructions arrive before the sections that need them"
+            );
             if end {
                 self.client.handle_fin(stream, NOW);
             }
@@ -145,7 +148,7 @@ fn warm_connections_exchange_without_allocating() {
     for qpack in [Qpack::STATIC, Qpack::default(), risky] {
         for requests in [1, 16] {
             let mut pair = Pair::new(qpack);
-            // Acknowledgements contain stream IDs, and get one byte longer as these grow at first.
+            // The stream IDs in acknowledgements grow by one byte during the first rounds.
             for _ in 0..100 {
                 assert_eq!(pair.round(&prepared, requests), requests);
             }

@@ -1,4 +1,4 @@
-//! Warm connections exchange without allocating.
+//! Tests that exchanges on warm connections allocate nothing.
 
 mod h1_client;
 mod h1_server;

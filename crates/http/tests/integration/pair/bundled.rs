@@ -1,4 +1,4 @@
-//! Packages and archives from the origin, with every carrier: first the whole page in one response, and later
+//! Packages and archives from the origin, with several policies: first the whole page in one response, and later
 //! only the files that changed.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const BUNDLES: [&str; 6] = [
     "zip",
 ];
 
-/// The policies that carry a bundle, and single files beside it.
+/// The policies for the connections that carry bundles and single files.
 const CARRIERS: [&str; 6] = [
     "h1.0",
     "h1.0-keepalivex4",

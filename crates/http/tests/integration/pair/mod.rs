@@ -49,7 +49,7 @@ fn count(outcome: &Outcome, status: u16) -> usize {
     exchanges.filter(|e| e.status == Some(status)).count()
 }
 
-/// Checks what must hold for every successful retrieval.
+/// Checks the invariants of every successful retrieval.
 fn assert_sound(outcome: &Outcome, policy: &str) {
     let retrieval = &outcome.retrieval;
     assert_eq!(retrieval.failures, [], "{policy}");
@@ -286,7 +286,7 @@ fn compressed_html_is_read_as_it_arrives() {
             .count(),
         1
     );
-    // The first segments contain more references, so that the second batch is sent earlier.
+    // Compressed, the first segments contain more references, so the second batch is sent earlier.
     let milestones = outcome.retrieval.milestones;
     assert!(milestones.second_batch_sent < plain.retrieval.milestones.second_batch_sent);
     assert!(milestones.first_image_request_sent < milestones.base_complete);
@@ -318,7 +318,7 @@ fn flushed(flush: &str, visit: Visit, cache: ValidatorCache) -> Outcome {
     assert_eq!(
         outcome.writes.len(),
         counters.flushes() as usize,
-        "one write a flush"
+        "one write per flush"
     );
     outcome
 }

@@ -20,7 +20,7 @@ fn content(outcome: &Outcome) -> u64 {
     files.map(|exchange| exchange.response_body.0).sum()
 }
 
-/// Checks what must hold for every successful retrieval over HTTP/2.
+/// Checks the invariants of every successful retrieval over HTTP/2.
 fn assert_sound(outcome: &Outcome) {
     let retrieval = &outcome.retrieval;
     assert_eq!(retrieval.failures, []);
@@ -77,7 +77,7 @@ fn every_file_is_complete_over_one_connection() {
     assert_eq!(retrieval.cache.len(), IMAGES + 1);
     let named = |e: &ExchangeRecord| e.named_by.as_deref() == Some("/index.html");
     assert!(retrieval.exchanges[1..].iter().all(named));
-    // The table compresses what requests have in common.
+    // The dynamic table compresses the fields that requests share.
     let later = &retrieval.exchanges[2..];
     let wire: u64 = later.iter().map(|e| e.request_head.0).sum();
     let plain: u64 = later
@@ -181,7 +181,7 @@ fn pushes_are_matched_with_the_page_and_cancelled_if_cached() {
         (promised - 1, 1)
     );
     let asked = outcome.retrieval.exchanges.iter().filter(|e| !e.pushed);
-    assert_eq!(asked.count(), 1, "only the page itself is asked for");
+    assert_eq!(asked.count(), 1, "only the page itself is requested");
     assert_eq!(outcome.retrieval.cache.len(), IMAGES + 2);
 
     // All files except one are cached already.
@@ -329,7 +329,7 @@ fn early_hints_name_files_before_the_page_arrives() {
 fn more_urgent_responses_are_first() {
     let site = deep();
     let mut graph = PageGraph::default();
-    // Known with the HTML: six images, and a font last.
+    // The HTML refers to six images, and last to a font.
     for n in 0..6 {
         graph.add("/index.html", &format!("/a.css?{n}"), FileKind::Image);
     }
@@ -435,7 +435,7 @@ fn waits_of_the_server_for_a_window_are_recorded_with_their_grants() {
         assert_sound(&outcome);
         outcome.retrieval
     };
-    // Windows as large as those of browsers never stop this page.
+    // Windows as large as those of browsers never stop the server on this page.
     let free = waits(6 << 20);
     assert_eq!(free.connections[0].window_waits, []);
     let limited = waits(1_500);
@@ -457,7 +457,7 @@ fn waits_of_the_server_for_a_window_are_recorded_with_their_grants() {
         assert!(after < round_trip + Duration::from_millis(40), "{wait:?}");
         assert!(wait.from < wait.to && wait.to <= base.last_byte.unwrap());
     }
-    // The waits are what the small window costs.
+    // The waits explain the additional time with the small window.
     let waited: Duration = of_base.iter().map(|wait| wait.to.since(wait.from)).sum();
     let time = |exchange: &ExchangeRecord| {
         let (first, last) = (exchange.first_byte.unwrap(), exchange.last_byte.unwrap());

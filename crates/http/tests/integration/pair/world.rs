@@ -67,7 +67,7 @@ impl Setting {
     }
 }
 
-/// A retrieval, and what was observed from outside.
+/// A retrieval, and observations of its connections.
 pub struct Outcome {
     pub retrieval: Retrieval,
     /// The sizes of the client's writes.
@@ -202,7 +202,7 @@ impl World {
                 timers.filter_map(|side| either!(&side.server, server => server.poll_timeout()));
             let timer = timers.chain(self.driver.poll_timeout()).min();
             let next = [due, timer].into_iter().flatten().min();
-            let next = next.expect("nothing will ever happen again");
+            let next = next.expect("no event or timer is left");
             assert!(next >= self.now || timer == Some(next));
             self.now = self.now.max(next);
             if due == Some(next) {
@@ -244,11 +244,11 @@ impl World {
                 let server = h2::server::Connection::new(origin, config, accepted);
                 Server::Http2(Box::new(server))
             }
-            Protocol::Http3 => panic!("there is no QUIC here"),
+            Protocol::Http3 => panic!("QUIC is not simulated"),
         }
     }
 
-    /// What a driver's host does after every input.
+    /// Does the work of a driver's host after every input.
     fn serve_client(&mut self) {
         while let Some(action) = self.driver.poll_action() {
             let delay = self.setting.network.delay;
@@ -341,7 +341,7 @@ impl World {
         self.events.retain(|event| event.conn != conn);
     }
 
-    /// What a server connection's host does after every input.
+    /// Does the work of a server connection's host after every input.
     fn serve(&mut self, conn: u32) {
         let network = self.setting.network;
         let now = self.now;

@@ -1,4 +1,4 @@
-//! The channel binding is that of RFC 9266, as rustls's buffered connections export it.
+//! The channel binding equals the value of RFC 9266 that rustls's buffered connections export.
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConnection};
@@ -14,7 +14,7 @@ const SUITES: [CipherSuite; 3] = [
     CipherSuite::ChaCha20Poly1305,
 ];
 
-/// Options of both sides that keep the binding, with one cipher suite.
+/// Options of both sides with the channel binding and one cipher suite.
 fn options(suite: CipherSuite) -> (ClientOptions, ServerOptions) {
     let (mut client, mut server) = (client_options(), server_options());
     client.cipher_suites = vec![suite];

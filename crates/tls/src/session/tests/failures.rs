@@ -77,7 +77,7 @@ fn certificates_are_refused_for_what_is_wrong_with_them() {
             assert_eq!(failure.failure(), Failure::TlsFailed);
             assert_eq!(server_failure, alert(number), "{version}");
         }
-        // A client that does not verify accepts them all.
+        // A client that does not verify certificates accepts all of these.
         let mut client = client_options();
         client.verification = Verification::Off;
         let mut pair = Pair::with(client, server);

@@ -1,4 +1,4 @@
-//! What a peer may repeat, and how often. The peer in these tests has the keys, but violates the protocol.
+//! Limits on the messages that a peer may repeat. The peer in these tests has the keys, but violates the protocol.
 
 use super::pair::{Pair, client_options, server_options};
 use crate::session::record::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE};

@@ -1,4 +1,4 @@
-//! A client and a server, and what they negotiate.
+//! A client and a server, and the parameters that they negotiate.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -32,9 +32,9 @@ pub(super) struct Pair {
     pub server: Session,
     /// Bytes transferred in each direction, the client's first.
     pub carried: [u64; 2],
-    /// What each side read, the client first.
+    /// The data that each side read, the client first.
     pub read: [Vec<u8>; 2],
-    /// What the server read as early data.
+    /// The early data that the server read.
     pub early: Vec<u8>,
 }
 
@@ -43,7 +43,7 @@ impl Pair {
         Pair::of(client, server, "origin.test")
     }
 
-    /// The same, with a client that requests another name.
+    /// A pair with a client that requests this name.
     pub fn of(client: &Arc<ClientSettings>, server: &Arc<ServerSettings>, name: &str) -> Pair {
         Pair {
             client: Session::client(client, name, NOW).unwrap(),
@@ -388,7 +388,7 @@ fn what_waits_to_be_sent_is_bounded() {
     while written < content.len() {
         let taken = pair.server.write(&content[written..]);
         assert!(pair.server.transmit().len() < 66 * 1024);
-        // A transport that accepts little at a time.
+        // A transport that accepts few bytes at a time.
         if taken == 0 {
             let mut part = pair.server.transmit()[..10_000].to_vec();
             pair.server.transmitted(part.len());

@@ -208,7 +208,7 @@ fn a_ticket_brings_early_data_once() {
     let replayed = first.client.transmit().to_vec();
     first.settle().unwrap();
     assert_eq!(first.early, b"once");
-    // An attacker who recorded it sends it again.
+    // An attacker replays the recorded early data.
     let mut second = Session::server(&server, NOW).unwrap();
     let mut input = replayed;
     let mut input = &mut input[..];

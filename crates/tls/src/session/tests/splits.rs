@@ -51,7 +51,7 @@ impl Cuts<'_> {
     }
 }
 
-/// A server whose signatures all have the same length, so that handshakes have too.
+/// A server whose signatures all have the same length, so that all handshakes have the same length too.
 fn server_options() -> ServerOptions {
     static IDENTITY: OnceLock<Identity> = OnceLock::new();
     let identity = IDENTITY.get_or_init(|| {

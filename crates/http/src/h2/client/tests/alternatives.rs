@@ -21,7 +21,7 @@ fn valid_altsvc_frames_are_reported() {
     );
     say(&mut bench, 1, "", "clear");
     assert_eq!(bench.deliver(), ["alternatives 0 \"\" clear"]);
-    // Announcements are reported each with its own text, in any number and in the middle of a response.
+    // Each announcement is reported with its own text, also several in a row and within a response.
     bench.headers(1, &[(":status", "200")], false);
     say(&mut bench, 1, "", "a");
     say(&mut bench, 0, "https://b", "b");

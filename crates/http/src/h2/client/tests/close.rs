@@ -203,7 +203,7 @@ fn a_timeout_ends_only_its_request() {
         ..Config::default()
     });
     let start = bench.now;
-    assert_eq!(bench.client.poll_timeout(), None, "nothing is waited for");
+    assert_eq!(bench.client.poll_timeout(), None, "no time limit runs");
     bench.get("/a");
     bench.now = start + Duration::from_secs(2);
     bench.get("/b");

@@ -357,7 +357,7 @@ fn pings_are_sent_by_a_flush() {
     assert_eq!(
         bench.deliver(),
         ["pong 5"],
-        "what was not asked is no answer"
+        "an unrequested answer is not reported"
     );
 }
 
@@ -410,7 +410,7 @@ fn a_renewed_connection_is_like_a_new_one() {
 }
 
 impl Bench {
-    /// Sends a request where the client's settings go out first.
+    /// Sends a request after the client's settings.
     fn get_after_settings(&mut self, target: &str) -> RequestId {
         let request = self.ask("GET", target);
         let written = self.written();

@@ -35,7 +35,7 @@ fn a_malformed_response_ends_only_its_stream() {
             b.headers(1, &[(":status", "200"), ("connection", "close")], true);
         }),
         ("101", |b| b.headers(1, &[(":status", "101")], false)),
-        ("an interim answer that ends", |b| {
+        ("an interim response that ends the stream", |b| {
             b.headers(1, &[(":status", "100")], true);
         }),
         ("content missing", |b| {
@@ -49,11 +49,11 @@ fn a_malformed_response_ends_only_its_stream() {
             b.headers(1, &[(":status", "200"), ("content-length", "1")], false);
             b.data(1, b"ab", true);
         }),
-        ("content of 204", |b| {
+        ("a 204 with content", |b| {
             b.headers(1, &[(":status", "204")], false);
             b.data(1, b"a", true);
         }),
-        ("trailers that go on", |b| {
+        ("trailers that do not end the stream", |b| {
             b.headers(1, &[(":status", "200")], false);
             b.headers(1, &[("a", "b")], false);
         }),
@@ -65,7 +65,7 @@ fn a_malformed_response_ends_only_its_stream() {
             b.headers(1, &[(":status", "200"), ("content-length", "1")], false);
             b.headers(1, &[("a", "b")], true);
         }),
-        ("interim answers without end", |b| {
+        ("endless interim responses", |b| {
             for _ in 0..17 {
                 b.headers(1, &[(":status", "103")], false);
             }
@@ -116,39 +116,39 @@ fn content_before_a_head_is_a_bad_response() {
 
 #[test]
 fn faults_of_the_connection_end_it_with_their_code() {
-    let offences: [(&str, Fault, Offence); 17] = [
+    let offences: [(&str, Fault, Offence); 18] = [
         ("data on an idle stream", Fault::IdleStream, |b| {
             b.data(9, b"a", true);
         }),
-        ("an answer to nothing", Fault::IdleStream, |b| {
+        ("a response on an idle stream", Fault::IdleStream, |b| {
             b.headers(9, &[(":status", "200")], true);
         }),
-        ("a reset of nothing", Fault::IdleStream, |b| {
+        ("a reset of an idle stream", Fault::IdleStream, |b| {
             b.reset(9, ErrorCode::CANCEL);
         }),
-        ("a window of nothing", Fault::IdleStream, |b| {
+        ("a window of an idle stream", Fault::IdleStream, |b| {
             write::window_update(&mut b.wire, StreamId::new(9), 1);
         }),
-        ("a pushed answer unasked", Fault::IdleStream, |b| {
+        ("data on an idle pushed stream", Fault::IdleStream, |b| {
             b.data(2, b"a", true);
         }),
-        ("data behind the end", Fault::ClosedStream, |b| {
+        ("data after the end", Fault::ClosedStream, |b| {
             b.headers(1, &[(":status", "200")], true);
             b.data(1, b"a", true);
         }),
-        ("a second answer", Fault::ClosedStream, |b| {
+        ("a second response", Fault::ClosedStream, |b| {
             b.headers(1, &[(":status", "200")], true);
             b.headers(1, &[(":status", "200")], true);
         }),
-        ("a block that is none", Fault::Compression, |b| {
+        ("an invalid header block", Fault::Compression, |b| {
             raw(b, FrameType::HEADERS, 4, 1, &[0xff, 0xff]);
         }),
-        ("a block interrupted", Fault::BlockInterrupted, |b| {
+        ("an interrupted block", Fault::BlockInterrupted, |b| {
             raw(b, FrameType::HEADERS, 0, 1, &[0x88]);
             raw(b, FrameType::PING, 0, 0, &[0; 8]);
         }),
         (
-            "CONTINUATION of nothing",
+            "CONTINUATION without a header block",
             Fault::UnexpectedContinuation,
             |b| {
                 raw(b, FrameType::CONTINUATION, 4, 1, &[0x88]);
@@ -157,7 +157,7 @@ fn faults_of_the_connection_end_it_with_their_code() {
         ("a frame too long", Fault::FrameTooLong, |b| {
             b.data(1, &[0; 16_385], true);
         }),
-        ("push switched on", Fault::BadSetting, |b| {
+        ("push enabled by a server", Fault::BadSetting, |b| {
             b.settings(&[(id::ENABLE_PUSH, 1)]);
         }),
         ("a window setting too wide", Fault::BadInitialWindow, |b| {
@@ -175,6 +175,9 @@ fn faults_of_the_connection_end_it_with_their_code() {
         }),
         ("a push that is not allowed", Fault::UnexpectedPush, |b| {
             b.promise(1, 2, &[(":method", "GET")]);
+        }),
+        ("a priority update", Fault::UnexpectedPriorityUpdate, |b| {
+            write::priority_update(&mut b.wire, StreamId::new(1), b"u=1");
         }),
         ("a ping on a stream", Fault::WrongStreamZero, |b| {
             raw(b, FrameType::PING, 0, 1, &[0; 8]);
@@ -330,7 +333,7 @@ fn unsent_control_frames_are_bounded() {
     }
     bench.deliver();
     assert_eq!(bench.client.error().unwrap().why, Fault::OutputFlood);
-    // A server that reads may send for any time, even if other output waits.
+    // A server that reads may send without a limit, even while other output waits.
     let mut bench = Bench::silent(Config {
         update_at: UpdateAt::Once,
         ..Config::default()
@@ -349,7 +352,7 @@ fn unsent_control_frames_are_bounded() {
         let taken = 2000.min(bench.client.transmit().len() - 1);
         bench.client.transmitted(taken, bench.now);
     }
-    assert_eq!(bench.client.error(), None, "what was taken does not wait");
+    assert_eq!(bench.client.error(), None, "taken output does not wait");
 }
 
 #[test]
@@ -387,7 +390,7 @@ fn heads_are_bounded_before_and_after_decompression() {
     bench.headers(7, &many, true);
     let log = bench.deliver();
     assert_eq!(log[2..], ["end 2", "begin 3", "failed 3 too-large"]);
-    // A compressed block above the limit ends the connection, since its table would be out of sync.
+    // A compressed block above the limit closes the connection, because the tables of both sides would differ.
     bench.written();
     bench.get("/e");
     raw(&mut bench, FrameType::HEADERS, 0, 9, &[0; 600]);

@@ -89,7 +89,7 @@ fn content_of_requests_follows_the_windows() {
     assert_eq!(over, Err(SendError::BadContent));
     assert!(
         bench.client.transmit().is_empty(),
-        "nothing leaves by accident"
+        "nothing is sent before the flush"
     );
     bench.client.flush();
     let written = bench.written();
@@ -98,7 +98,7 @@ fn content_of_requests_follows_the_windows() {
     write::window_update(&mut bench.wire, StreamId::new(1), 3);
     bench.deliver();
     assert_eq!(bench.written(), ["data 1 3"]);
-    // A smaller initial window makes the stream's negative: 10 were allowed and 13 sent.
+    // A smaller initial window makes the stream's window negative: 10 were allowed and 13 sent.
     bench.settings(&[(id::INITIAL_WINDOW_SIZE, 0)]);
     write::window_update(&mut bench.wire, StreamId::new(1), 9);
     bench.deliver();

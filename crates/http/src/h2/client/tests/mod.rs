@@ -22,14 +22,14 @@ struct Bench {
     client: Connection,
     now: Instant,
     encoder: Encoder,
-    /// What the server has written and the client has not read.
+    /// Bytes that the server has written and the client has not read.
     wire: Vec<u8>,
     reader: Reader,
     decoder: Decoder,
 }
 
 impl Bench {
-    /// Both sides have sent their settings, and the client's are acknowledged.
+    /// A bench on which both sides have sent settings and the server has acknowledged the client's.
     fn new(config: Config) -> Bench {
         let mut bench = Bench::silent(config);
         bench.settings(&[]);
@@ -39,7 +39,7 @@ impl Bench {
         bench
     }
 
-    /// The server has sent nothing yet; the client's preface is read.
+    /// A bench whose server has read the client's preface and has sent nothing.
     fn silent(config: Config) -> Bench {
         let limits = frame::Limits {
             frame: 1 << 20,
@@ -125,7 +125,7 @@ impl Bench {
         write::go_away(&mut self.wire, StreamId::new(last), code, b"why not");
     }
 
-    /// Lets the client read what the server has written, and returns its events.
+    /// Lets the client read the server's bytes, and returns the client's events.
     fn deliver(&mut self) -> Vec<String> {
         let wire = std::mem::take(&mut self.wire);
         let mut log = Vec::new();
@@ -137,7 +137,7 @@ impl Bench {
         log
     }
 
-    /// Lets the server read what the client may transmit, and returns the frames as text.
+    /// Lets the server read the bytes that the client may transmit, and returns the frames as text.
     fn written(&mut self) -> Vec<String> {
         let bytes = self.client.transmit().to_vec();
         self.client.transmitted(bytes.len(), self.now);

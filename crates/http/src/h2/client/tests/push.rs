@@ -125,7 +125,7 @@ fn promises_are_bounded() {
         ]
     );
     assert_eq!(bench.written(), ["reset 6 REFUSED_STREAM"]);
-    // Two pushes are promised, one may be in flight.
+    // Two pushes are promised; only one may be in flight.
     bench.headers(2, &[(":status", "200")], false);
     bench.headers(4, &[(":status", "200")], false);
     let log = bench.deliver();

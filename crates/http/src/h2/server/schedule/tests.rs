@@ -50,7 +50,7 @@ impl Bench {
         self
     }
 
-    /// Takes turns of 1000 bytes until nothing waits; the streams in order.
+    /// Takes turns of 1000 bytes until nothing waits; returns the streams in order.
     fn run(&mut self) -> Vec<u32> {
         let mut order = Vec::new();
         while let Some(slot) = self.schedule.next() {
@@ -192,7 +192,7 @@ fn exclusive_dependencies_are_inserted_and_cycles_resolved() {
         .add(5, urgency(3), 1)
         .add(7, urgency(3), 2);
     assert_eq!(bench.run(), [7, 7, 3, 5]);
-    // 1 <- 7 <- {3, 5}: that 1 depends on 5 makes 5 take the place of 1 first (section 5.3.3).
+    // 1 <- 7 <- {3, 5}: when 1 becomes dependent on 5, 5 first moves to the parent of 1 (section 5.3.3).
     bench.depend(1, 5, 15);
     bench
         .add(1, urgency(3), 1)
