@@ -221,8 +221,8 @@ impl<'a> Accountant<'a> {
             self.tap(index, interface);
         }
         self.runs.add(self.run.1);
-        // Connections that only uncounted taps saw have no figures and are left out, so the other connections
-        // get new indices.
+        // Connections that appear only at uncounted taps have no figures and are left out, so the other connections get
+        // new indices.
         let mut places = Vec::with_capacity(self.connections.len());
         let mut connections = ConnectionList::default();
         let [mut up, mut down] = std::mem::take(&mut self.plain);
@@ -617,7 +617,7 @@ impl<'a> Accountant<'a> {
         }
         if self.without_time > 0 {
             notes.push(format!(
-                "{} packets have no time stamp and get that of the packet before",
+                "{} packets have no time stamp and get the time of the previous packet",
                 self.without_time
             ));
         }
@@ -635,15 +635,15 @@ impl<'a> Accountant<'a> {
         }
         if self.backwards > BACKWARDS_LIMIT {
             notes.push(format!(
-                "time goes backwards by up to {:.3} ms: the file is not in the order of its stamps",
+                "time goes backwards by up to {:.3} ms: the packets are not in time order",
                 self.backwards as f64 / 1e6
             ));
         }
         match headless {
             0 => {}
             count => notes.push(format!(
-                "the opening of {count} connections is not in the capture: their windows may be \
-                 scaled by a factor unknown here"
+                "the opening of {count} connections is not in the capture: the scale factors of \
+                 their windows are unknown"
             )),
         }
         notes

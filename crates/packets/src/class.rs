@@ -10,7 +10,7 @@ use super::parse::{Flags, Parsed, Transport};
 ///
 /// | class | a whole TCP segment with … |
 /// |---|---|
-/// | RST | RST, whatever other flags are set |
+/// | RST | RST, with any other flags |
 /// | SYN | SYN without ACK, with or without payload |
 /// | SYN-ACK | SYN and ACK |
 /// | data+FIN | FIN and payload |
@@ -28,7 +28,7 @@ pub enum Class {
     Syn,
     /// Answers a SYN.
     SynAck,
-    /// Acknowledges, and nothing else.
+    /// Only acknowledges.
     PureAck,
     /// Carries payload.
     Data,

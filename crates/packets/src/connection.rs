@@ -1,8 +1,8 @@
 //! The state of one connection while a capture is read.
 //!
-//! Both directions are tracked from the point of view of the tap: only packets that the tap saw count as sent.
-//! Sequence numbers are unwrapped to 64 bits. The work per packet does not grow with the connection. Memory
-//! grows only with the packets in flight and with the holes in the observed sequence.
+//! Both directions are tracked from the point of view of the tap: only packets captured at the tap count as sent.
+//! Sequence numbers are unwrapped to 64 bits. The work per packet does not grow with the connection. Memory grows only
+//! with the packets in flight and with the holes in the observed sequence.
 
 use std::collections::VecDeque;
 
@@ -25,7 +25,7 @@ const FLIGHT_LIMIT: usize = 65_536;
 pub(super) enum SegmentRelation {
     /// The segment occupies no sequence numbers.
     Nothing,
-    /// All of the segment is beyond what was seen.
+    /// All sequence numbers of the segment are above the highest seen.
     New,
     /// The segment is new, but has lower sequence numbers than the highest seen.
     OutOfOrder,

@@ -60,8 +60,8 @@ pub struct DirectionSummary {
     /// Bytes of payload that were seen before. `payload_bytes` is the sum of this number,
     /// `unique_payload_bytes`, and the payload of probes and resets.
     pub retransmitted_bytes: Bytes,
-    /// Packets that are new but lie before what was seen: reordered, or retransmissions of packets that were
-    /// lost before this tap.
+    /// Packets that are new but have lower sequence numbers than the highest seen: reordered, or retransmissions of
+    /// packets that were lost before this tap.
     pub out_of_order_packets: u64,
     /// Pure ACKs that acknowledge nothing new while data are outstanding, with an unchanged window or with
     /// selective acknowledgements (RFC 5681, RFC 6675).
@@ -177,7 +177,7 @@ impl ConnectionSummary {
     }
 }
 
-/// How a connection ended, as far as the capture shows.
+/// How a connection ended, according to the capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "how", content = "by")]
 pub enum Ending {

@@ -1,10 +1,10 @@
-//! Writes the packets of some taps of a capture into a separate capture, as one host saw them.
+//! Writes the packets of some taps of a capture into a separate capture, as captured at one host.
 //!
-//! This program's captures hold each packet twice: where it enters and where it leaves the path. Wireshark
-//! follows a connection through a whole file, and takes the second copy of a packet for a retransmission. So a
-//! file for Wireshark must hold one tap only. Names, link types, comments and lengths are kept. Times are in
-//! nanoseconds. Packets are sorted by time within a window of `REORDERED` packets, because two threads write
-//! the taps of a path, so packets are not in the order of time.
+//! This program's captures hold each packet twice: where it enters and where it leaves the path. Wireshark follows a
+//! connection through a whole file, and takes the second copy of a packet for a retransmission. Therefore a file for
+//! Wireshark must hold one tap only. Names, link types, comments and lengths are kept. Times are in nanoseconds.
+//! Packets are sorted by time within a window of `REORDERED` packets, because two threads write the taps of a path, so
+//! the packets of a capture are not in time order.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;

@@ -331,8 +331,7 @@ fn wireless(frame: &[u8], padded: bool) -> Found<'_> {
     llc(from(frame, length)?)
 }
 
-/// The radiotap header. It states its own length; the only field read is the flag that says whether the header
-/// of the frame is padded.
+/// The radiotap header. It states its own length; the only field read is the flag for padding of the frame's header.
 fn radiotap(frame: &[u8]) -> Found<'_> {
     let little = |at: usize| {
         let word = frame.get(at..at + 4)?.first_chunk()?;

@@ -1,11 +1,11 @@
 //! Parses the headers of an IP packet.
 //!
-//! Lengths come from the headers, not from the number of captured bytes. So a capture that kept only the first
-//! 96 bytes of each packet gives the same figures as a complete capture. The parser supports IPv4 (RFC 791)
-//! with options, IPv6 (RFC 8200) with extension headers, and TCP (RFC 9293) with the options that explain its
-//! behaviour. It does not verify checksums, because captures on a host hold packets whose checksum the
-//! interface has not computed yet. It does not reassemble fragments, and it does not decode packets inside
-//! packets (tunnels, the packet quoted in an ICMP error).
+//! Lengths come from the headers, not from the number of captured bytes. Therefore a capture with only the first 96
+//! bytes of each packet gives the same figures as a complete capture. The parser supports IPv4 (RFC 791) with options,
+//! IPv6 (RFC 8200) with extension headers, and TCP (RFC 9293) with the options that explain its behaviour. It does not
+//! verify checksums, because captures on a host hold packets whose checksum the interface has not computed yet. It does
+//! not reassemble fragments, and it does not decode packets inside packets (tunnels, the packet quoted in an ICMP
+//! error).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -61,7 +61,7 @@ pub enum Parsed {
     Ip(IpPacket),
     /// The frame carries no IP packet.
     NotIp,
-    /// The frame claims to be IP, but its header is incomplete or invalid.
+    /// The frame is marked as IP, but its IP header is incomplete or invalid.
     Malformed,
 }
 
@@ -124,7 +124,7 @@ pub struct Segment {
     pub header_length: u32,
     /// Length of the payload in bytes.
     pub payload_length: u32,
-    /// The options, as far as they were captured.
+    /// The captured options.
     pub options: TcpOptions,
 }
 

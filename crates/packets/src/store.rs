@@ -1,8 +1,8 @@
 //! The connections of a capture in memory: recently used connections unpacked, all others packed.
 //!
-//! The state of a connection takes at least 1.5 kB. A capture may hold millions of connections, and any packet
-//! may belong to any of them, even the oldest. So the connections without a packet for the longest time are
-//! packed into an encoded form of about 200 bytes, and are unpacked at their next packet.
+//! The state of a connection takes at least 1.5 kB. A capture may hold millions of connections, and any packet may
+//! belong to any of them, even the oldest. The least recently used connections are therefore packed into an encoded
+//! form of about 200 bytes, and unpacked at their next packet.
 
 use serde::{Deserialize, Serialize};
 

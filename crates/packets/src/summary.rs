@@ -86,8 +86,8 @@ impl Accounting {
         self.up.payload_bytes + self.down.payload_bytes
     }
 
-    /// The share of TCP/IP headers by the rule of the papers, from 0 to 1: each packet of a connection counts
-    /// as 40 bytes of headers, whatever its options. `None` if there are no packets.
+    /// The share of TCP/IP headers by the rule of the papers, from 0 to 1: each packet of a connection counts as 40
+    /// bytes of headers, with or without options. `None` if there are no packets.
     pub fn overhead_by_rule(&self) -> Option<f64> {
         let headers = 40.0 * self.connection_packets() as f64;
         let all = headers + self.payload_bytes().as_f64();
@@ -151,7 +151,7 @@ pub struct OtherCounts {
     pub other_ip: u64,
     /// Frames without IP.
     pub not_ip: u64,
-    /// Frames that claim to carry IP but whose IP header is invalid.
+    /// Frames marked as IP whose IP header is invalid.
     pub malformed: u64,
 }
 

@@ -212,7 +212,7 @@ impl Accounting {
             ),
         )?;
         let idle = self.idle_max_ns().map(|gap| gap as f64 / 1e6);
-        // Absent if the list of gaps was too long to hold it.
+        // Absent if the list of gaps was full.
         let longest = self
             .idle_gaps
             .iter()
@@ -303,7 +303,7 @@ impl Accounting {
             )?;
         }
         match self.connections.len().checked_sub(CONNECTION_ROWS) {
-            Some(left @ 1..) => writeln!(out, "  and {left} more (--json has them all)"),
+            Some(left @ 1..) => writeln!(out, "  and {left} more (--json lists all)"),
             _ => Ok(()),
         }
     }

@@ -104,7 +104,7 @@ impl TapRole {
         matches!(self, TapRole::ServerSends | TapRole::ServerReceives)
     }
 
-    /// Whether the tap sees packets before the path can drop them.
+    /// Whether packets pass the tap before the path can drop them.
     pub fn is_sender(self) -> bool {
         matches!(self, TapRole::ClientSends | TapRole::ServerSends)
     }

@@ -126,7 +126,7 @@ fn repetitions_and_reordering_are_told_apart() {
     packets.push((100, first.clone()));
     packets.push((101, third));
     packets.push((102, second));
-    // Half of the first again, then the first and a part of the second.
+    // Retransmissions: half of the first segment, then the first segment with a part of the second.
     packets.push((
         300,
         SegmentPlan {
@@ -173,7 +173,7 @@ fn an_acknowledgement_that_fills_a_hole_gives_no_round_trip() {
     packets.push((100, lost.clone()));
     packets.push((101, talk.up(ACK, 100)));
     packets.push((300, lost));
-    // Sent after the repetition, received at once, and acknowledged only when the hole is filled.
+    // Sent after the retransmission, so its acknowledgement must wait until the hole is filled.
     packets.push((301, talk.up(ACK, 100)));
     packets.push((390, talk.down(ACK, 0)));
     assert_eq!(accounted(&packets).up.rtt.unwrap().samples, 1);
@@ -343,8 +343,8 @@ fn a_long_gap_separates_packet_trains() {
     assert_eq!(accounting.connections.get(0).unwrap().trains, 2);
 }
 
-/// The path's four taps, 45 ms apart. The second of two responses is lost once and then repeated once too
-/// often; two ACKs are lost.
+/// The path's four taps, 45 ms apart. The second of two responses is lost once, and then retransmitted twice, the
+/// second time without need; two ACKs are lost.
 fn four_taps() -> Vec<u8> {
     let mut talk = conversation((5, 9));
     let syn = talk.up(Flags::SYN, 0);
@@ -389,10 +389,10 @@ fn four_taps() -> Vec<u8> {
 fn the_clients_side_is_counted_and_repetitions_are_explained() {
     let bytes = four_taps();
     let accounting = account(&bytes[..], &Options::default()).unwrap();
-    // Five leave the client, dropped or not; four reach it.
+    // Five packets leave the client, including dropped packets; four packets arrive at the client.
     assert_eq!(accounting.packets(), 9);
     assert_eq!((accounting.up.packets(), accounting.down.packets()), (5, 4));
-    // The client saw the second response twice; it cannot detect that the server sent it three times.
+    // The second response arrives at the client twice; the server sent it three times.
     assert_eq!(accounting.down.retransmitted_packets, 1);
     let sent = accounting.sent.as_ref().unwrap();
     assert_eq!(sent.up, Repetitions::default());
@@ -603,7 +603,7 @@ fn many_holes_repeat_nothing() {
     packets.extend(late.map(|plan| (200, plan.clone())));
     let accounting = accounted(&packets);
     assert_eq!(accounting.down.retransmitted_packets, 0);
-    // The last one lies beyond all others.
+    // The last segment is beyond all others, so it is new.
     assert_eq!(accounting.down.out_of_order_packets, 3_999);
     packets.push((300, segments[0].clone()));
     let accounting = accounted(&packets);
@@ -665,7 +665,7 @@ fn drops_and_retransmissions_of_the_path_are_in_the_sequences_of_either_tap() {
             .iter()
             .map(|d| (d.at.as_nanos() / MS, d.start, d.end, name(d.cause)))
             .collect();
-        // The first millisecond is that of the SYN.
+        // Times count from the SYN.
         assert_eq!(drops, [(141, 1_001, 2_001, "queue-full")]);
         let repeats: Vec<_> = down
             .repeats
@@ -700,7 +700,7 @@ fn a_long_capture_is_merged_and_not_cut() {
     let down = &sequences[0].down;
     assert!(down.segments.len() <= 500, "{}", down.segments.len());
     assert!(down.merged.is_some());
-    // 2000 segments of 100 bytes after the SYN: the last byte of the last one is there.
+    // 2000 segments of 100 bytes after the SYN: the last byte is included.
     assert_eq!(down.end(), 200_001);
     assert_eq!(
         down.segments.iter().map(|s| s.end - s.start).sum::<u64>(),

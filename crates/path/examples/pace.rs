@@ -23,13 +23,13 @@ fn main() {
         ("and CoDel", "queue = { codel = { packets = 1000 } }"),
     ] {
         let text = format!("name = \"pace\"\nsource = \"made up\"\n[both]\n{plain}\n{more}");
-        let profile = Profile::from_toml(&text, "pace").expect("it is a profile");
+        let profile = Profile::from_toml(&text, "pace").expect("the profile is valid");
         let mut link: Link<Box<[u8]>> = Link::new(&profile, Direction::Up, Seed(1));
         let mut buffers: Vec<Box<[u8]>> = (0..4096).map(|_| Box::from([0u8; 64])).collect();
 
         let start = time::Instant::now();
         for n in 0..PACKETS {
-            // 12 us apart, slightly less than a full frame takes: a queue forms now and then.
+            // Packets arrive every 12.4 us; a full frame takes 12.3 us.
             let now = Instant::from_nanos(n * 12_400);
             let buffer = buffers.pop().unwrap_or_default();
             if let fathometer_path::Arrival::Dropped(dropped) = link.arrive(now, 1500, buffer) {

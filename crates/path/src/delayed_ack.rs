@@ -33,13 +33,13 @@
 //!
 //! Limits:
 //!
-//! - It does not delay the kernel's own reaction to a segment, which is complete before the acknowledgement is
-//!   held. Only the peer sees the delay.
+//! - It does not delay the kernel's own reaction to a segment, which is complete before the acknowledgement is held.
+//!   The delay is visible only to the peer.
 //! - It does not change slow start: a Linux peer opens its window by the bytes acknowledged, not by one
 //!   segment per acknowledgement.
 //! - It never creates or changes a packet. A delayed acknowledgement echoes the latest segment's time stamp,
 //!   where RFC 7323 requires the earliest segment's.
-//! - Connections whose SYN it has not seen are forwarded unchanged.
+//! - Packets of connections whose SYN was not recorded are forwarded unchanged.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;

@@ -230,7 +230,7 @@ mod tests {
             .collect();
         let losses = lost.iter().filter(|&&l| l).count() as f64;
         let bursts = lost.windows(2).filter(|w| !w[0] && w[1]).count() as f64;
-        // The chain is bad p / (p + r) of the time, and 1 / r packets at a time.
+        // The share of packets in the bad state is p / (p + r); a stay in it lasts 1 / r packets on average.
         assert!((losses / N as f64 - 0.01 / 0.26).abs() < 0.003, "{losses}");
         assert!((losses / bursts - 4.0).abs() < 0.3, "{}", losses / bursts);
     }

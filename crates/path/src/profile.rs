@@ -24,7 +24,7 @@
 //! duplicate = 0.001
 //! ```
 //!
-//! Unknown keys are rejected; every error gives its line.
+//! Unknown keys are rejected; every error has a line number.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -76,7 +76,7 @@ fn the_dictionary_is_kept_from_packet_to_packet() {
     // By then the frame is three strings of at most 32 characters: 3 × 10 bits and a flush of 10, in whole bytes.
     let last = sent[39] - sent[38];
     assert!(last <= nanos(6), "{last} ns");
-    // The same from the encoder alone.
+    // The encoder alone gives the same numbers of bytes.
     let mut encoder = Encoder::new(Parameters::new(2048, 32).unwrap());
     let mut line = Vec::new();
     for at in sent {

@@ -79,7 +79,7 @@ fn packets_in_propagation_do_not_occupy_the_queue() {
         "rate = \"10Mbit/s\"\npropagation = \"1s\"\nqueue = { packets = 1 }",
         1,
     );
-    // One packet each 1.25 ms while each takes 1.2 ms: 800 are in propagation at a time, and none ever waits.
+    // One packet arrives every 1.25 ms and takes 1.2 ms: no packet waits, and 800 are in propagation at the same time.
     for n in 0..800 {
         let arrival = link.arrive(at(n * 1250), 1500, Number(n));
         assert!(
@@ -171,7 +171,7 @@ fn codel_drops_by_the_control_law() {
 
 #[test]
 fn codel_keeps_the_delay_near_its_target_where_drop_tail_does_not() {
-    // A source that halves its rate at each drop and adds one packet per round.
+    // A source that halves its rate at each drop and adds one packet per round trip.
     let worst = |queue: &str| {
         let mut link = link(&format!("rate = \"10Mbit/s\"\nqueue = {queue}"), 1);
         let (mut window, mut sent, mut now) = (10.0f64, 0u64, 0u64);
@@ -261,7 +261,7 @@ fn a_packet_held_back_delays_no_other_packet() {
     link.arrive(at(0), 1250, Number(0));
     assert_eq!(link.next_due(), Some(at(101_000)));
     link.arrive(at(0), 1250, Number(1));
-    // The link must be called when it is free: a waiting packet could overtake.
+    // The link must be called when it is free, because a waiting packet may overtake packet 0.
     assert_eq!(link.next_due(), Some(at(1000)));
     assert_eq!(drain(&mut link).len(), 2);
 }

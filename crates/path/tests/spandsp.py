@@ -1,9 +1,9 @@
-"""V.42bis of the library spandsp, for the test beside this file.
+"""Runs V.42bis of the library spandsp, for the test in spandsp.rs.
 
 usage: spandsp.py compress|decompress CODEWORDS LONGEST_STRING MODE
 
-MODE is dynamic, always or never. Reads blocks from stdin, each after its length (4 bytes, big-endian), and writes what
-the library makes of each block, after a flush, in the same form. Exits with 77 if the library is not installed.
+MODE is dynamic, always or never. Reads blocks from stdin, each after its length (4 bytes, big-endian). Writes the
+library's output for each block, after a flush, in the same form. Exits with 77 if the library is not installed.
 """
 
 import ctypes
@@ -37,7 +37,7 @@ def main():
         None, BOTH_DIRECTIONS, int(codewords), int(longest), handler, None, 1024, handler, None, 1024
     )
     if not state:
-        sys.exit("the library refused the parameters")
+        sys.exit("the library rejected the parameters")
     state = ctypes.c_void_p(state)
     library.v42bis_compression_control(state, MODES[mode])
     convert = getattr(library, f"v42bis_{verb}")
@@ -46,7 +46,7 @@ def main():
     while head := stdin.read(4):
         block = stdin.read(struct.unpack(">I", head)[0])
         if convert(state, block, len(block)) != 0:
-            sys.exit("the library refused a block")
+            sys.exit("the library rejected a block")
         flush(state)
         sys.stdout.buffer.write(struct.pack(">I", len(made)) + made)
         made.clear()

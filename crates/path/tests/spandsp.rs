@@ -1,4 +1,4 @@
-//! V.42bis against an independent implementation, the library spandsp, in both directions.
+//! Compares V.42bis with an independent implementation, the library spandsp, in both directions.
 
 #![expect(
     clippy::disallowed_types,
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use fathometer_model::Seed;
 use fathometer_path::v42bis::{Decoder, Encoder, Parameters};
 
-/// What spandsp makes of each block; `None` if it is not installed.
+/// Returns the output of spandsp for each block; `None` if spandsp is not installed.
 fn spandsp(
     verb: &str,
     parameters: Parameters,
@@ -39,10 +39,10 @@ fn spandsp(
         .iter()
         .flat_map(|block| [&(block.len() as u32).to_be_bytes()[..], block].concat())
         .collect();
-    // The script writes as it reads, so the input is written beside the reading of the output.
+    // The script writes while it reads, so a separate thread writes its input.
     let output = std::thread::scope(|scope| {
         scope.spawn(move || {
-            // It fails when the script exits early, which its status says.
+            // Fails if the script exits early; the exit status then reports the failure.
             let _ = stdin.write_all(&input);
         });
         child.wait_with_output().unwrap()
@@ -69,7 +69,7 @@ fn missing(why: &str) -> Option<Vec<Vec<u8>>> {
     None
 }
 
-/// Blocks of markup, of noise, and of runs, some of each length up to 1500 bytes.
+/// Blocks of markup, of noise and of runs, with lengths of about 1 to 1500 bytes.
 fn blocks(seed: Seed, share_of_noise: u64) -> Vec<Vec<u8>> {
     let mut counter = 0;
     let mut draw = |below: u64| {

@@ -1,10 +1,11 @@
-//! V.42bis on any input: what one side encodes the other decodes, in any pieces, and no line makes a decoder panic.
+//! V.42bis on random input: decoding restores the encoded data, for any split of the data, and no input makes a decoder
+//! panic.
 
 use fathometer_path::v42bis::{Decoder, Encoder, Parameters};
 use proptest::prelude::*;
 
 fn parameters() -> impl Strategy<Value = Parameters> {
-    // A small dictionary is full soon.
+    // A small dictionary fills quickly.
     (prop_oneof![512u16..700, 512u16..], 6u8..=250)
         .prop_map(|(codewords, longest)| Parameters::new(codewords, longest).unwrap())
 }

@@ -1,4 +1,4 @@
-//! Finds what this machine supports, by trying it.
+//! Tests which features of Linux this machine supports.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,14 +19,14 @@ use crate::wait::Waiter;
 /// The shell that runs the commands of users.
 const SHELL: &str = "/bin/sh";
 
-/// Tries everything that experiments need, most basic first, and removes everything that it created.
+/// Tries everything that experiments need, basic abilities first, and removes everything that it created.
 ///
 /// Each test runs in a child process, so that the caller stays in its namespaces.
 pub fn probe() -> Vec<Ability> {
     let names = [
         (
             "namespaces",
-            "hosts with a network of their own",
+            "hosts with separate networks",
             true,
             probe_namespace as fn() -> Result<String>,
         ),
@@ -76,7 +76,7 @@ fn probe_tun() -> Result<String> {
     acquire()?;
     let counters = Namespace::new()?.run(|| Tun::create("probe", 1500, 1000)?.counters())??;
     Ok(format!(
-        "created one, {} packets dropped",
+        "created a device, {} packets dropped",
         counters.tx_dropped
     ))
 }
@@ -88,14 +88,13 @@ fn probe_process() -> Result<String> {
         return Err(Error::NoShell);
     }
     let mut command = std::process::Command::new(SHELL);
-    // If /proc is that of the PID namespace, it shows the same process number as the shell.
+    // With the /proc of the PID namespace, the process number in /proc is the same as in the shell.
     command.args(["-c", "read pid rest < /proc/self/stat; test $pid = $$"]);
     let exit = namespace.command(command, Session::Own)?.wait();
     Ok(if exit.status.success() {
-        "in PID namespaces with a /proc of their own".to_owned()
+        "in PID namespaces with their own /proc".to_owned()
     } else {
-        "in PID namespaces, but they see the machine's /proc, which cannot be replaced here"
-            .to_owned()
+        "in PID namespaces, but with the machine's /proc, which cannot be replaced here".to_owned()
     })
 }
 
@@ -103,13 +102,15 @@ fn probe_reno() -> Result<String> {
     acquire()?;
     let name = "net.ipv4.tcp_available_congestion_control";
     let found = Namespace::new()?.run(|| crate::era::sysctl(name))??;
-    let found = found.unwrap_or_default();
-    if found.split(' ').any(|name| name == "reno") {
-        return Ok(format!("available, among {found}"));
+    with_reno(found.unwrap_or_default())
+}
+
+/// Checks that a list of congestion controls has reno.
+fn with_reno(found: String) -> Result<String> {
+    match found.split(' ').any(|name| name == "reno") {
+        true => Ok(format!("available, among {found}")),
+        false => Err(Error::NoReno { found }),
     }
-    Err(Error::BadAnswer {
-        what: "the list of congestion controls, which lacks reno",
-    })
 }
 
 /// Waits 51 times and measures the wake-up latency.
@@ -141,7 +142,7 @@ fn in_child(try_it: fn() -> Result<String>) -> Result<String, String> {
 }
 
 fn forked(try_it: fn() -> Result<String>) -> Result<Result<String, String>> {
-    let (answer, report) = pipe_with(PipeFlags::CLOEXEC).doing("make a pipe")?;
+    let (answer, report) = pipe_with(PipeFlags::CLOEXEC).doing("create a pipe")?;
     // SAFETY: the child only runs code that does not depend on other threads; the C library keeps its
     // allocator usable across a fork. It exits by _exit, so that nothing is flushed or dropped twice.
     let child = check(unsafe { libc::fork() }).doing("fork")?;
@@ -169,4 +170,17 @@ fn forked(try_it: fn() -> Result<String>) -> Result<Result<String, String>> {
         Some(("-", text)) => Err(text.to_owned()),
         _ => Err("the process of this test was killed".to_owned()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_reno_is_reported_with_what_it_has() {
+        assert!(with_reno("cubic reno".to_owned()).is_ok());
+        let error = with_reno("cubic newreno".to_owned()).unwrap_err();
+        assert!(matches!(error, Error::NoReno { .. }), "{error}");
+        assert!(error.to_string().contains("cubic newreno"), "{error}");
+    }
 }

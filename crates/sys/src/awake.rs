@@ -7,10 +7,10 @@
 //! - **Polling**: the kernel's idle loop polls instead of sleeping while a program requests a wake-up latency of 0 µs
 //!   (Documentation/power/pm_qos_interface.rst). The idle driver must have a polling state; in guests, haltpoll has one.
 //!   The scheduler and the accounting count the processors as idle. Requires root.
-//! - **Threads** that are always runnable under `SCHED_IDLE`, one on each processor. Other threads preempt them, with one
-//!   exception: because the processor is not idle, Linux may delay a thread whose throttling by a CPU quota has ended.
-//!   Measured with Linux 6.18 and a quota of 20 % of a processor: servers with 48 connections got two thirds of the quota.
-//!   So do not use threads for hosts with a quota.
+//! - **Threads** that are always runnable under `SCHED_IDLE`, one on each processor. Other threads preempt them, with
+//!   one exception: because the processor is not idle, Linux may delay a thread whose throttling by a CPU quota has
+//!   ended. Measured with Linux 6.18 and a quota of 20 % of a processor: servers with 48 connections got two thirds of
+//!   the quota. Therefore do not use threads for hosts with a quota.
 
 use std::fs::{self, File, OpenOptions};
 use std::hint;
@@ -25,7 +25,7 @@ use crate::clock::thread_cpu_time;
 use crate::error::{Doing, Result, check};
 use crate::sched;
 
-/// Iterations between two checks whether to exit: some tenths of a millisecond.
+/// The number of iterations between two checks for an exit request; they take some tenths of a millisecond.
 const TURNS: u32 = 10_000;
 
 /// The processor time of all current and former busy-waiting threads, in nanoseconds.

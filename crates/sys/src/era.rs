@@ -6,8 +6,7 @@
 //!
 //! # How closely Linux can imitate the TCP of 1997
 //!
-//! Measured on Linux 6.18 with two hosts and 45 ms each way; `tests/lab/eras.rs` tests these statements as far as
-//! possible.
+//! Measured on Linux 6.18 with two hosts and 45 ms each way; `tests/lab/eras.rs` tests these statements where possible.
 //!
 //! What works:
 //!
@@ -63,6 +62,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::netlink::{Netlink, RouteMetrics};
 use crate::socket::SocketOptions;
+
+const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
 
 /// The TCP settings of one host. Settings that are not given keep the kernel's defaults of a new namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -228,12 +229,33 @@ pub(crate) fn set_sysctl(name: &str, wanted: &str) -> SettingOutcome {
         return SettingOutcome::Unchanged;
     }
     if let Err(error) = fs::write(&path, &wanted) {
-        return impossible(format!("the kernel kept {before}: {error}"));
+        let reason = match name {
+            CONGESTION_CONTROL => why_not_congestion_control(&wanted, &error),
+            _ => error.to_string(),
+        };
+        return impossible(format!("the kernel kept {before}: {reason}"));
     }
     match fs::read_to_string(&path).map(|value| normalised(&value)) {
         Ok(found) if found == wanted => SettingOutcome::Applied(before),
         Ok(found) => impossible(format!("the kernel set {found} instead")),
         Err(error) => impossible(format!("the setting cannot be read back: {error}")),
+    }
+}
+
+/// Explains the error of setting the congestion control of a namespace (`tcp_set_default_congestion_control` in
+/// net/ipv4/tcp_cong.c).
+fn why_not_congestion_control(wanted: &str, error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => {
+            format!(
+                "it has no congestion control {wanted}; load its module (`modprobe tcp_{wanted}`)"
+            )
+        }
+        Some(libc::EPERM) => format!(
+            "it does not allow {wanted} in namespaces ({error}); add {wanted} to the machine's \
+             net.ipv4.tcp_allowed_congestion_control"
+        ),
+        _ => error.to_string(),
     }
 }
 
@@ -337,6 +359,19 @@ mod tests {
             sysctl_path("net.ipv4.conf.fm-0.rp_filter").unwrap(),
             Path::new("/proc/sys/net/ipv4/conf/fm-0/rp_filter")
         );
+    }
+
+    #[test]
+    fn a_congestion_control_that_is_refused_has_a_remedy() {
+        let why = |errno| {
+            let error = io::Error::from_raw_os_error(errno);
+            why_not_congestion_control("bbr", &error)
+        };
+        assert!(why(libc::ENOENT).contains("modprobe tcp_bbr"));
+        assert!(why(libc::EPERM).contains("net.ipv4.tcp_allowed_congestion_control"));
+        assert!(!why(libc::EBUSY).contains("bbr"));
+        // The file of the setting cannot be written.
+        assert!(!why(libc::EACCES).contains("allowed_congestion_control"));
     }
 
     #[test]

@@ -98,6 +98,25 @@ pub enum Error {
         /// The request.
         what: &'static str,
     },
+    /// The kernel does not have the congestion control of the 1997 era.
+    #[error(
+        "the kernel has no congestion control reno, only {found:?}: use the era `today`, or another kernel"
+    )]
+    NoReno {
+        /// The congestion controls of the kernel, separated by spaces.
+        found: String,
+    },
+    /// The process that started this one passed another number of descriptors.
+    #[error(
+        "{found} descriptors arrived from the process that started this one, and {wanted} are needed: raise the limit \
+         of open files (`ulimit -n`)"
+    )]
+    WrongDescriptors {
+        /// The number needed.
+        wanted: usize,
+        /// The number that arrived.
+        found: usize,
+    },
     /// On this machine, a resource of a host cannot be limited, or its use cannot be read.
     #[error("{what} of a host: {reason}")]
     NoLimit {

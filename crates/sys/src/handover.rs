@@ -1,4 +1,4 @@
-//! Passes descriptors to a helper process (`man 7 unix`, SCM_RIGHTS).
+//! Passes descriptors between processes (`man 7 unix`, SCM_RIGHTS).
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -41,13 +41,18 @@ pub fn receive<const N: usize>(stream: &UnixStream) -> Result<[OwnedFd; N]> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut message = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    recvmsg(
+    let arrived = recvmsg(
         stream,
         &mut [IoSliceMut::new(&mut byte)],
         &mut message,
         RecvFlags::CMSG_CLOEXEC,
     )
     .doing("receive descriptors from a process")?;
+    if arrived.bytes == 0 {
+        return Err(Error::BadAnswer {
+            what: "descriptors from another process, which has closed its socket",
+        });
+    }
     let received: Vec<OwnedFd> = message
         .drain()
         .filter_map(|message| match message {
@@ -56,9 +61,12 @@ pub fn receive<const N: usize>(stream: &UnixStream) -> Result<[OwnedFd; N]> {
         })
         .flatten()
         .collect();
-    received.try_into().map_err(|_| Error::BadAnswer {
-        what: "descriptors from the process that started this one",
-    })
+    received
+        .try_into()
+        .map_err(|received: Vec<OwnedFd>| Error::WrongDescriptors {
+            wanted: N,
+            found: received.len(),
+        })
 }
 
 #[cfg(test)]
@@ -85,8 +93,13 @@ mod tests {
     fn another_number_of_descriptors_is_refused() {
         let (here, there) = UnixStream::pair().unwrap();
         send(&here, &[here.as_fd()]).unwrap();
-        receive::<2>(&there).unwrap_err();
+        let numbers = |received: Error| match received {
+            Error::WrongDescriptors { wanted, found } => (wanted, found),
+            other => panic!("{other}"),
+        };
+        assert_eq!(numbers(receive::<2>(&there).unwrap_err()), (2, 1));
         drop(here);
-        receive::<1>(&there).unwrap_err();
+        let closed = receive::<1>(&there).unwrap_err();
+        assert!(matches!(closed, Error::BadAnswer { .. }), "{closed}");
     }
 }

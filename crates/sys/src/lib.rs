@@ -29,7 +29,7 @@
 //! - [`signal`]: the signals that end the program or reopen logs
 //! - [`terminal`]: the terminal's settings while a screen is shown
 
-#![allow(unsafe_code, reason = "it is the one crate that calls the system")]
+#![allow(unsafe_code, reason = "only this crate may contain unsafe code")]
 
 pub mod abilities;
 mod applied_limit;

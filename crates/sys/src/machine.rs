@@ -80,7 +80,7 @@ impl Machine {
         }
     }
 
-    /// Returns the properties as text, by the names in records of runs.
+    /// Returns the properties as text, by their names in run records.
     pub fn facts(&self) -> BTreeMap<String, String> {
         let mut facts = BTreeMap::new();
         let mut put = |name: &str, value: String| {

@@ -113,8 +113,8 @@ impl Namespace {
             .spawn(move || {
                 if let Err(error) = namespace.enter() {
                     let _ = entered.send(Err(error));
-                    // There is no value of the caller's type to return. The handle is dropped below, so no
-                    // thread sees this payload. Unlike a panic it prints nothing.
+                    // Exits the thread without a value and, unlike a panic, without a message. The handle is dropped
+                    // below, so no thread reads this payload.
                     std::panic::resume_unwind(Box::new("outside the namespace"));
                 }
                 let _ = entered.send(Ok(()));

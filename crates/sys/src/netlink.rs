@@ -218,7 +218,7 @@ impl Netlink {
         let what = format!("route to {destination}/{prefix}");
         self.execute(request, format!("add {what}"))?;
         let found = self.route_metrics(destination)?;
-        if found != *metrics {
+        if found != metrics.without_zeros() {
             return Err(Error::NotTaken {
                 what,
                 wanted: format!("{metrics:?}"),
@@ -309,8 +309,27 @@ impl Netlink {
 }
 
 impl RouteMetrics {
+    /// Returns the same metrics without those of 0, which the kernel treats as unset and does not report.
+    fn without_zeros(&self) -> RouteMetrics {
+        let set = |metric: Option<u32>| metric.filter(|&value| value != 0);
+        RouteMetrics {
+            initial_window_segments: set(self.initial_window_segments),
+            initial_receive_window_segments: set(self.initial_receive_window_segments),
+            window_bytes: set(self.window_bytes),
+            advertised_mss_bytes: set(self.advertised_mss_bytes),
+            mtu_bytes: set(self.mtu_bytes),
+            rto_min_ms: set(self.rto_min_ms),
+            rtt_ms: set(self.rtt_ms),
+            rttvar_ms: set(self.rttvar_ms),
+            ssthresh_segments: set(self.ssthresh_segments),
+            quick_ack: self.quick_ack.filter(|&is_on| is_on),
+            congestion_control: self.congestion_control.clone(),
+        }
+    }
+
     /// Returns each metric that is set: its name in `ip route`, its value as text, and metrics with only this one set.
     pub(crate) fn each(&self) -> Vec<(&'static str, String, RouteMetrics)> {
+        let metrics = self.without_zeros();
         let mut each = Vec::new();
         let mut add = |name, value: Option<String>, alone: RouteMetrics| {
             if let Some(value) = value {
@@ -321,8 +340,8 @@ impl RouteMetrics {
             ($($name:literal $field:ident,)*) => {$(
                 add(
                     $name,
-                    self.$field.as_ref().map(ToString::to_string),
-                    RouteMetrics { $field: self.$field.clone(), ..RouteMetrics::default() },
+                    metrics.$field.as_ref().map(ToString::to_string),
+                    RouteMetrics { $field: metrics.$field.clone(), ..RouteMetrics::default() },
                 );
             )*};
         }
@@ -559,7 +578,7 @@ fn parse_route_metrics(body: &[u8]) -> Result<RouteMetrics> {
             _ => {}
         }
     }
-    Ok(metrics)
+    Ok(metrics.without_zeros())
 }
 
 /// Iterates over attributes: the kind without flag bits, and the value. Stops at the first malformed attribute.
@@ -590,4 +609,40 @@ fn u16_at(bytes: &[u8], at: usize) -> u16 {
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metric_of_zero_is_unset() {
+        let zeros = RouteMetrics {
+            initial_window_segments: Some(0),
+            rto_min_ms: Some(0),
+            quick_ack: Some(false),
+            window_bytes: Some(8760),
+            ..RouteMetrics::default()
+        };
+        let names: Vec<&str> = zeros.each().iter().map(|one| one.0).collect();
+        assert_eq!(names, ["window"]);
+        let set = RouteMetrics {
+            window_bytes: Some(8760),
+            ..RouteMetrics::default()
+        };
+        // The kernel returns what was sent, after the header of the route.
+        let parsed = |metrics: &RouteMetrics| {
+            let mut message = Message(vec![0; 12]);
+            message.metrics(metrics);
+            parse_route_metrics(&message.0).unwrap()
+        };
+        assert_eq!(parsed(&zeros), set);
+        assert_eq!(parsed(&RouteMetrics::default()), RouteMetrics::default());
+        let mut zero = Message(vec![0; 12]);
+        let mut nested = Message(Vec::new());
+        nested.u32(RTAX_INITCWND, 0);
+        zero.attribute(libc::RTA_METRICS, &nested.0);
+        let found = parse_route_metrics(&zero.0).unwrap();
+        assert_eq!(found, RouteMetrics::default());
+    }
 }

@@ -405,7 +405,7 @@ mod tests {
             }
         }
         let sleeps = taking.join().unwrap();
-        assert!(sleeps > 0, "the side that takes never slept");
+        assert!(sleeps > 0, "the receiver never slept");
     }
 
     #[test]

@@ -182,7 +182,7 @@ mod tests {
         evict(&file).unwrap();
         let mapped = Mapped::new(&file).unwrap().unwrap();
         assert_eq!(mapped.follow(&mut room).unwrap(), 0);
-        assert_eq!(resident_pages(&file).unwrap(), 0, "it was read");
+        assert_eq!(resident_pages(&file).unwrap(), 0, "a page was read");
         file.rewind().unwrap();
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).unwrap();

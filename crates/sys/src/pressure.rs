@@ -80,7 +80,7 @@ mod tests {
         let io = "some avg10=0.00 total=5\n";
         let machine = Pressure::parse(OfWhom::Machine, cpu, cpu, io);
         assert_eq!(machine.cpu_some, Some(Duration::from_micros(3_659_325_792)));
-        assert_eq!(machine.cpu_full, None, "of the machine it says nothing");
+        assert_eq!(machine.cpu_full, None, "undefined for the machine");
         assert_eq!(machine.memory_full, Some(Duration::ZERO));
         assert_eq!(
             (machine.io_some, machine.io_full),

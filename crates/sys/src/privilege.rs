@@ -24,7 +24,7 @@ pub enum Privilege {
     UserNamespace,
 }
 
-/// A capability that this machine may or may not offer.
+/// A capability, and whether this machine has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ability {
     /// The capability's name.

@@ -216,9 +216,9 @@ fn start(
 ) -> Result<(HostProcess, OwnedFd)> {
     namespace.enter()?;
     // SAFETY: CLONE_NEWPID touches neither memory nor descriptors; it only concerns children.
-    unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.doing("make a PID namespace")?;
+    unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.doing("create a PID namespace")?;
     let parent = pidfd_open(getpid(), PidfdFlags::empty()).doing("open a process descriptor")?;
-    let (status, report) = pipe_with(PipeFlags::CLOEXEC).doing("make a pipe")?;
+    let (status, report) = pipe_with(PipeFlags::CLOEXEC).doing("create a pipe")?;
     let fds = (parent.as_raw_fd(), report.as_raw_fd());
     // SAFETY: the closure only makes system calls, as is required after a fork of a program with threads.
     unsafe {

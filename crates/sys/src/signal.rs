@@ -206,7 +206,7 @@ mod tests {
             .stdout(std::process::Stdio::null())
             .status()
             .unwrap();
-        // The status is not from SIGINT, which arrived within the grace period.
+        // SIGINT arrived within the grace period, so the status is from SIGTERM.
         assert_eq!(status.code(), Some(128 + libc::SIGTERM));
     }
 

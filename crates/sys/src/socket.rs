@@ -439,7 +439,8 @@ mod tests {
         let second = listen(address, 64, &shared).unwrap();
         let unshared = listen(address, 64, &SocketOptions::default());
         assert!(matches!(unshared, Err(crate::Error::PortTaken { .. })));
-        // Each of 64 connections goes to either by a hash: that all go to one has a probability of 2^-63.
+        // A hash assigns each of 64 connections to one of two listeners. All go to the same listener with a probability
+        // of 2^-63.
         let clients: Vec<_> = (0..64)
             .map(|_| std::net::TcpStream::connect(address).unwrap())
             .collect();

@@ -39,7 +39,7 @@ pub enum Interest {
     Read,
     /// Data can be written.
     Write,
-    /// Either of them.
+    /// Data can be read or written.
     Both,
 }
 

@@ -1,9 +1,9 @@
-//! Sockets of a host compared with known values: those that were opened, the list of `ss`, and the kernel's
-//! state of a connection as its owner reads it. Namespaces need root or a user namespace. Without either the
-//! tests print a message and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
+//! Compares the sockets of a host with known values: the opened sockets, the list of `ss`, and the kernel's state of a
+//! connection as its owner reads it. The tests need root or a user namespace. If neither is available, they print a
+//! message and pass; with `FATHOMETER_REQUIRE_LAB=1` they fail.
 //!
-//! A test program of its own: between fork and exec, a program that another test starts holds copies of all
-//! sockets, so a socket that a test here closes would stay open.
+//! A separate test program: between fork and exec, a child of another test would hold copies of all sockets, so a
+//! socket closed here would stay open.
 
 #![expect(
     unsafe_code,
@@ -25,7 +25,7 @@ use fathometer_sys::probe::{
 };
 use fathometer_sys::{Namespace, TcpInfo, tcp_info};
 
-/// Longer than any step here takes; not a measurement.
+/// The time limit of a step, longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn namespace() -> Option<Namespace> {
@@ -77,7 +77,7 @@ impl Pairs {
     }
 }
 
-/// Waits for a condition that is certain to hold in the end.
+/// Waits until a condition holds.
 fn until(mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
@@ -86,7 +86,7 @@ fn until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Repeats until the values did not change while both sides were read.
+/// Reads both values; repeats this until `truth` is the same before and after `read`.
 fn undisturbed<T: PartialEq, U>(
     mut truth: impl FnMut() -> T,
     mut read: impl FnMut() -> U,
@@ -97,7 +97,7 @@ fn undisturbed<T: PartialEq, U>(
         if before == after {
             return (before, read);
         }
-        assert!(start.elapsed() < PATIENCE, "it never stands still");
+        assert!(start.elapsed() < PATIENCE, "the values change all the time");
     }
 }
 
@@ -283,7 +283,7 @@ fn what_waits_in_a_connection_is_in_its_queues() {
     let mut pairs = Pairs::open(&namespace, "127.0.0.1:0", 1);
     let (client, server) = &mut pairs.ends[0];
     server.set_nonblocking(true).unwrap();
-    // Until the buffers of both ends are full.
+    // Writes until the buffers of both ends are full.
     let mut written = 0;
     while let Ok(more) = server.write(&[7; 100_000]) {
         written += more as u64;
@@ -304,8 +304,7 @@ fn what_waits_in_a_connection_is_in_its_queues() {
             found.map(Option::unwrap)
         },
     );
-    // The last segments may have arrived at the client but not be acknowledged yet: they are then in both
-    // queues.
+    // Segments that have arrived at the client and are not acknowledged yet are in both queues.
     let (unread, waiting) = (at_client.unread.unwrap(), at_server.unacknowledged.unwrap());
     assert_eq!(Some(unread), truth[0].bytes_received);
     let acknowledged = truth[1].bytes_acknowledged.unwrap();
@@ -342,7 +341,7 @@ fn a_sampler_has_the_windows_within_any_two_readings() {
         network.windows.clone().unwrap()
     };
     let whole = windows(&samples.whole().unwrap().change);
-    // A busy machine answers some queries late, but counts none of them twice.
+    // On a busy machine some answers are late, but no answer is counted twice.
     assert!(whole.readings < taken, "{whole:?}");
     assert_eq!(whole.established, 5 * whole.readings);
     if samples.cost.late == 0 {
@@ -405,11 +404,27 @@ fn a_group_has_the_memory_of_its_sockets() {
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("the buffers are full")));
+    // Version 2 updates its figures every two seconds.
+    until(|| group.memory_usage().sockets.unwrap() >= nothing + Bytes(200_000));
     let sockets = group.memory_usage().sockets.unwrap();
-    assert!(sockets >= nothing + Bytes(200_000), "{nothing} {sockets}");
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     println!("{nothing} before, {sockets} with 200 000 bytes in buffers");
+}
+
+/// Fills the queue of a listener with `N` connections, and attempts one more, which is not answered.
+fn fill_queue<const N: usize>(
+    namespace: &Namespace,
+    probe: &mut NetworkProbe,
+    address: SocketAddr,
+) -> [TcpStream; N] {
+    let connect = |patience| TcpStream::connect_timeout(&address, patience);
+    let waiting = namespace.run(|| [(); N].map(|()| connect(PATIENCE).unwrap()));
+    // A connection is in the queue when its last packet has arrived.
+    until(|| probe.table().unwrap().to_be_accepted == N as u64);
+    let refused = namespace.run(|| connect(Duration::from_millis(50)));
+    refused.unwrap().unwrap_err();
+    waiting.unwrap()
 }
 
 #[test]
@@ -431,16 +446,9 @@ fn a_listener_has_the_queue_that_its_host_allows() {
     // The backlog of the standard library is more than a hundred.
     let pairs = Pairs::open(&namespace, "127.0.0.1:0", 0);
     let address = pairs.address();
-    let waiting = namespace
-        .run(|| {
-            let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(50));
-            let waiting = [(); 4].map(|()| connect().unwrap());
-            connect().unwrap_err();
-            waiting
-        })
-        .unwrap();
+    let waiting = fill_queue::<4>(&namespace, &mut probe, address);
     assert_eq!(probe.table().unwrap().to_be_accepted, 4);
-    assert!(probe.read().tcp.listen_overflows.unwrap() >= 1);
+    until(|| probe.read().tcp.listen_overflows.unwrap() >= 1);
     drop(waiting);
 
     // The machine's own namespace is not changed.
@@ -492,7 +500,7 @@ fn sockets_are_counted_by_state_and_namespace() {
     pairs[0].0.write_all(&[7; 10_000]).unwrap();
     pairs[0].1.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut seen = [0; 10_000];
-    // They may arrive in a later softirq.
+    // The data may arrive in a later softirq.
     while pairs[0].1.peek(&mut seen).unwrap() < seen.len() {
         std::thread::yield_now();
     }
@@ -508,6 +516,11 @@ fn sockets_are_counted_by_state_and_namespace() {
         assert_eq!(server.read(&mut [0; 8]).unwrap(), 0);
     }
     pairs.pop();
+    // The last packets of these connections may be handled in a later softirq.
+    until(|| {
+        let table = probe.table().unwrap();
+        table.time_wait == 1 && table.last_ack == 0
+    });
     let table = probe.table().unwrap();
     // Whether the server's side has acknowledged the FIN yet depends on its timers.
     let half_closed = table.fin_wait_1 + table.fin_wait_2;
@@ -518,8 +531,7 @@ fn sockets_are_counted_by_state_and_namespace() {
     // Connections that are never accepted.
     let address = listener.local_addr().unwrap();
     let waiting = namespace.run(|| [(); 3].map(|()| TcpStream::connect(address).unwrap()));
-    let table = probe.table().unwrap();
-    assert_eq!(table.to_be_accepted, 3);
+    until(|| probe.table().unwrap().to_be_accepted == 3);
     drop(waiting);
 }
 
@@ -530,23 +542,21 @@ fn connections_that_a_listener_turned_away_are_counted() {
     };
     let mut probe = NetworkProbe::open(&namespace).unwrap();
     let before = probe.read();
-    let held = namespace
+    let listener = namespace
         .run(|| {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             // SAFETY: a call on an open socket.
             let done = unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 1) };
             assert_eq!(done, 0);
-            let address = listener.local_addr().unwrap();
-            // A queue of 1 holds 2. The third connection is not answered.
-            let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(50));
-            let held = [connect().unwrap(), connect().unwrap()];
-            connect().unwrap_err();
-            (listener, held)
+            listener
         })
         .unwrap();
-    let step = probe.read().since(&before);
-    assert!(step.tcp.listen_overflows.unwrap() >= 1, "{step:?}");
-    assert!(step.tcp.listen_drops.unwrap() >= 1, "{step:?}");
+    // A queue of 1 holds 2. The third connection is not answered.
+    let held = fill_queue::<2>(&namespace, &mut probe, listener.local_addr().unwrap());
+    until(|| {
+        let step = probe.read().since(&before).tcp;
+        step.listen_overflows.unwrap() >= 1 && step.listen_drops.unwrap() >= 1
+    });
     assert_eq!(probe.table().unwrap().to_be_accepted, 2);
     drop(held);
 }

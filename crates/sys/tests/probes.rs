@@ -1,8 +1,8 @@
-//! Probes compared with known values: descriptors and sockets that were opened, memory that was written,
-//! processor time that `wait4` reports. Tests on namespaces need root or a user namespace. Without either
-//! they print a message and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
+//! Compares probes with known values: opened descriptors and sockets, written memory, and the processor time that
+//! `wait4` reports. Tests on namespaces need root or a user namespace. If neither is available, they print a message
+//! and pass; with `FATHOMETER_REQUIRE_LAB=1` they fail.
 //!
-//! A test program of its own: the memory of this process is measured, and tests beside it would change it.
+//! A separate test program, because it measures the memory of its own process, which other tests would change.
 
 #![expect(
     unsafe_code,
@@ -23,7 +23,7 @@ use fathometer_sys::probe::{Detail, Plan, ProcessTree, Sampler, SystemProbe, cha
 /// The tick of the clock in `/proc`.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Longer than any step here takes; not a measurement.
+/// The time limit of a step, longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn namespace() -> Option<Namespace> {
@@ -68,8 +68,7 @@ fn used(mut child: Child) -> Duration {
 
 #[test]
 fn processor_time_of_a_tree_agrees_with_wait4() {
-    // The shell still has a little work to exit. A hypervisor that takes its processor away meanwhile
-    // increases it.
+    // The shell uses a little processor time to exit, and more if the hypervisor takes its processor away meanwhile.
     let mut results = Vec::new();
     for _ in 0..5 {
         match compare_with_wait4() {
@@ -113,8 +112,8 @@ fn a_tree_is_all_its_processes_threads_descriptors_and_memory() {
     let read = || ProcessTree::read(child.id(), detail).unwrap();
     let shell = std::fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
     let in_shell = shell.count() as u64;
-    // Both only wait, once they have reached that point. The sleeper has inherited all descriptors, and for a
-    // moment has one more, of the library that it loads.
+    // Waits until both processes only wait. The sleeper inherits all descriptors, and has one more while it loads its
+    // library.
     let mut tree = read();
     let start = std::time::Instant::now();
     while tree.voluntary_switches < Some(2) || tree.descriptors != Some(2 * in_shell) {

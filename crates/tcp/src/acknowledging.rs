@@ -24,7 +24,7 @@ const FIRST_FULL: u32 = 536;
 #[derive(Debug, Clone)]
 pub(crate) struct Acknowledging {
     ticks: Ticks,
-    /// Whether an acknowledgement is owed.
+    /// Whether an acknowledgement must be sent.
     pending: bool,
     /// Whether to acknowledge without delay: a gap exists or was filled, or both sides have sent FIN.
     at_once: bool,

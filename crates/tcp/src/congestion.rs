@@ -10,7 +10,7 @@ use crate::settings::Congestion;
 const HYSTART_WINDOW: u64 = 16;
 /// Acknowledgements at most this far apart form a train.
 const TRAIN_GAP: Duration = Duration::from_millis(2);
-/// The number of round-trip samples in a round before its delay is judged.
+/// The number of round-trip samples that HyStart needs in a round.
 const SAMPLES: u32 = 8;
 /// CUBIC's factor for the window after a loss (RFC 9438 section 4.6), as Linux rounds it.
 const CUBIC_BETA: (u64, u64) = (717, 1024);
@@ -205,7 +205,7 @@ impl Cubic {
         if self.last_maximum == 0 {
             count = count.min(20.0);
         }
-        // The region in which Reno would be faster (RFC 9438 section 4.3).
+        // The Reno-friendly region (RFC 9438 section 4.3).
         self.reno_credit += segments;
         let (part, whole) = CUBIC_BETA;
         let step = (window * (whole + part) / 3 / (whole - part)).max(1);

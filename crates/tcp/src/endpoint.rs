@@ -15,7 +15,7 @@ use crate::sender::{Acknowledgement, Departure, Sender};
 use crate::settings::Settings;
 use crate::ticks::Ticks;
 
-/// The largest number of SACK ranges that fit beside time stamps.
+/// The largest number of SACK ranges in a segment with time stamps.
 const MOST_RANGES: usize = 3;
 /// The result of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -289,7 +289,7 @@ impl Endpoint {
                 .is_some_and(|fin| self.receiver.next > fin)
         {
             match self.sender.fin {
-                // Our side is closed too: nothing can carry the acknowledgement.
+                // Our side is closed too: no later data can carry the acknowledgement.
                 Some(_) => self.acknowledging.note_filled(),
                 None => self.acknowledging.note_fin(),
             }

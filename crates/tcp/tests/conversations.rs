@@ -1,4 +1,4 @@
-//! Two ends over a wire with a delay and a rate: what the model does in known cases, and what always holds.
+//! Two endpoints over a wire with a delay and a rate: known cases, and properties that always hold.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -83,12 +83,12 @@ impl Conversation {
         }
     }
 
-    /// Runs until nothing is left to happen; returns the number of steps.
+    /// Runs until no event is pending; returns the number of steps.
     fn run(&mut self) -> usize {
         let (mut asked, mut steps) = (false, 0);
         loop {
             steps += 1;
-            assert!(steps < 100_000, "it does not come to an end");
+            assert!(steps < 100_000, "the conversation does not end");
             let now = self.now;
             while let Some(segment) = self.up.deliver(now) {
                 self.server.handle_segment(&segment, now);
@@ -191,7 +191,7 @@ fn one_byte_more_than_the_initial_window_takes_a_third_round_trip() {
 
 #[test]
 fn slow_start_doubles_the_window_each_round_trip() {
-    // 10 + 20 + 40 segments: the window is enlarged by what is acknowledged.
+    // 10 + 20 + 40 segments: the window grows by the number of acknowledged segments.
     let conversation = over(1_000_000_000, 50, 70 * 1448, Vec::new());
     let round_trips = conversation.complete.expect("it ends").as_secs_f64() / 0.1;
     assert!((4.0..4.02).contains(&round_trips), "{round_trips}");

@@ -26,7 +26,7 @@ pub struct DoctorArguments {
 
 /// Examines the machine. Exit code 1 if experiments cannot run here.
 pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
-    // The tests below create groups, to find out which resources can be limited.
+    // Before the tests, which create control groups to find out which resources can be limited.
     let removal = leftovers::remove();
     if arguments.clean {
         let _ = write!(std::io::stdout(), "{}", leftovers::description(&removal));
@@ -73,7 +73,7 @@ pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
             match (able, trials) {
                 (true, true) => "experiments can be run here",
                 (true, false) =>
-                    "page studies can be run here; load studies and bottleneck cannot: see the line of the host of a trial",
+                    "page studies can be run here; load studies and bottleneck cannot: see the line \"host of a trial\"",
                 (false, _) => "experiments cannot be run here: see the lines marked NO",
             }
         );

@@ -68,16 +68,14 @@ pub fn run(arguments: &PathArguments) -> Result<ExitCode, Failure> {
     let text = data::load("paths", "path profile", &arguments.profile)?;
     let profile = Profile::from_toml(&text, &arguments.profile)?;
     let era = Era::load(&arguments.era)?;
-    // Must come before any thread starts: the kernel does not move a process with several threads.
+    // Must come before any thread starts: the kernel does not move a process with several threads into a namespace.
     privilege::acquire()?;
     let interrupt = Interrupt::install()?;
     let punctual_threads = std::thread::spawn(|| priority::set_real_time().is_ok())
         .join()
         .unwrap_or(false);
 
-    let mut options = WireOptions::new(Seed(arguments.seed));
-    options.capture = arguments.capture.clone();
-    options.comment = format!("era {}", era.name);
+    let options = wire_options(arguments, &era);
     let lab = Lab::start(&profile, &options, |side| era.settings(side, None))?;
     let impossible_settings = path_report::impossible_settings(&lab);
 
@@ -99,10 +97,14 @@ pub fn run(arguments: &PathArguments) -> Result<ExitCode, Failure> {
     let command = start(&lab.client, command, Session::Shared)?;
     let status = await_end(&command, interrupt)?;
 
-    // The report includes the last packets of connections that were just closed.
+    // Waits for the last packets of connections that were just closed. A delayed acknowledgement waits for a tick of
+    // its clock.
+    let ack_wait = options
+        .client_acks
+        .map_or(Duration::ZERO, |clock| clock.tick);
     lab.settle(
-        Duration::from_millis(20),
-        2 * profile.round_trip() + Duration::from_millis(500),
+        ack_wait + Duration::from_millis(20),
+        2 * profile.round_trip() + ack_wait + Duration::from_millis(500),
     );
     if let Some(server) = server {
         server.stop(SIGTERM, GRACE)?;
@@ -129,6 +131,14 @@ pub fn run(arguments: &PathArguments) -> Result<ExitCode, Failure> {
         0 if !validity.is_valid() => ExitCode::from(3),
         code => ExitCode::from(code),
     })
+}
+
+fn wire_options(arguments: &PathArguments, era: &Era) -> WireOptions {
+    let mut options = WireOptions::new(Seed(arguments.seed));
+    options.capture = arguments.capture.clone();
+    options.comment = format!("era {}", era.name);
+    options.client_acks = era.client_delayed_ack;
+    options
 }
 
 fn start(host: &Host, mut command: Command, session: Session) -> Result<HostProcess, Failure> {
@@ -184,4 +194,27 @@ fn code(status: ExitStatus) -> u8 {
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     // The kernel keeps eight bits of an exit code.
     code as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_era_delays_the_acknowledgements_of_the_client() {
+        let arguments = PathArguments {
+            profile: "wan".to_owned(),
+            era: "1997".to_owned(),
+            seed: 1,
+            server: None,
+            capture: None,
+            json: false,
+            command: Vec::new(),
+        };
+        let ticks = ["1997", "today"].map(|name| {
+            let options = wire_options(&arguments, &Era::load(name).unwrap());
+            options.client_acks.map(|clock| clock.tick)
+        });
+        assert_eq!(ticks, [Some(Duration::from_millis(200)), None]);
+    }
 }

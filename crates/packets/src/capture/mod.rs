@@ -1,9 +1,9 @@
 //! Reads capture files (classic pcap and pcapng) one packet at a time.
 //!
-//! The reader takes any [`Read`], makes one pass and holds one block at a time. So memory does not grow with
-//! the file, and a length that a file states is allocated only as its bytes are read. From a truncated or
-//! damaged file, the reader returns every packet before the damage; [`Capture::integrity`] then reports the
-//! position and the problem. This module does not interpret packets.
+//! The reader takes any [`Read`], makes one pass and holds one block at a time. Memory therefore does not grow with the
+//! file. Memory for a stated length is allocated only as the bytes are read. From a truncated or damaged file, the
+//! reader returns every packet before the damage; [`Capture::integrity`] then reports the position and the problem.
+//! This module does not interpret packets.
 //!
 //! Files compressed with gzip or zstd are decompressed while they are read. Offsets refer to the decompressed
 //! capture.

@@ -52,7 +52,7 @@ pub(super) fn open(header: &[u8]) -> Result<(State, Interface), String> {
         (2, _) => Lengths::KeptFirst,
         (major, minor) => {
             return Err(format!(
-                "version {major}.{minor} of pcap; only version 2 is known"
+                "version {major}.{minor} of pcap; only version 2 is supported"
             ));
         }
     };
@@ -98,7 +98,7 @@ impl State {
         let kept = kept as usize;
         if kept > BLOCK_LIMIT {
             return Ok(Step::Damaged(format!(
-                "a packet record claims {kept} bytes"
+                "a packet record has the invalid length {kept}"
             )));
         }
         let length = before + kept;

@@ -65,7 +65,9 @@ impl State {
             let kind = u32_at(&header, 0, self.big_endian);
             let length = u32_at(&header, 4, self.big_endian) as usize;
             if length < 12 || !length.is_multiple_of(4) {
-                return Ok(Step::Damaged(format!("a block of {length} bytes")));
+                return Ok(Step::Damaged(format!(
+                    "a block has the invalid length {length}"
+                )));
             }
             if !matches!(
                 kind,
@@ -84,7 +86,7 @@ impl State {
             }
             if length > BLOCK_LIMIT {
                 return Ok(Step::Damaged(format!(
-                    "a block of type {kind} that claims {length} bytes"
+                    "a block of type {kind} has the invalid length {length}"
                 )));
             }
             if !window.fill(length)? {
@@ -97,7 +99,7 @@ impl State {
             let trailer = block.u32(length - 4) as usize;
             if trailer != length {
                 return Ok(Step::Damaged(format!(
-                    "a block of {length} bytes whose trailer says {trailer}"
+                    "a block of {length} bytes has the trailing length {trailer}"
                 )));
             }
             let step = match kind {
@@ -167,7 +169,7 @@ impl<'a> Block<'a> {
         match self.u16(12) {
             1 => Ok(()),
             major => Err(format!(
-                "version {major} of pcapng; only version 1 is known"
+                "version {major} of pcapng; only version 1 is supported"
             )),
         }
     }

@@ -275,7 +275,7 @@ fn damage_says_where_it_is() {
     let (seen, integrity, _) = read(&bytes);
     assert!(seen.is_empty());
     assert!(
-        matches!(integrity, Integrity::Damaged { what, .. } if what.contains("whose trailer says"))
+        matches!(integrity, Integrity::Damaged { what, .. } if what.contains("trailing length"))
     );
 }
 
@@ -330,7 +330,7 @@ fn a_flipped_bit_of_a_zstd_capture_is_noticed() {
     let mut wrong = 0u32;
     for place in (20..whole.len()).step_by(9_973) {
         damaged[place] ^= 4;
-        // Reading fails, or ends with the damage, or the bit did not matter.
+        // Reading fails, or ends at the damage, or the changed bit has no effect.
         match try_read(&damaged) {
             Ok(seen) if seen.1 == Integrity::Whole => assert!(seen == plain, "{place}"),
             _ => wrong += 1,

@@ -7,8 +7,8 @@ const READ_LENGTH: usize = 256 << 10;
 
 /// The part of a file that has been read but not yet consumed.
 ///
-/// The window grows only when it is full of bytes that were actually read, and then to at most twice its size.
-/// So a file cannot enlarge it by stating a large length.
+/// The window grows only when it is full of bytes that were actually read, and then to at most twice its size. A file
+/// therefore cannot enlarge it by stating a large length.
 #[derive(Debug)]
 pub(super) struct Window<R> {
     reader: R,

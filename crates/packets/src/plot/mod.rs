@@ -1,10 +1,9 @@
 //! Time-sequence graphs as static SVG, for screen and paper.
 //!
-//! Two panels share the time axis: the upper one shows what the server sent, the lower one what the client
-//! sent. Each segment is a bar from its first to its last sequence number. The line below the bars shows the
-//! acknowledged numbers; the line above shows the end of the receiver's window. Several connections are
-//! stacked: each starts at the end of the connection opened before it. So a page that is fetched over many
-//! connections is also a single staircase.
+//! Two panels share the time axis: the upper panel shows the server's segments, the lower panel the client's. Each
+//! segment is a bar from its first to its last sequence number. The line below the bars shows the acknowledged numbers;
+//! the line above shows the end of the receiver's window. Several connections are stacked: each starts at the end of
+//! the connection opened before it. A page that is fetched over many connections is therefore also a single staircase.
 //!
 //! The graph is self-contained: no script, no style sheet, no identifiers that could clash on a page with
 //! several graphs. Important elements differ in shape as well as in colour.

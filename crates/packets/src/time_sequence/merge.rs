@@ -1,8 +1,8 @@
 //! Merges the points of each time bin, so that a sequence of any length has a bounded number of points.
 //!
-//! A bin keeps what a graph of its resolution can show: for each kind of segment, the sequence numbers from the
-//! lowest to the highest; for each line, its lowest and its highest point; for each kind of mark, drop and
-//! retransmission, the first, with the range of all of them. A sequence of more points gets longer bins.
+//! A bin keeps the points that a graph of its resolution can show: for each kind of segment, the sequence numbers from
+//! the lowest to the highest; for each line, its lowest and its highest point; for each kind of mark, drop and
+//! retransmission, the first item, with the range of all of them. A sequence of more points gets longer bins.
 
 use std::time::Duration;
 

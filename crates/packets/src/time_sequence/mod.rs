@@ -82,8 +82,8 @@ pub struct DirectionSequence {
     pub window_edges: Vec<(Instant, u64)>,
     /// Notable events.
     pub marks: Vec<SequenceMark>,
-    /// Segments of this end that the path dropped, whether or not the counted tap saw them. Only captures with
-    /// the path's drop log contain drops.
+    /// Segments of this end that the path dropped, whether or not they passed the counted tap. Only captures with the
+    /// path's drop log contain drops.
     #[serde(default)]
     pub drops: Vec<SequenceDrop>,
     /// Number of drops by cause, including drops that are merged in `drops`.
@@ -160,7 +160,7 @@ pub struct SequenceRepeat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SegmentKind {
-    /// All of the segment is beyond what was seen.
+    /// All sequence numbers of the segment are above the highest seen.
     New,
     /// The segment is new, but has lower sequence numbers than the highest seen.
     OutOfOrder,

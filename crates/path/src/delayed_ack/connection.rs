@@ -127,7 +127,7 @@ impl Connection {
             .is_some_and(|fin| is_at_or_after(acknowledgement, fin));
     }
 
-    /// Returns what a segment of the host reports. Also records the largest window.
+    /// Returns the report in a segment of the host. Also records the largest window.
     pub(super) fn ack_state(&mut self, segment: &Segment, acknowledgement: u32) -> AckState {
         // The windows in SYN are never scaled.
         let shift = match (self.host, self.peer) {
@@ -197,7 +197,7 @@ impl Connection {
         self.held.map(|held| held.ack).or(self.left)
     }
 
-    /// Records an acknowledgement by the kernel, which is more reliable than the packets seen here.
+    /// Records an acknowledgement by the kernel, which is more reliable than the packets recorded here.
     pub(super) fn host_acknowledged(&mut self, ack: AckState) {
         if is_after(ack.acknowledgement, self.next) {
             self.next = ack.acknowledgement;

@@ -45,7 +45,7 @@ fn the_ranges_are_the_recommendations() {
 
 #[test]
 fn the_escape_character_moves_on_each_time_that_it_occurs() {
-    // 0, then 51, then 102. Another 0 is a character like any other.
+    // The escape character is 0, then 51, then 102. The second 0 is an ordinary character.
     let line = encode(parameters(512, 6), &[0, 0, 51, 102, 102]);
     assert_eq!(line, [0, 1, 0, 51, 1, 102, 1, 102]);
     assert_eq!(decode(parameters(512, 6), &line).0, [0, 0, 51, 102, 102]);
@@ -109,7 +109,7 @@ fn the_encoder_steps_up_when_a_codeword_needs_it() {
     decoder.decode(&line, &mut output).unwrap();
     assert!(output == text);
     assert!(line.len() * 4 < text.len(), "{} bytes", line.len());
-    // A decoder with a smaller dictionary refuses the first STEPUP to ten bits, or a string it does not have.
+    // A decoder with a smaller dictionary rejects the first STEPUP to ten bits, or an unknown string.
     assert!(decode(Parameters::new(512, 32).unwrap(), &line).1.is_err());
 }
 
@@ -130,7 +130,7 @@ fn data_that_does_not_compress_is_sent_as_it_is() {
     assert_eq!((output == data, result), (true, Ok(())));
     let texts = encode(parameters, &text).len();
     assert!(texts * 2 < text.len());
-    // One character in 256 is the escape character. A period of noise is compressed before the change.
+    // One character in 256 is the escape character. The first period of noise is sent in compressed mode.
     assert!(line.len() < noise.len() + noise.len() / 200 + 2 * texts + 200);
 }
 
@@ -149,7 +149,7 @@ fn what_no_encoder_sends_is_an_error_and_stays_one() {
             compressed(&[(A, 9), (300, 9)]),
             DecodeError::UnknownCodeword(300),
         ),
-        // Beyond the dictionary, with the bits of the dictionary.
+        // A codeword beyond the dictionary, of the size that the dictionary needs.
         (
             600,
             compressed(&[(A, 9), (control::STEPUP, 9), (700, 10)]),
@@ -188,19 +188,19 @@ fn a_reset_returns_to_the_initial_state() {
 fn the_oldest_string_that_begins_no_other_is_recovered() {
     let mut dictionary = Dictionary::new(parameters(512, 6));
     let root = Dictionary::root;
-    // "ab" is the beginning of "abc", "ac" of nothing.
+    // "ab" is a prefix of "abc"; "ac" is not a prefix of any string.
     assert_eq!(dictionary.add(root(b'a'), b'b'), Some(259));
     assert_eq!(dictionary.add(root(b'a'), b'c'), Some(260));
     assert_eq!(dictionary.add(259, b'c'), Some(261));
-    assert_eq!(dictionary.add(259, b'c'), None, "it has that string");
+    assert_eq!(dictionary.add(259, b'c'), None, "the string exists already");
     for n in 0..250 {
         assert_eq!(dictionary.add(root(b'z'), n), Some(262 + u16::from(n)));
     }
-    // The last addition filled the dictionary. "ac" made room for the next.
+    // The last addition filled the dictionary, so "ac" was deleted to make room for the next.
     assert!(dictionary.contains(259) && !dictionary.contains(260));
     assert_eq!(dictionary.longer(root(b'a'), b'c'), None);
     assert_eq!(dictionary.add(root(b'a'), b'd'), Some(260));
-    // Then "abc", which leaves "ab" without a longer string, but behind.
+    // Then "abc" was deleted. "ab" is now not a prefix, but the search has already passed it.
     assert!(!dictionary.contains(261) && dictionary.contains(259));
 }
 

@@ -53,7 +53,7 @@ pub(super) fn limit(number: u64) -> io::Result<()> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
 }
 
-/// Compares the wanted limit with the limit of a running process.
+/// Compares the requested limit with the limit of a running process.
 pub(super) fn verify(wanted: u64, pid: u32) -> Result<AppliedLimit> {
     let found = of(Some(pid)).doing(format!("read the limits of process {pid}"))?;
     let got = if found.rlim_cur == found.rlim_max {

@@ -91,7 +91,8 @@ impl Group {
         // Another thread may have moved this program to another group meanwhile.
         let tree = &tree.now();
         let none = BTreeSet::new();
-        // Without limits: first tries to get the controllers for usage in any group upwards, then a group without them.
+        // Without limits, the controllers for usage are optional: tries all groups with them, then all groups without
+        // them.
         let attempts = match needed.is_empty() {
             true => vec![(&wished, &none), (&none, &none)],
             false => vec![(&needed, &wished)],
@@ -113,7 +114,7 @@ impl Group {
             for parent in parents {
                 match self.make_v2_in(parent, name, tree, wanted) {
                     Ok(part) => return Ok(Some(part)),
-                    // The first error concerns the nearest group, and is the most useful error.
+                    // The first error is the most useful error, because it concerns the nearest group.
                     Err(error) => {
                         let _ = reason.get_or_insert(error);
                     }
@@ -232,7 +233,7 @@ fn controllers_in(file: &Path) -> Result<Vec<String>> {
     Ok(layout::words(&text))
 }
 
-/// Returns the first controller that a group does not have and so cannot delegate.
+/// Returns the first needed controller that a group does not have and therefore cannot delegate.
 fn lacks<'a>(group: &Path, needed: &BTreeSet<&'a str>) -> Result<Option<&'a str>> {
     let present = controllers_in(&group.join("cgroup.controllers"))?;
     let mut needed = needed.iter().copied();

@@ -171,13 +171,17 @@ impl BlockDevice {
         };
         let directory =
             fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).map_err(|_| reason())?;
-        if !directory.join("partition").exists() {
-            return Ok(BlockDevice { major, minor });
-        }
-        let whole = directory.parent().map(|disk| disk.join("dev"));
-        let text = whole.and_then(|file| fs::read_to_string(file).ok());
-        text.and_then(|text| BlockDevice::parse(text.trim()))
-            .ok_or_else(reason)
+        BlockDevice::of_directory(&directory).ok_or_else(reason)
+    }
+
+    /// Returns the disk with this directory in sysfs; for a partition, the whole disk.
+    pub(super) fn of_directory(directory: &Path) -> Option<BlockDevice> {
+        let disk = match directory.join("partition").exists() {
+            true => directory.parent()?,
+            false => directory,
+        };
+        let numbers = fs::read_to_string(disk.join("dev")).ok()?;
+        BlockDevice::parse(numbers.trim())
     }
 
     /// Returns the kernel's name of the disk, as in `vda`; `None` if there is no such disk.
@@ -483,7 +487,7 @@ mod tests {
             written(&settings),
             ["blkio.throttle.read_iops_device=254:0 1073741824"]
         );
-        assert!(settings[0].compare("").holds, "it is no limit");
+        assert!(settings[0].compare("").holds, "nothing is limited");
         // Version 2 counts without such a setting.
         assert!(counted.settings_v2().unwrap().is_empty());
         let limited = Limits {
@@ -500,14 +504,14 @@ mod tests {
     fn a_limit_is_known_again_however_the_kernel_writes_it() {
         let settings = limits().settings_v2().unwrap();
         let holds = |n: usize, text: &str| settings[n].compare(text).holds;
-        assert!(holds(0, "2500\n"), "the burst comes after it");
+        assert!(holds(0, "2500\n"), "the burst is set afterwards");
         assert!(holds(1, "2500 10000\n"));
         assert!(!holds(1, "max 100000\n"));
         assert!(holds(2, "2500\n"));
         assert!(!holds(2, "0\n"));
         assert!(holds(3, "9998336\n"), "whole pages");
         assert!(!holds(3, "max\n"));
-        assert!(!holds(3, "10004096\n"), "more than was asked");
+        assert!(!holds(3, "10004096\n"), "more than requested");
         assert!(holds(
             5,
             "8:0 rbps=max wbps=max riops=max wiops=max\n\

@@ -27,6 +27,7 @@ mod limits;
 mod of_process;
 mod owner;
 mod refusal;
+mod stacks;
 mod usage;
 
 use std::collections::BTreeSet;
@@ -64,7 +65,7 @@ struct Part {
     path: PathBuf,
     /// The controllers that are active in this directory.
     controllers: Vec<String>,
-    /// Whether socket memory is accounted for. In version 1 the kernel does so only if it is limited.
+    /// Whether socket memory is accounted for. In version 1 this requires a limit of socket memory.
     counts_sockets: bool,
 }
 
@@ -199,7 +200,7 @@ impl Group {
         // SAFETY: the closure only makes system calls, as is required after a fork of a program with threads.
         unsafe {
             command.pre_exec(move || {
-                // "0" means the writing process.
+                // "0" stands for the writing process.
                 for mut entry in &entries {
                     entry.write_all(b"0")?;
                 }

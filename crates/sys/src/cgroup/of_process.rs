@@ -1,7 +1,7 @@
 //! Finds the groups that limit a process that this program did not start: a service of systemd, a container.
 //!
-//! The limits of all groups above a process apply to it, so the smallest limit counts. The usage is read from the group
-//! with this limit, because all its members share the limit.
+//! The limits of all groups above a process apply to it, so its limit is the smallest of them. The usage is read from
+//! the group with this limit, because all its members share the limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub fn limits_of_process(pid: u32) -> Option<LimitingGroups> {
                 true => &same,
                 false => &account.own,
             };
-            // The top group would have the usage of the whole machine.
+            // The usage of the top group would be that of the whole machine.
             if *place != account.top {
                 parts.push(part(account, place, &["cpuacct"]));
             }

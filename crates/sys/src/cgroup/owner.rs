@@ -290,7 +290,7 @@ pub(super) fn move_aside(tree: &Tree, switched: BTreeSet<String>) -> Result<Path
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                     Err(error) => {
                         return Err(error).doing(format!(
-                            "move process {pid} from {} into a group of its own",
+                            "move process {pid} from {} into a separate group",
                             own.display()
                         ));
                     }
@@ -474,7 +474,7 @@ mod tests {
         let name = Name::new("server-1", BTreeSet::new()).unwrap();
         let again = Name::parse(&name.to_string()).unwrap();
         assert_eq!(again, name);
-        assert!(again.is_running(), "its owner reads this");
+        assert!(again.is_running(), "its owner is this process");
         let switched = BTreeSet::from(["cpu".to_owned(), "memory".to_owned()]);
         let name = Name::new("x", switched.clone()).unwrap();
         assert_eq!(Name::parse(&name.to_string()).unwrap().switched, switched);
@@ -491,10 +491,10 @@ mod tests {
         assert!(!name.is_running());
         let mut name = Name::new("x", BTreeSet::new()).unwrap();
         name.start += 1;
-        assert!(!name.is_running(), "another process of the same number");
+        assert!(!name.is_running(), "another process with the same number");
         let mut name = Name::new("x", BTreeSet::new()).unwrap();
         name.namespace += 1;
-        assert!(!name.is_running(), "a number of another namespace");
+        assert!(!name.is_running(), "a process number of another namespace");
     }
 
     /// A name left by a killed process of another PID namespace, such as the first process of a container.

@@ -11,10 +11,10 @@ use crate::privilege;
 /// Returns advice for a group that cannot be created or has no controllers to delegate.
 pub fn advice() -> &'static str {
     if privilege::is_machine_root() {
-        "run in a scope of its own with `systemd-run --scope -p Delegate=yes fathometer …`, or give a \
+        "run in a separate scope with `systemd-run --scope -p Delegate=yes fathometer …`, or give a \
          container its control groups (docker: --privileged)"
     } else {
-        "run as root, or in a scope of its own with `systemd-run --user --scope -p Delegate=yes \
+        "run as root, or in a separate scope with `systemd-run --user --scope -p Delegate=yes \
          fathometer …`"
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fathometer_model::Bytes;
@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Part;
 use super::layout::Version;
+use super::limits::BlockDevice;
+use super::stacks::Stacks;
 use crate::error::{Doing, Error, Result};
 use crate::pressure::{OfWhom, Pressure};
 
@@ -91,7 +93,8 @@ pub struct MemoryUsage {
 
 /// The disk traffic of a group since it was created, summed over all disks
 /// (`blkio.throttle.io_service_bytes_recursive` and `io_serviced_recursive` in version 1, `io.stat` in version 2). In
-/// version 1 the kernel only counts on disks with a limit of any group ([`super::Limits::counts_disk`]).
+/// version 1 the kernel only counts on disks with a limit of any group ([`super::Limits::counts_disk`]). In version 2 it
+/// counts at each device of a stack (LVM, LUKS, MD); each stack is included once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskUsage {
     /// Bytes read.
@@ -165,8 +168,11 @@ impl Usage {
 pub struct UsageProbe {
     /// The version and the directory of each active controller.
     places: BTreeMap<String, (Version, PathBuf)>,
-    /// The directory in version 2, which counts processor time even without a controller.
+    /// The directory in version 2 for figures that need no controller: processor time and pressure. If several
+    /// controllers have their own groups, the first of these groups.
     unified: Option<PathBuf>,
+    /// The stacks of the devices in `io.stat`.
+    stacks: Stacks,
     /// Whether socket memory is accounted for.
     counts_sockets: bool,
 }
@@ -176,19 +182,31 @@ impl UsageProbe {
         let mut probe = UsageProbe {
             places: BTreeMap::new(),
             unified: None,
+            stacks: Stacks::default(),
             counts_sockets: false,
         };
         for part in parts {
             probe.counts_sockets |= part.has("memory") && part.counts_sockets;
             if part.tree.version == Version::Two {
-                probe.unified = Some(part.path.clone());
+                probe.unified.get_or_insert_with(|| part.path.clone());
             }
             for controller in &part.controllers {
                 let place = (part.tree.version, part.path.clone());
                 probe.places.insert(controller.clone(), place);
             }
         }
+        if probe.places.contains_key("io") {
+            probe.stacks = Stacks::read(Path::new("/sys/block"));
+        }
         probe
+    }
+
+    /// Returns the directory in version 2 with the figures of a controller.
+    fn in_version_2(&self, controller: &str) -> Option<&Path> {
+        match self.places.get(controller) {
+            Some((Version::Two, path)) => Some(path),
+            _ => self.unified.as_deref(),
+        }
     }
 
     /// Reads all figures that are available.
@@ -217,7 +235,7 @@ impl UsageProbe {
             };
             return cpu_v1(&total, &split, &throttling).ok_or_else(unknown);
         }
-        let Some(path) = &self.unified else {
+        let Some(path) = self.in_version_2("cpu") else {
             return Err(Error::NoLimit {
                 what: "account of processor time",
                 reason: "no control group accounts for it".to_owned(),
@@ -286,17 +304,13 @@ impl UsageProbe {
 
     /// Reads the time for which members were stalled.
     pub fn pressure(&self) -> Pressure {
-        let text = |file: &str| {
-            let path = self.unified.as_ref().map(|path| path.join(file));
+        let text = |controller: &str| {
+            let directory = self.in_version_2(controller);
+            let path = directory.map(|path| path.join(format!("{controller}.pressure")));
             path.and_then(|path| fs::read_to_string(path).ok())
                 .unwrap_or_default()
         };
-        Pressure::parse(
-            OfWhom::Group,
-            &text("cpu.pressure"),
-            &text("memory.pressure"),
-            &text("io.pressure"),
-        )
+        Pressure::parse(OfWhom::Group, &text("cpu"), &text("memory"), &text("io"))
     }
 
     /// Reads disk traffic.
@@ -309,7 +323,7 @@ impl UsageProbe {
             );
         }
         let (_, path) = self.places.get("io")?;
-        Some(disk_v2(&read(path.join("io.stat"))?))
+        Some(disk_v2(&read(path.join("io.stat"))?, &self.stacks))
     }
 }
 
@@ -367,14 +381,19 @@ fn disk_v1(bytes: &str, operations: &str) -> Option<DiskUsage> {
     })
 }
 
-/// Parses lines like `254:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0`.
-fn disk_v2(stat: &str) -> DiskUsage {
+/// Parses lines like `254:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0`. Some kernels print several devices on a
+/// line, of which only the last has figures.
+fn disk_v2(stat: &str, stacks: &Stacks) -> DiskUsage {
     let sum = |key: &str| {
-        let words = stat.split_whitespace().filter_map(|word| {
-            let (name, value) = word.split_once('=')?;
-            (name == key).then(|| value.parse::<u64>().ok())?
+        let mut device = None;
+        let figures = stat.split_whitespace().filter_map(move |word| {
+            let Some((name, value)) = word.split_once('=') else {
+                device = BlockDevice::parse(word);
+                return None;
+            };
+            (name == key).then(|| Some((device?, value.parse().ok()?)))?
         });
-        words.sum::<u64>()
+        stacks.sum(figures)
     };
     DiskUsage {
         read: Bytes(sum("rbytes")),
@@ -386,6 +405,7 @@ fn disk_v2(stat: &str) -> DiskUsage {
 
 #[cfg(test)]
 mod tests {
+    use super::super::layout::Tree;
     use super::*;
 
     #[test]
@@ -400,7 +420,7 @@ mod tests {
             (Some(11), Some(10))
         );
         let unlimited = cpu_v1("5\n", "user 0\nsystem 0\n", "").unwrap();
-        assert_eq!(unlimited.throttled, None, "not accounted for is not zero");
+        assert_eq!(unlimited.throttled, None, "no figure, not zero");
 
         let stat = "usage_usec 250123\nuser_usec 200000\nsystem_usec 50123\nnice_usec 0\n\
                     core_sched.force_idle_usec 0\nnr_periods 11\nnr_throttled 10\n\
@@ -426,13 +446,51 @@ mod tests {
         assert_eq!((usage.reads, usage.writes), (2, 1));
         let stat = "254:0 rbytes=8192 wbytes=4096 rios=2 wios=1 dbytes=0 dios=0\n\
                     8:0 rbytes=1 wbytes=0 rios=0 wios=0 dbytes=0 dios=0\n";
-        assert_eq!(disk_v2(stat), usage);
-        assert_eq!(disk_v2(""), DiskUsage::default());
+        let alone = Stacks::default();
+        assert_eq!(disk_v2(stat, &alone), usage);
+        assert_eq!(disk_v2(&format!("7:0 7:1 {stat}"), &alone), usage);
+        assert_eq!(disk_v2("", &alone), DiskUsage::default());
         assert_eq!(
             disk_v1("Total 0\n", "Total 0\n"),
             None,
-            "not counted is not zero"
+            "no figure, not zero"
         );
+    }
+
+    #[test]
+    fn each_controller_has_a_group_of_its_own() {
+        let root = tempfile::tempdir().unwrap();
+        let groups = [("cpu", 1), ("memory", 2)].map(|(controller, figure)| {
+            let path = root.path().join(controller);
+            fs::create_dir(&path).unwrap();
+            let file = |name: &str, text: String| fs::write(path.join(name), text).unwrap();
+            file(
+                "cpu.stat",
+                format!("usage_usec {figure}\nuser_usec 0\nsystem_usec 0\n"),
+            );
+            file("memory.current", format!("{figure}\n"));
+            for of in ["cpu", "memory", "io"] {
+                let stalled = format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={figure}\n");
+                file(&format!("{of}.pressure"), stalled);
+            }
+            Part {
+                tree: Tree {
+                    version: Version::Two,
+                    controllers: vec!["cpu".to_owned(), "memory".to_owned()],
+                    top: root.path().to_owned(),
+                    own: path.clone(),
+                },
+                path,
+                controllers: vec![controller.to_owned()],
+                counts_sockets: false,
+            }
+        });
+        let usage = UsageProbe::new(&groups).read();
+        assert_eq!(usage.cpu.unwrap().total, Duration::from_micros(1));
+        assert_eq!(usage.memory.current, Some(Bytes(2)));
+        let pressure = [1, 2, 1].map(|micros| Some(Duration::from_micros(micros)));
+        let found = &usage.pressure;
+        assert_eq!([found.cpu_some, found.memory_some, found.io_some], pressure);
     }
 
     #[test]

@@ -54,7 +54,8 @@ pub fn charging() -> Result<Charging> {
     let mut answer = [0; 64];
     let mut smallest = 1f64;
     for _ in 0..BURSTS {
-        // The readings of the wall clock lie between those of the thread's clock, so reading it never counts as uncharged.
+        // The wall-clock readings lie between the readings of the thread's clock, so their time never counts as
+        // uncharged.
         let own = now(ClockId::ThreadCPUTime);
         let wall = now(ClockId::Monotonic);
         for _ in 0..DATAGRAMS {

@@ -1,13 +1,13 @@
 //! A program and all its descendants.
 //!
 //! The processes are found by `/proc/PID/task/*/children`, or by the parent of every process on kernels without these
-//! files. When a process exits, its usage is added to its parent's usage, but only *after the parent has waited for it*. A
-//! child that outlives its parent is adopted by the nearest init. If that init is outside the tree, the child's usage is
-//! lost. A [`HostProcess`](crate::HostProcess) has its own init, so it loses no usage. The usage of a
-//! [control group](crate::cgroup) never loses any usage.
+//! files. When a process exits, its usage is added to its parent's usage, but only *after the parent has waited for
+//! it*. A child that outlives its parent is adopted by the nearest init. If that init is outside the tree, the child's
+//! usage is lost. A [`HostProcess`](crate::HostProcess) has its own init, so it loses no usage. The usage of a [control
+//! group](crate::cgroup) is always complete.
 //!
 //! A reading is not atomic: processes start and exit while it is taken. If the tree changed during the reading, it is
-//! repeated, up to three attempts. [`ProcessTree::settled`] is whether the tree did not change in the last attempt.
+//! repeated, up to three attempts. [`ProcessTree::settled`] is true if the tree did not change in the last attempt.
 
 use std::fs;
 use std::io;
@@ -110,7 +110,7 @@ impl ProcessTree {
         }
         if tree.processes == 0 {
             return Err(io::Error::from_raw_os_error(libc::ESRCH))
-                .doing(format!("read what process {root} uses"));
+                .doing(format!("read the usage of process {root}"));
         }
         Ok(tree)
     }

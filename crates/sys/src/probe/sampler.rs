@@ -414,7 +414,7 @@ mod tests {
         println!("{:.1} % of a processor", 100.0 * busy);
         assert_eq!(samples.cost.readings, readings.len() as u64);
         assert!(samples.failures.is_empty());
-        // The step covers the window from outside.
+        // The step contains the whole window.
         let step = samples.between(started, asked).unwrap();
         assert!(step.from <= started && step.to >= asked);
         assert_eq!(samples.between(start, asked + Duration::from_secs(9)), None);
@@ -444,7 +444,7 @@ mod tests {
     fn readings_do_not_wait_for_a_locked_socket() {
         let page = match Withheld::page() {
             Ok(page) => page,
-            Err(error) => return eprintln!("SKIPPED, memory cannot be withheld here: {error}"),
+            Err(error) => return eprintln!("SKIPPED, userfaultfd is not available here: {error}"),
         };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -475,7 +475,7 @@ mod tests {
                 }
             });
             let late = reader.samples.cost.late;
-            // The first query may have been answered before the lock was taken.
+            // The first query may be answered before the lock is taken.
             for _ in 0..4 {
                 reader.take(true);
             }
@@ -483,7 +483,7 @@ mod tests {
             assert!(reader.samples.cost.late >= late + 3);
             let known = windows(&reader);
             reader.take(true);
-            assert_eq!(windows(&reader), known, "what was last known stands");
+            assert_eq!(windows(&reader), known, "the last known value is used");
             page.give();
             assert!(sending.join().unwrap().unwrap() > 0);
             released.send(()).unwrap();

@@ -266,7 +266,7 @@ mod tests {
         assert_eq!((within.from, within.to), (ms(100), ms(200)));
         let between = samples.between(ms(50), ms(250)).unwrap();
         assert_eq!((between.from, between.to), (ms(0), ms(300)));
-        // One reading makes no step.
+        // A step needs two readings.
         assert!(samples.within(ms(150), ms(250)).is_none());
     }
 

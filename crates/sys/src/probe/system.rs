@@ -85,7 +85,7 @@ impl ProcessorTimes {
         }
     }
 
-    /// Parses the numbers after `cpu` or `cpu0`. Linux has had the first seven since 2.6.0.
+    /// Parses the numbers after `cpu` or `cpu0`. The first seven exist since Linux 2.6.0.
     fn parse(numbers: &str) -> Option<ProcessorTimes> {
         let mut numbers = numbers.split_whitespace();
         let mut next = || numbers.next()?.parse().ok().map(super::ticks);
@@ -460,15 +460,15 @@ fn parse_disks(text: &str) -> BTreeMap<String, Disk> {
             waited: Duration::from_millis(n[10]),
             reading: Some(Duration::from_millis(n[3])),
         };
-        // A partition follows its disk, whose counts include it.
+        // A partition follows its disk, whose counts include it. Its name is the disk's and a number, with a `p` between
+        // them if the disk's name ends with a digit (block/partitions/core.c): md127 is not a partition of md12.
         let part_of = |whole: &String| {
             let rest = name.strip_prefix(whole.as_str());
-            let rest = rest.map(|rest| rest.strip_prefix('p').unwrap_or(rest));
-            rest.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
-                && !whole.starts_with("dm-")
-                && !whole.starts_with("loop")
-                && !whole.starts_with("ram")
-                && !whole.starts_with("zram")
+            let number = match whole.ends_with(|last: char| last.is_ascii_digit()) {
+                true => rest.and_then(|rest| rest.strip_prefix('p')),
+                false => rest,
+            };
+            number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
         };
         let is_used = n.iter().any(|count| *count > 0);
         if is_used && !disks.keys().any(part_of) {
@@ -535,7 +535,7 @@ mod tests {
         };
         assert_eq!(system.others(seconds(3), false), Some(0.25));
         assert_eq!(system.others(seconds(3), true), Some(0.15));
-        // Ticks and exact times differ a little.
+        // Times in ticks and exact times differ slightly.
         assert_eq!(system.others(seconds(9), false), Some(0.0));
         assert_eq!(System::default().others(seconds(1), false), None);
     }
@@ -605,12 +605,15 @@ mod tests {
              8       1 sda1 90 5 1900 29 50 2 400 10 0 34 39\n\
              259     0 nvme0n1 7 0 80 3 1 0 8 1 0 4 4 0 0 0 0 2 1\n\
              259     1 nvme0n1p1 7 0 80 3 1 0 8 1 0 4 4 0 0 0 0 2 1\n\
+             9      12 md12 3 0 24 0 0 0 0 0 0 0 0\n\
+             259     2 md12p1 3 0 24 0 0 0 0 0 0 0 0\n\
+             9     127 md127 4 0 32 0 0 0 0 0 0 0 0\n\
              253     1 dm-1 1 0 8 1 0 0 0 0 0 1 1\n\
              253    10 dm-10 2 0 16 1 0 0 0 0 0 1 1\n\
              3       1 hda1 5 40 6 48\n";
         let disks = parse_disks(text);
         let names: Vec<&str> = disks.keys().map(String::as_str).collect();
-        assert_eq!(names, ["dm-1", "dm-10", "nvme0n1", "sda"]);
+        assert_eq!(names, ["dm-1", "dm-10", "md12", "md127", "nvme0n1", "sda"]);
         let disk = disks["sda"];
         assert_eq!((disk.reads, disk.read), (100, Bytes(1_024_000)));
         assert_eq!((disk.writes, disk.written), (50, Bytes(204_800)));

@@ -39,8 +39,15 @@ pub enum Sent {
         /// The number of bytes of the accepted datagrams.
         taken: usize,
     },
-    /// The kernel has rejected at least one datagram. Sending it again would fail again.
-    Lost(Loss),
+    /// The kernel has rejected datagrams. Sending them again would fail again. The datagrams after them are not sent yet.
+    Lost {
+        /// Why the kernel has rejected them.
+        loss: Loss,
+        /// The number of bytes of the datagrams before them, which the kernel has accepted.
+        taken: usize,
+        /// The number of bytes of the rejected datagrams.
+        rejected: usize,
+    },
 }
 
 /// Why the kernel rejects a datagram.
@@ -59,15 +66,14 @@ pub enum Loss {
 }
 
 impl UdpSocket {
-    /// Sends as many datagrams as fit, without waiting. With segmentation offload, one system call sends up to
-    /// [`segments`](UdpSocket::segments) datagrams; without, each datagram takes one call.
+    /// Sends as many datagrams as fit, without waiting, up to the first that the kernel rejects. With segmentation offload,
+    /// one system call sends up to [`segments`](UdpSocket::segments) datagrams; without, each datagram takes one call.
     ///
     /// Fails only if the socket itself is unusable.
     pub fn send(&self, datagrams: &Datagrams<'_>) -> io::Result<Sent> {
         let raw = RawAddress::new(datagrams.to);
         let segment = datagrams.segment.unwrap_or(datagrams.bytes.len()).max(1);
         let mut start = 0;
-        let mut lost = None;
         while start < datagrams.bytes.len() {
             let rest = &datagrams.bytes[start..];
             let many = self.segments().min(MAX_PAYLOAD / segment).max(1);
@@ -90,10 +96,7 @@ impl UdpSocket {
                             Err(alone) => match alone.raw_os_error() {
                                 Some(libc::EAGAIN) => return Ok(Sent::Blocked { taken: start }),
                                 Some(libc::EINTR) => {}
-                                _ => {
-                                    lost = Some(classify(&alone).ok_or(alone)?);
-                                    start += piece.len();
-                                }
+                                _ => return lost(alone, start, piece),
                             },
                         }
                     }
@@ -103,13 +106,12 @@ impl UdpSocket {
                             // next datagram.
                             self.take_error()?;
                         }
-                        lost = Some(classify(&error).ok_or(error)?);
-                        start += piece.len();
+                        return lost(error, start, piece);
                     }
                 },
             }
         }
-        Ok(lost.map_or(Sent::Whole, Sent::Lost))
+        Ok(Sent::Whole)
     }
 
     fn send_piece(
@@ -182,6 +184,16 @@ impl UdpSocket {
         }
         Ok(())
     }
+}
+
+/// Returns the loss of a piece after `taken` bytes, or the error if it does not concern a datagram.
+fn lost(error: io::Error, taken: usize, piece: &[u8]) -> io::Result<Sent> {
+    let loss = classify(&error).ok_or(error)?;
+    Ok(Sent::Lost {
+        loss,
+        taken,
+        rejected: piece.len(),
+    })
 }
 
 /// Maps an error to the loss of a datagram; `None` if the error does not concern the datagram.

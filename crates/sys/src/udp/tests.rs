@@ -9,7 +9,7 @@ use super::*;
 
 const ADDRESSES: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
 
-/// Longer than any step here takes.
+/// The time limit of a step, longer than any step takes.
 const PATIENCE: Timespec = Timespec {
     tv_sec: 20,
     tv_nsec: 0,
@@ -138,11 +138,16 @@ fn a_port_without_a_listener_and_a_datagram_too_large_are_losses() {
         bytes,
     };
     let sent = client.send(&datagrams(&large)).unwrap();
-    assert_eq!(sent, Sent::Lost(Loss::TooLarge));
+    let lost = |loss, rejected| Sent::Lost {
+        loss,
+        taken: 0,
+        rejected,
+    };
+    assert_eq!(sent, lost(Loss::TooLarge, large.len()));
     assert_eq!(client.send(&datagrams(b"x")).unwrap(), Sent::Whole);
     wait_readable(&client);
     let sent = client.send(&datagrams(b"x")).unwrap();
-    assert_eq!(sent, Sent::Lost(Loss::Refused));
+    assert_eq!(sent, lost(Loss::Refused, 1));
     assert!(
         client.take_error().unwrap().is_none(),
         "it is reported once"
@@ -180,7 +185,7 @@ fn a_full_receive_buffer_drops_datagrams_and_counts_them() {
             .sum::<usize>();
     }
     assert!((1..100).contains(&received), "{received}");
-    // The count comes with the next datagram that is not lost.
+    // The kernel reports the count with the next datagram that is not lost.
     send(1);
     assert!(server.receive(&mut buffer).unwrap().is_some());
     assert_eq!(buffer.overflowed(), Some(100 - received as u32));
@@ -218,7 +223,7 @@ fn a_port_of_its_own_can_be_shared_afterwards() {
 #[test]
 fn a_peer_that_cannot_be_reached_does_not_end_segmentation() {
     let server = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
-    // Where the kernel has no segmentation offload, there is none to end.
+    // Without segmentation offload in the kernel, there is nothing to switch off.
     if server.segments() == 1 {
         return;
     }
@@ -229,6 +234,16 @@ fn a_peer_that_cannot_be_reached_does_not_end_segmentation() {
         segment: Some(1000),
         bytes: &[7; 3000],
     });
-    assert!(matches!(sent, Ok(Sent::Lost(_))), "{sent:?}");
+    assert!(
+        matches!(
+            sent,
+            Ok(Sent::Lost {
+                taken: 0,
+                rejected: 3000,
+                ..
+            })
+        ),
+        "{sent:?}"
+    );
     assert!(server.segments() > 1);
 }

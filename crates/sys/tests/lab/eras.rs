@@ -57,7 +57,7 @@ fn settings_of_1997() -> TcpSettings {
     }
 }
 
-/// The client sends 100 bytes and reads `length` bytes up to the end.
+/// The client sends 100 bytes and reads the response of `length` bytes to its end.
 fn fetch(pair: &Pair, settings: &TcpSettings, length: usize) {
     let options = &settings.socket;
     let address = SocketAddr::new(SERVER4, 80);
@@ -68,7 +68,7 @@ fn fetch(pair: &Pair, settings: &TcpSettings, length: usize) {
     let server = pair.server.spawn("server", move || {
         let (mut stream, _) = listener.accept().unwrap();
         if quick == Some(false) {
-            assert!(!socket::quick_ack(&stream).unwrap(), "handed on");
+            assert!(!socket::quick_ack(&stream).unwrap(), "inherited");
         }
         stream.read_exact(&mut [0; 100]).unwrap();
         stream.write_all(&vec![1; length]).unwrap();
@@ -171,7 +171,7 @@ fn transfer_of_1997() -> Result<(), String> {
         .filter(data)
         .count();
     assert_eq!(before, 1);
-    // Every second segment is acknowledged; one more or fewer when the reader is fast or slow.
+    // Every second segment is acknowledged. A fast reader causes more acknowledgements, a slow reader fewer.
     let pure =
         |p: &&crate::pair::Seen| p.from_client && p.payload == 0 && !p.has(SYN) && !p.has(FIN);
     let acknowledgements = outcome.packets.iter().filter(pure).count();

@@ -1,5 +1,5 @@
-//! Tests on real namespaces, devices and processes. They need root or a user namespace. Without either they
-//! print a message and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
+//! Tests on real namespaces, devices and processes. They need root or a user namespace. If neither is available, they
+//! print a message and pass; with `FATHOMETER_REQUIRE_LAB=1` they fail.
 //!
 //! Three other test programs are not part of this one: `connections` needs sockets that close at once, `limits`
 //! moves processes between control groups, and `probes` measures its own process.
@@ -8,7 +8,7 @@ mod eras;
 mod pair;
 mod privileges;
 mod processes;
-#[expect(dead_code, reason = "others compare figures as well")]
+#[expect(dead_code, reason = "other test programs use the rest")]
 #[path = "../../../fathometer/tests/support/quiet.rs"]
 mod quiet;
 mod segments;

@@ -10,7 +10,7 @@ use fathometer_sys::{Namespace, Session, socket};
 
 use crate::lab;
 
-/// Longer than any step here takes; not a measurement.
+/// The time limit of a step, longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn shell(script: &str) -> Command {
@@ -121,7 +121,7 @@ fn programs_die_with_a_parent_that_is_killed() {
     if !lab() {
         return;
     }
-    // This executable again; the environment selects its role as the parent.
+    // Starts this executable again; the environment variable selects its role as the parent.
     let mut parent = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",

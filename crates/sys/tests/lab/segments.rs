@@ -10,7 +10,7 @@ use fathometer_sys::probe::{Network, NetworkProbe};
 use crate::lab;
 use crate::pair::{Pair, SERVER4, SERVER6, Seen, Wire};
 
-/// Longer than any step here takes; not a measurement.
+/// The time limit of a step, longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Transfers data in both directions; the server closes. When it returns, TIME_WAIT shows that the last

@@ -12,7 +12,7 @@ use fathometer_sys::{Namespace, Tun, UdpOptions, UdpSocket};
 use crate::lab;
 
 const MTU: u32 = 1400;
-/// Longer than any step here takes.
+/// The time limit of a step, longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A host with a device, its address and its peer's.
@@ -72,7 +72,7 @@ impl Host {
     }
 }
 
-/// Carries packets from one host to the other until no more come. Returns their lengths and their ECN bits.
+/// Carries packets from one host to the other until no more arrive. Returns their lengths and their ECN bits.
 fn carry(from: &Host, to: &Host, packets: usize) -> Vec<(usize, u8)> {
     let mut seen = Vec::new();
     let mut buffer = [0; 2048];
@@ -86,7 +86,7 @@ fn carry(from: &Host, to: &Host, packets: usize) -> Vec<(usize, u8)> {
         match from.tun.read(&mut buffer).unwrap() {
             Some(length) => {
                 let packet = &buffer[..length];
-                // The kernel sends packets of its own on an IPv6 link; only UDP counts.
+                // Ignores the packets that the kernel itself sends on an IPv6 link.
                 let (protocol, ecn) = match packet[0] >> 4 {
                     4 => (packet[9], packet[1] & 0b11),
                     _ => (packet[6], packet[1] >> 4 & 0b11),
@@ -160,7 +160,12 @@ fn offloads_change_calls_and_not_what_is_on_the_wire() {
                 bytes: &[0; MTU as usize],
                 ..datagrams
             };
-            assert_eq!(sender.send(&large).unwrap(), Sent::Lost(Loss::TooLarge));
+            let lost = Sent::Lost {
+                loss: Loss::TooLarge,
+                taken: 0,
+                rejected: MTU as usize,
+            };
+            assert_eq!(sender.send(&large).unwrap(), lost);
             let fits = Datagrams {
                 segment: None,
                 bytes: &bytes[..MTU as usize - header],

@@ -1,4 +1,4 @@
-//! The limit that control groups do not have: descriptors per process.
+//! The limit of descriptors per process, which control groups do not have.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

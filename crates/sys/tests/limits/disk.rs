@@ -9,7 +9,7 @@ use fathometer_sys::page_cache::Mapped;
 
 use crate::host::{ColdFile, Shell, cold_file, group};
 
-/// Number of copies, of which one must have the rate of its limit.
+/// The maximum number of attempts; one of them must reach the rate of the limit.
 const ATTEMPTS: u64 = 8;
 
 fn unlimited(file: &ColdFile) -> DiskLimit {
@@ -41,7 +41,7 @@ fn page_cache_counts_against_the_memory_limit() {
     let mut shell = Shell::start(&group);
     let pid = shell.child.id();
     if group.disk_usage().is_none() {
-        // Version 2 needs a place for the group without processes beside it.
+        // In version 2, the kernel counts reads only in a group whose parent has no processes.
         let disk = cgroup::controllers()
             .into_iter()
             .find(|known| known.name == "disk");
@@ -63,7 +63,7 @@ fn page_cache_counts_against_the_memory_limit() {
     assert!(read[1] - read[0] >= FILE, "a cold cache: {read:?}");
     assert!(
         read[2] - read[1] >= FILE - LIMIT,
-        "what does not fit is read again: {read:?}"
+        "pages beyond the limit are read again: {read:?}"
     );
     assert!(of_group[1] - of_group[0] >= FILE, "{of_group:?}");
     assert!(of_group[2] - of_group[1] >= FILE - LIMIT, "{of_group:?}");
@@ -74,7 +74,7 @@ fn page_cache_counts_against_the_memory_limit() {
     assert!(usage.peak.unwrap() <= Bytes(LIMIT), "{usage:?}");
     assert!(usage.limit_hits.unwrap() > 0, "{usage:?}");
     assert_eq!(usage.killed.unwrap_or(0), 0);
-    // Members that wait for the disk count as stalled, if the kernel keeps pressure.
+    // Members that wait for the disk count as stalled, if the kernel has pressure stall information.
     let pressure = group.usage_probe().pressure();
     assert_ne!(pressure.io_some, Some(Duration::ZERO), "{pressure:?}");
     println!("{read:?} {of_group:?} {usage:?} {pressure:?}");
@@ -124,10 +124,10 @@ fn a_mapping_elsewhere_keeps_no_page_from_the_limit() {
     assert_eq!(usage.killed.unwrap_or(0), 0);
 }
 
-/// Lets `dd` copy in a group with this limit until its rate is within 5 % of the requested one. It is
-/// repeated after a pause, because other load on the machine can slow it down; it is never faster.
+/// Repeats a copy by `dd` in a group with this limit until its rate is within 5 % of the limit. Other load on the
+/// machine can slow a copy down, but cannot make it faster than the limit.
 ///
-/// The kernel lets the first tenth of a second or two pass at once, so the copy must be long.
+/// The kernel does not throttle the first 0.1 to 0.2 s, so the copy must be long.
 fn rate_within_5_percent(name: &str, file: &ColdFile, disk: DiskLimit, copy: &Copy) {
     let limits = Limits {
         disk: Some(disk),
@@ -169,7 +169,7 @@ fn rate_within_5_percent(name: &str, file: &ColdFile, disk: DiskLimit, copy: &Co
         "{rates:.1?} a second, not {}; {freely:.1} without a limit{}",
         copy.rate,
         if freely < 4.0 * copy.rate {
-            " (the disk is too busy to judge: run this test again with nothing beside it)"
+            " (the disk is too busy to judge: repeat this test without other load)"
         } else {
             ""
         }
@@ -178,7 +178,7 @@ fn rate_within_5_percent(name: &str, file: &ColdFile, disk: DiskLimit, copy: &Co
 
 /// A copy by `dd` that bypasses the page cache.
 struct Copy {
-    /// Whether it reads from the file; otherwise it writes to it.
+    /// Whether the copy reads the file; otherwise it writes the file.
     reads: bool,
     block: u64,
     count: u64,

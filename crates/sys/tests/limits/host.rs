@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use fathometer_sys::cgroup::{BlockDevice, Group, Limits};
 
-/// Longer than any step here takes; not a measurement.
+/// The time limit of a step, longer than any step takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The group, or a message why it is not available.
+/// Creates the group, or prints why it is not available.
 pub fn group(name: &str, limits: &Limits) -> Option<Group> {
     match Group::create(name, limits) {
         Ok(group) => Some(group),
@@ -59,7 +59,10 @@ impl Shell {
         let mut last = String::new();
         loop {
             let mut line = String::new();
-            assert!(self.output.read_line(&mut line).unwrap() > 0, "it ended");
+            assert!(
+                self.output.read_line(&mut line).unwrap() > 0,
+                "the shell exited"
+            );
             if line == "<done>\n" {
                 return last;
             }

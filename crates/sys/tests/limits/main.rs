@@ -1,11 +1,11 @@
-//! Tests that limits of hosts bind on real programs. They need privileges to create control groups. Without
-//! them they print a message and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
+//! Tests that limits of hosts take effect on real programs. They need the privilege to create control groups. Without
+//! it they print a message and pass; with `FATHOMETER_REQUIRE_LAB=1` they fail.
 //!
 //! A busy machine can make a program slower than its limit, never faster. Assertions about speed are
 //! therefore upper bounds, or are retried.
 //!
-//! A test program of its own: a new control group may move this process into another one, and the busy loops
-//! here would disturb the times that other tests measure.
+//! A separate test program: creating a control group may move this process into another group, and the busy loops here
+//! would disturb the times that other tests measure.
 
 #![expect(
     unsafe_code,
@@ -32,8 +32,8 @@ const TICK: Duration = Duration::from_millis(10);
 /// The period of the kernel's processor quota.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// The number of comparisons of times that end a moment apart. An interrupt, or a hypervisor that takes the
-/// processor away, can come between them.
+/// The maximum number of attempts to compare two times that are read one after the other. An interrupt or steal time of
+/// the hypervisor can fall between the two readings.
 const ATTEMPTS: usize = 5;
 
 fn cpu(quota: f64) -> Limits {
@@ -56,22 +56,22 @@ fn a_quota_of_a_quarter_of_a_processor_is_kept() {
         let usage = group.cpu_usage().unwrap();
         let enough = usage.total >= Duration::from_millis(250);
         assert!(start.elapsed() < PATIENCE, "{usage:?}");
-        // The kernel adds a throttled time when it ends, later than it counts the period.
+        // The kernel adds a throttled time when it ends; the period is counted earlier.
         let was_throttled = usage.throttled.unwrap() > Duration::ZERO;
         if enough && was_throttled {
             break usage;
         }
     };
-    // The quota is per tenth of a second, and the last period's may be used up when it has just begun. Quota
-    // already given to a processor is not taken back in time, even after the process has left that processor.
+    // The quota is for periods of 0.1 s, and the quota of the last period may be used up when the period has just begun.
+    // Quota that is assigned to a processor is returned only some time after the process has left that processor.
     let share = usage.total.as_secs_f64() / start.elapsed().as_secs_f64();
     let most = (start.elapsed() + PERIOD).mul_f64(0.25) + TICK;
     assert!(usage.total <= most, "{share} of a processor: {usage:?}");
     assert!(usage.throttled_periods.unwrap() > 0, "{usage:?}");
-    // If the kernel keeps pressure, it shows that a runnable thread was not allowed to run.
+    // If the kernel has pressure stall information, it shows that a runnable thread did not run.
     let pressure = group.usage_probe().pressure();
     assert_ne!(pressure.cpu_some, Some(Duration::ZERO), "{pressure:?}");
-    println!("a quarter came to {share:.3}: {usage:?}");
+    println!("quota 0.25, used {share:.3}: {usage:?}");
 }
 
 #[test]
@@ -82,20 +82,20 @@ fn what_ended_processes_used_is_in_the_account() {
             return;
         };
         let (counted, truth) = used_by_a_process(&group);
-        // The fork, before the group was entered, and the reaping are outside the group.
+        // The fork and the reaping are accounted outside the group.
         let slack = TICK.max(truth * 3 / 100);
         if counted.abs_diff(truth) <= slack {
             return println!("{counted:?} counted, {truth:?} used");
         }
         results.push((counted, truth));
     }
-    panic!("counted and used: {results:?}");
+    panic!("counted usage, used time: {results:?}");
 }
 
 /// The usage of a process in the group, from the group's counters and from `wait4`.
 #[expect(
     clippy::zombie_processes,
-    reason = "it is reaped, for what it used, by wait4"
+    reason = "wait4 reaps it and returns its usage"
 )]
 fn used_by_a_process(group: &Group) -> (Duration, Duration) {
     let mut command = Command::new("sh");
@@ -159,7 +159,7 @@ fn groups_of_a_program_that_was_killed_are_removed_by_the_next() {
     if group("try", &cpu(0.5)).is_none() {
         return;
     }
-    // This executable again; the environment selects its role as the program.
+    // Starts this executable again; the environment variable selects its role as the program.
     let mut owner = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "owner_that_will_be_killed", "--nocapture"])
         .env("FATHOMETER_TEST_OWNER", "1")
@@ -187,7 +187,7 @@ fn groups_of_a_program_that_was_killed_are_removed_by_the_next() {
 
 /// Not a test by itself: the owner process of the test above.
 #[test]
-#[expect(clippy::zombie_processes, reason = "it is to outlive this process")]
+#[expect(clippy::zombie_processes, reason = "it must outlive this process")]
 fn owner_that_will_be_killed() {
     if std::env::var_os("FATHOMETER_TEST_OWNER").is_none() {
         return;
@@ -197,7 +197,7 @@ fn owner_that_will_be_killed() {
     command.arg("1000").stdout(Stdio::null());
     group.place(&mut command).unwrap();
     let child = command.spawn().unwrap();
-    // On a separate line, whatever the harness has printed.
+    // The first line break separates this line from the output of the test harness.
     println!(
         "\ndirectory {}",
         group.directories().next().unwrap().display()
@@ -216,7 +216,7 @@ fn limits_that_a_group_has_can_be_changed_and_others_cannot() {
     let applied = group.verify().unwrap();
     assert!(!applied.is_empty());
     assert!(applied.iter().all(|limit| limit.holds), "{applied:?}");
-    // The kernel refuses a quota below the burst of the previous one.
+    // The kernel rejects a quota below the previous burst.
     let takes_bursts = group.directories().any(|directory| {
         let files = ["cpu.cfs_burst_us", "cpu.max.burst"];
         files.iter().any(|file| directory.join(file).exists())

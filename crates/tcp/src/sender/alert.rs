@@ -275,7 +275,7 @@ impl Sender {
         self.probe = None;
     }
 
-    /// Sets the window by proportional rate reduction (RFC 6937): sends in proportion to what was delivered.
+    /// Sets the window by proportional rate reduction (RFC 6937): sends in proportion to the delivered segments.
     fn reduce(&mut self, news: &News) {
         let in_flight = self.in_flight();
         let reduction = &mut self.reduction;

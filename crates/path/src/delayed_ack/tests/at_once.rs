@@ -162,7 +162,7 @@ fn windows_are_scaled_when_both_sides_offer_it() {
         let answer = if peer_offers { &offer[..] } else { &offer[..4] };
         lab.gets(&from_peer(0, 0).syn(SYN | ACK, answer));
         lab.passes(&from_host(0, 0).window(100));
-        // With scaling, 23 more is 2944 bytes more.
+        // With a window scale of 7, 23 units are 2944 bytes.
         if at_once {
             lab.passes(&from_host(0, 0).window(123));
         } else {

@@ -218,7 +218,7 @@ proptest! {
             let mut origins = Vec::new();
             for (at, bytes) in &left {
                 let found = given[next..].iter().position(|packet| packet.1 == *bytes);
-                prop_assert!(found.is_some(), "at {at:?} left what was not given, or late");
+                prop_assert!(found.is_some(), "at {at:?} a packet was sent that was not given, or too late");
                 next += found.unwrap() + 1;
                 origins.push(next - 1);
             }
@@ -227,7 +227,7 @@ proptest! {
                 let settled = left.iter().zip(&origins).find(|(_, origin)| **origin >= number);
                 prop_assert!(settled.is_some(), "{packet:?} is lost");
                 let ((when, _), origin) = settled.unwrap();
-                // Each given packet is sent in time, or a later packet that acknowledges as much is.
+                // Each given packet is sent in time, or a later packet that acknowledges as much is sent in time.
                 prop_assert!(*when <= *at + TICK, "{packet:?} waits too long");
                 if !packet.is_pure_ack {
                     prop_assert_eq!(*origin, number);

@@ -59,7 +59,7 @@ fn the_phase_lies_within_a_tick_and_is_the_seeds_own() {
         assert!(phase(seed) < TICK && phase(seed) == phase(seed));
         early += u32::from(phase(seed) < TICK / 2);
     }
-    // Binomial with 1000 and 1/2: six standard deviations.
+    // Six standard deviations of a binomial distribution with n = 1000 and p = 1/2.
     assert!((405..=595).contains(&early), "{early} of 1000");
     let shown = format!("{:?}", DelayedAck::new(CLOCK, Seed(1)));
     assert!(shown.contains(&format!("phase: {:?}", phase(1))), "{shown}");

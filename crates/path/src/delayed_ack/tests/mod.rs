@@ -1,4 +1,4 @@
-//! A host and its machine, and one file of tests for each group of rules.
+//! A host with its [`DelayedAck`], and one file of tests for each group of rules.
 
 mod at_once;
 mod connections;
@@ -17,7 +17,7 @@ const CLOCK: DelayedAckClock = DelayedAckClock {
 };
 const FULL: u32 = 1460;
 
-/// A host with its machine.
+/// A host with its [`DelayedAck`].
 struct Lab {
     machine: DelayedAck,
     now: Instant,

@@ -189,6 +189,6 @@ mod tests {
         let bytes = message(12, &[(MEMORY, vec![0; 8])]);
         let half_open = Connection::of(&Answer::new(&bytes).unwrap());
         assert_eq!(half_open.state, TcpState::SynReceived);
-        assert_eq!(half_open.memory, None, "too short to be understood");
+        assert_eq!(half_open.memory, None, "too short to parse");
     }
 }

@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(step, readings(&[&[3], &[5, 5]]));
         assert_eq!(step.greatest(), Some(5));
         assert_eq!(after.since(&after).unwrap(), Windows::default());
-        assert_eq!(before.since(&after), None, "begun anew");
+        assert_eq!(before.since(&after), None, "the counts were reset");
         assert_eq!(after.since(&Windows::default()).unwrap(), after);
     }
 }
