@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_folder_is_removed_with_its_owner_and_so_is_one_whose_lock_is_free() {
         let parent = tempfile::tempdir().unwrap();
-        // Like a folder of the first process in a container: a process with this ID always exists.
+        // A process with this ID always exists, as for a folder of the first process in a container.
         let stale = parent.path().join(format!("{PREFIX}1-0"));
         fs::create_dir_all(stale.join("inside")).unwrap();
         let scratch = Scratch::below(parent.path()).unwrap();

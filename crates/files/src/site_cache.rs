@@ -1,6 +1,6 @@
 //! Ensures that only a host's own memory limit evicts a site's pages from the page cache.
 //!
-//! Some machines evict pages without a limit: guests of a hypervisor that reclaims memory, whose kernel pages
+//! Some machines evict pages although no limit is reached: kernels of guests whose hypervisor reclaims memory page
 //! out memory that was not accessed for a minute (DAMON). Mapped pages are exempt. Therefore the files are
 //! mapped here during an experiment. [`Mapped`] explains why this does not exempt them from the host's limit.
 //!
@@ -20,7 +20,7 @@ use crate::site_folder::{SiteFolderError, files_below};
 /// The period at which new pages are mapped. Kernels look for pages to reclaim at intervals of seconds.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// The most files that are mapped: a process may have about 65,000 mappings (`vm.max_map_count`). A site with
+/// The maximum number of mapped files: a process may have about 65,000 mappings (`vm.max_map_count`). A site with
 /// more files is not protected; the host's accounting still detects evictions by other causes.
 const MOST_FILES: usize = 16_384;
 
@@ -54,7 +54,7 @@ impl SiteCache {
                 let mut room = Vec::new();
                 while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
                     for file in &files {
-                        // If this fails, the pages are only not protected.
+                        // If this fails, only the protection is missing.
                         let _ = file.follow(&mut room);
                     }
                 }

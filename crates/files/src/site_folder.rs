@@ -1,4 +1,4 @@
-//! A site as a folder: written for any server, and read for our own origin.
+//! A site as a folder: written for any server, and read by the embedded origin.
 //!
 //! A representation that is compressed in advance is stored beside its file, with a suffix for its coding:
 //! `index.html.deflate` (or `.zz`), `index.html.gz`.

@@ -19,7 +19,7 @@ use fathometer_http::h1::server::{RequestText, Served};
 use fathometer_http::origin::date::format_date;
 use fathometer_model::Instant;
 use fathometer_sys::Clock;
-use fathometer_tls::{Handshake, Resumption};
+use fathometer_tls::{Handshake, Resumption, Version};
 
 use fathometer_sys::stderr::say;
 
@@ -99,6 +99,37 @@ fn append_to(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
+/// The TLS session of a connection, as a line shows it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LoggedSession {
+    version: Version,
+    cipher_suite: &'static str,
+    resumed: bool,
+}
+
+impl LoggedSession {
+    /// The session of a connection over TCP.
+    pub fn of(handshake: &Handshake) -> LoggedSession {
+        LoggedSession {
+            version: handshake.version,
+            cipher_suite: handshake.cipher_suite.name(),
+            resumed: match handshake.resumption {
+                Resumption::Full => false,
+                Resumption::SessionId | Resumption::Ticket | Resumption::Psk => true,
+            },
+        }
+    }
+
+    /// The session of a connection over QUIC, which always uses TLS 1.3 (RFC 9001 section 4.2).
+    pub fn of_quic(handshake: &fathometer_quic::Handshake) -> LoggedSession {
+        LoggedSession {
+            version: Version::Tls13,
+            cipher_suite: handshake.cipher_suite.unwrap_or("-"),
+            resumed: handshake.resumed,
+        }
+    }
+}
+
 /// The log lines of one loop.
 #[derive(Debug)]
 pub(crate) struct AccessLog {
@@ -133,13 +164,13 @@ impl AccessLog {
         self.wall_clock = at_zero;
     }
 
-    /// Logs a response, with the TLS handshake of its connection.
+    /// Logs a response, with the TLS session of its connection.
     pub fn note(
         &mut self,
         peer: SocketAddr,
         served: &Served,
         text: &RequestText<'_>,
-        handshake: Option<&Handshake>,
+        session: Option<LoggedSession>,
     ) {
         let second = (self.wall_clock + served.received.since(Instant::ZERO)).as_secs();
         if second != self.second {
@@ -163,16 +194,13 @@ impl AccessLog {
             }
         }
         if self.to.format == LogFormat::Tls {
-            let _ = match handshake {
-                Some(handshake) => write!(
+            let _ = match session {
+                Some(session) => write!(
                     line,
                     " {} {} {}",
-                    handshake.version,
-                    handshake.cipher_suite,
-                    match handshake.resumption {
-                        Resumption::Full => "full",
-                        Resumption::SessionId | Resumption::Ticket | Resumption::Psk => "resumed",
-                    }
+                    session.version,
+                    session.cipher_suite,
+                    if session.resumed { "resumed" } else { "full" }
                 ),
                 None => write!(line, " - - -"),
             };
@@ -251,6 +279,9 @@ fn quoted(line: &mut Vec<u8>, text: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use fathometer_http::origin::Method;
+    use fathometer_model::Bytes;
+
     use super::*;
 
     #[test]
@@ -261,6 +292,48 @@ mod tests {
         line.clear();
         quoted(&mut line, b"");
         assert_eq!(line, b"\"-\"");
+    }
+
+    #[test]
+    fn a_line_over_quic_has_the_session_of_its_connection() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let file = Arc::new(LogFile::open(&path, LogFormat::Tls).unwrap());
+        let mut log = AccessLog::new(file, Clock::start());
+        let handshake = fathometer_quic::Handshake {
+            cipher_suite: Some("TLS_AES_128_GCM_SHA256"),
+            resumed: true,
+            ..fathometer_quic::Handshake::default()
+        };
+        let served = Served {
+            method: Method::Get,
+            file: None,
+            target_hash: 0,
+            status: 200,
+            request_head: Bytes(0),
+            request_body: Bytes(0),
+            head: Bytes(0),
+            body: Bytes(0),
+            received: Instant::ZERO,
+            at: Instant::ZERO,
+        };
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        let text = RequestText::default();
+        log.note(
+            peer,
+            &served,
+            &text,
+            Some(LoggedSession::of_quic(&handshake)),
+        );
+        log.note(peer, &served, &text, None);
+        log.flush();
+        let lines = std::fs::read_to_string(&path).unwrap();
+        let ends: Vec<&str> = lines
+            .lines()
+            .filter_map(|line| line.split_once("\"-\" \"-\" "))
+            .map(|(_, end)| end)
+            .collect();
+        assert_eq!(ends, ["1.3 TLS_AES_128_GCM_SHA256 resumed", "- - -"]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use mio::event::Event;
 use mio::net::TcpStream;
 
 use super::OriginStatistics;
-use super::access_log::AccessLog;
+use super::access_log::{AccessLog, LoggedSession};
 use super::machine::{Action, Common, Machine, SLICES};
 use super::secure::{Flow, Secure};
 use super::timers::Alarm;
@@ -47,14 +47,14 @@ impl Default for Buffers {
     }
 }
 
-/// The next thing that a connection needs.
+/// The state of a connection after a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// An event of its socket, a datagram, or its timer.
+    /// It waits for an event of its socket, a datagram, or its timer.
     Waits,
-    /// Another turn.
+    /// It needs another turn.
     HasMore,
-    /// Nothing: the connection is closed.
+    /// It is closed.
     Over,
 }
 
@@ -64,8 +64,8 @@ pub(super) struct Open {
     peer: SocketAddr,
     machine: Machine,
     secure: Option<Box<Secure>>,
-    /// The number of bytes of the HTTP/2 preface that have arrived, while the connection may turn out to be
-    /// HTTP/2.
+    /// The number of bytes of the HTTP/2 preface that have arrived, while it is undecided whether the
+    /// connection is HTTP/2.
     undecided: Option<u8>,
     pub readable: bool,
     writable: bool,
@@ -112,7 +112,7 @@ impl Open {
         })
     }
 
-    /// Whether the connection is HTTP/2, as far as that is decided.
+    /// Whether the connection is known to be HTTP/2.
     pub fn is_http2(&self) -> bool {
         self.machine.is_http2()
     }
@@ -124,7 +124,7 @@ impl Open {
         self.ended |= event.is_read_closed() || event.is_error();
     }
 
-    /// Advances as far as possible without waiting, for one turn.
+    /// Does all work that is possible without waiting, for one turn.
     pub fn serve(&mut self, lent: &mut Lent<'_>, now: Instant) -> Outcome {
         let mut bytes_left = TURN_BYTES;
         for _ in 0..TURN {
@@ -254,20 +254,26 @@ impl Open {
 
     /// Logs the responses that were only partly sent when the connection ended.
     pub fn log_cut_short(&mut self, now: Instant, log: &mut AccessLog) {
-        let handshake = self.secure.as_ref().and_then(|secure| secure.handshake());
+        let session = self.session();
         while let Some((served, text)) = self.machine.cut_short(now) {
-            log.note(self.peer, &served.exchange, &text, handshake);
+            log.note(self.peer, &served.exchange, &text, session);
         }
+    }
+
+    /// The TLS session, for the log; `None` without TLS.
+    fn session(&self) -> Option<LoggedSession> {
+        let secure = self.secure.as_ref()?;
+        secure.handshake().map(LoggedSession::of)
     }
 
     fn take_events(&mut self, lent: &mut Lent<'_>) {
         let statistics = &mut *lent.statistics;
         match lent.log.as_deref_mut() {
             Some(log) => {
-                let handshake = self.secure.as_ref().and_then(|secure| secure.handshake());
+                let session = self.session();
                 while let Some((served, text)) = self.machine.poll_event_with_text() {
                     statistics.count(&served);
-                    log.note(self.peer, &served.exchange, &text, handshake);
+                    log.note(self.peer, &served.exchange, &text, session);
                 }
             }
             None => {
@@ -466,7 +472,7 @@ impl Open {
         }
     }
 
-    /// Handles the end of the transport.
+    /// Handles EOF from the client.
     fn take_end(&mut self, now: Instant) {
         if let Some(matched) = self.undecided.take() {
             self.machine

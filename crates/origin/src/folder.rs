@@ -3,8 +3,9 @@
 //! Files of up to [`SMALL`] bytes are cached in memory, larger files as open descriptors from which the kernel
 //! sends. Both are bounded ([`Bounds`]); entries that were not used recently are evicted first. An entry that
 //! was last checked more than [`FRESH`] ago is checked again before it is served, so a change takes effect
-//! within that time. A file that is cached as a descriptor is checked for every request, because the kernel
-//! sends its current bytes. Missing files are not cached.
+//! within that time. A small file that changed less than [`SETTLED`] before it was read is read again at each
+//! check, because its times do not show a second change within one tick. A file that is cached as a descriptor
+//! is checked for every request, because the kernel sends its current bytes. Missing files are not cached.
 //!
 //! No path leads out of the folder, because the kernel resolves every path beneath the folder, whatever links
 //! there are. A precompressed representation lies beside its file
@@ -134,16 +135,23 @@ impl FolderStore {
             }
         };
         let wall_clock = clock::file_time();
+        let mut earlier = None;
         if let Some(entry) = cache.entry(path)
             && entry.is_still(&found, wall_clock)
         {
-            entry.looked_at = now;
-            return Lookup::Found(Arc::clone(&entry.resource));
+            if !entry.may_differ {
+                entry.looked_at = now;
+                return Lookup::Found(Arc::clone(&entry.resource));
+            }
+            earlier = Some(Arc::clone(&entry.resource));
         }
         cache.remove(path);
         match Entry::read(path, found, wall_clock, now, &self.reads) {
             Err(_) => Lookup::Overloaded,
-            Ok(entry) => {
+            Ok(mut entry) => {
+                if let Some(earlier) = earlier {
+                    entry.keep_if_same(earlier);
+                }
                 let resource = Arc::clone(&entry.resource);
                 cache.insert(entry);
                 cache.keep_within(self.bounds);

@@ -11,6 +11,7 @@
 
 pub(crate) mod access_log;
 mod connection;
+mod connection_limit;
 mod encoders;
 pub mod folder;
 mod handle;
@@ -40,10 +41,13 @@ use fathometer_model::Instant;
 use fathometer_sys::{Clock, heap, socket};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
+use rustix::io::Errno;
 
 use self::access_log::AccessLog;
 pub use self::access_log::{LogFile, LogFormat};
 use self::connection::{Buffers, Lent, Open, Outcome};
+use self::connection_limit::Admission;
+pub use self::connection_limit::ConnectionLimit;
 pub use self::encoders::LibraryEncoders;
 pub use self::handle::OriginHandle;
 use self::handle::Shared;
@@ -70,6 +74,8 @@ pub(crate) const YIELDS_AFTER: Duration = Duration::from_secs(2);
 /// One in this many waiting connections is closed at a time, so that not every new connection needs a search of
 /// all connections.
 pub(crate) const YIELDS_OF: usize = 64;
+/// The minimum time between two searches for connections to close.
+pub(crate) const ROOM_EVERY: Duration = Duration::from_millis(100);
 /// The minimum time between two messages about a pause.
 const REPEATED_AFTER: Duration = Duration::from_secs(60);
 /// A connection that is idle for this long frees its buffers.
@@ -98,11 +104,15 @@ pub struct OriginLoop {
     open: Vec<Option<Box<Open>>>,
     free: Vec<usize>,
     most_open: usize,
-    /// New connections are reset while this many connections are open.
-    shed_above: usize,
+    /// The limit that all loops share.
+    limit: Option<Arc<ConnectionLimit>>,
+    /// An accepted connection that waits, because another loop has just reached the shared limit.
+    held: Option<(mio::net::TcpStream, SocketAddr)>,
+    /// When another loop last made this loop close connections.
+    room_made: Option<Instant>,
     timers: Timers,
     memory_return: MemoryReturn,
-    /// Connections whose turn has ended before their work.
+    /// Connections that need another turn.
     again: Vec<usize>,
     /// Whether a listener may have more connections, or until when accepting is paused.
     accepting: Accepting,
@@ -165,7 +175,9 @@ impl OriginLoop {
             open: Vec::new(),
             free: Vec::new(),
             most_open: LISTENER,
-            shed_above: usize::MAX,
+            limit: None,
+            held: None,
+            room_made: None,
             timers: Timers::default(),
             memory_return: MemoryReturn::default(),
             again: Vec::new(),
@@ -184,10 +196,12 @@ impl OriginLoop {
         self
     }
 
-    /// Resets new connections while this many are open, as a server does that prefers to serve some clients
-    /// well rather than all clients badly.
-    fn shedding_above(mut self, most: usize) -> OriginLoop {
-        self.shed_above = most;
+    /// Limits the number of open connections together with other loops.
+    fn with_limit(mut self, limit: Arc<ConnectionLimit>) -> OriginLoop {
+        let waker = Arc::clone(&self.waker);
+        // A waker fails only if its poller is closed, that is, after the loop has finished.
+        limit.add_waker(move || drop(waker.wake()));
+        self.limit = Some(limit);
         self
     }
 
@@ -234,7 +248,7 @@ impl OriginLoop {
         let mut now = self.clock.now();
         while !self.shared.stop.load(Ordering::Acquire) {
             if self.shared.drain.load(Ordering::Acquire) && self.drained_by.is_none() {
-                self.begin_drain(&mut buffers, now);
+                self.begin_drain(&mut buffers, now)?;
             }
             if let Some(by) = self.drained_by {
                 if self.open_now() == 0 || now >= by {
@@ -256,6 +270,7 @@ impl OriginLoop {
             for event in &events {
                 let Token(token) = event.token();
                 if event.token() == WAKE {
+                    self.follow_limit(woken);
                     continue;
                 }
                 if token >= LISTENER {
@@ -273,7 +288,7 @@ impl OriginLoop {
             for place in std::mem::take(&mut self.again) {
                 self.serve(place, &mut buffers);
             }
-            self.accept(woken, &mut buffers);
+            self.accept(woken, &mut buffers)?;
             self.serve_alarms(woken, &mut buffers);
             if self.memory_return.is_due(self.open_now(), woken) {
                 heap::release_free_memory();
@@ -316,34 +331,42 @@ impl OriginLoop {
     }
 
     /// Accepts waiting connections: up to a limit now, and the rest after other connections were served.
-    fn accept(&mut self, now: Instant, buffers: &mut Buffers) {
+    /// Fails if the listeners do not work.
+    fn accept(&mut self, now: Instant, buffers: &mut Buffers) -> io::Result<()> {
         match self.accepting {
-            Accepting::WhenReady => return,
-            Accepting::PausedUntil(at) if now < at => return,
+            Accepting::WhenReady => return Ok(()),
+            Accepting::PausedUntil(at) if now < at => return Ok(()),
             _ => {}
         }
         self.accepting = Accepting::WhenReady;
         let mut accepted = 0;
         for listener in 0..self.listeners.len() {
             loop {
-                if self.open_now() >= self.most_open && !self.make_room(now) {
-                    self.pause(now, "the maximum number of connections is open");
-                    return;
+                if self.must_wait() && !self.make_room(now) {
+                    self.pause_at_limit(now);
+                    return Ok(());
                 }
                 if accepted == ACCEPTED_AT_ONCE {
                     self.accepting = Accepting::Now;
-                    return;
+                    return Ok(());
                 }
-                match self.listeners[listener].accept() {
-                    Ok((stream, _)) if self.open_now() >= self.shed_above => {
-                        accepted += 1;
-                        self.statistics.shed += 1;
-                        // Closing resets the connection, whatever data has arrived.
-                        let _ = socket::set_linger(&stream, Some(Duration::ZERO));
-                    }
+                let next = match self.held.take() {
+                    Some(held) => Ok(held),
+                    None => self.listeners[listener].accept(),
+                };
+                match next {
                     Ok((stream, peer)) => {
                         accepted += 1;
-                        self.add(stream, peer, buffers);
+                        let limit = self.limit.as_ref();
+                        match limit.map_or(Admission::Admitted, |limit| limit.admit()) {
+                            Admission::Admitted => self.add(stream, peer, buffers),
+                            Admission::Shed => {
+                                self.statistics.shed += 1;
+                                // Closing resets the connection, whatever data has arrived.
+                                let _ = socket::set_linger(&stream, Some(Duration::ZERO));
+                            }
+                            Admission::Full => self.held = Some((stream, peer)),
+                        }
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     // The system is out of descriptors, or of memory for descriptors.
@@ -355,12 +378,47 @@ impl OriginLoop {
                         } else {
                             self.pause(now, &error.to_string());
                         }
-                        return;
+                        return Ok(());
                     }
-                    // The connection failed before it was accepted: accept(2) returns such errors.
-                    Err(_) => accepted += 1,
+                    Err(error) if is_of_connection(&error) => accepted += 1,
+                    Err(error) => return Err(error),
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Whether new connections must wait until others are closed.
+    fn must_wait(&self) -> bool {
+        let shared = self.limit.as_ref();
+        self.open_now() >= self.most_open || shared.is_some_and(|limit| limit.must_wait())
+    }
+
+    fn pause_at_limit(&mut self, now: Instant) {
+        self.pause(now, "the maximum number of connections is open");
+        if let Some(limit) = &self.limit {
+            limit.request_room();
+        }
+    }
+
+    /// Checks the shared limit, because another loop has woken this loop.
+    fn follow_limit(&mut self, now: Instant) {
+        let Some(limit) = &self.limit else {
+            return;
+        };
+        if !limit.must_wait() {
+            self.resume();
+        } else if limit.is_awaited() && self.room_made.is_none_or(|at| now.since(at) >= ROOM_EVERY)
+        {
+            self.room_made = Some(now);
+            self.make_room(now);
+        }
+    }
+
+    /// Ends a pause.
+    fn resume(&mut self) {
+        if let Accepting::PausedUntil(at) = &mut self.accepting {
+            *at = Instant::ZERO;
         }
     }
 
@@ -394,9 +452,10 @@ impl OriginLoop {
             .is_none_or(|reported| now.since(reported) >= REPEATED_AFTER)
         {
             self.reported = Some(now);
+            let shared = self.limit.as_ref();
+            let open = shared.map_or_else(|| self.open_now(), |limit| limit.open());
             say(format_args!(
-                "new connections wait: {why} ({} open); allow more with `ulimit -n` or --max-connections",
-                self.open_now()
+                "new connections wait: {why} ({open} open); allow more with `ulimit -n` or --max-connections"
             ));
         }
     }
@@ -413,13 +472,13 @@ impl OriginLoop {
             .register(&mut stream, Token(place), interest);
         if registered.is_err() {
             // The system cannot poll more descriptors, so this connection is closed.
-            self.free.push(place);
+            self.free_place(place);
             return;
         }
         self.statistics.connections += 1;
         let Some(open) = Open::new(stream, peer, &self.common, self.clock.now()) else {
             self.statistics.handshakes_failed += 1;
-            self.free.push(place);
+            self.free_place(place);
             return;
         };
         self.statistics.http2 += u64::from(open.is_http2());
@@ -429,7 +488,7 @@ impl OriginLoop {
         self.serve(place, buffers);
     }
 
-    /// Advances one connection as far as possible in one turn.
+    /// Serves one connection for one turn.
     fn serve(&mut self, place: usize, buffers: &mut Buffers) {
         let Some(Some(open)) = self.open.get_mut(place) else {
             return;
@@ -486,21 +545,26 @@ impl OriginLoop {
         if let Some(log) = &mut self.log {
             open.log_cut_short(self.clock.now(), log);
         }
+        self.free_place(place);
+        // A descriptor is free again.
+        self.resume();
+    }
+
+    fn free_place(&mut self, place: usize) {
         self.free.push(place);
-        if let Accepting::PausedUntil(at) = &mut self.accepting {
-            // A descriptor is free again.
-            *at = Instant::ZERO;
+        if let Some(limit) = &self.limit {
+            limit.release();
         }
     }
 
     /// Accepts waiting connections, closes the listeners and lets every connection end.
-    fn begin_drain(&mut self, buffers: &mut Buffers, now: Instant) {
+    fn begin_drain(&mut self, buffers: &mut Buffers, now: Instant) -> io::Result<()> {
         let within = self.shared.drain_for.load(Ordering::Acquire);
         self.drained_by = Some(now + Duration::from_nanos(within));
         loop {
             self.accepting = Accepting::Now;
-            self.accept(now, buffers);
-            // Clients that connect faster than connections are accepted must not prevent the end.
+            self.accept(now, buffers)?;
+            // Clients that connect faster than connections are accepted must not prevent the end of the drain.
             let is_late = self.drained_by.is_some_and(|by| self.clock.now() >= by);
             let is_stopped = self.shared.stop.load(Ordering::Acquire);
             if self.accepting != Accepting::Now || is_late || is_stopped {
@@ -509,6 +573,7 @@ impl OriginLoop {
         }
         self.accepting = Accepting::WhenReady;
         self.listeners.clear();
+        self.held = None;
         for place in 0..self.open.len() {
             if let Some(open) = &mut self.open[place] {
                 open.announce_end();
@@ -519,7 +584,33 @@ impl OriginLoop {
                 self.serve(place, buffers);
             }
         }
+        Ok(())
     }
+}
+
+/// Whether an error of accept(2) concerns one connection, which failed before it was accepted, and not the listener.
+fn is_of_connection(error: &io::Error) -> bool {
+    let Some(error) = Errno::from_io_error(error) else {
+        return false;
+    };
+    [
+        Errno::CONNABORTED,
+        Errno::CONNRESET,
+        Errno::INTR,
+        // A firewall forbids the connection.
+        Errno::PERM,
+        // Linux passes errors of the network on; accept(2) says to treat them like EAGAIN.
+        Errno::NETDOWN,
+        Errno::PROTO,
+        Errno::NOPROTOOPT,
+        Errno::HOSTDOWN,
+        Errno::NONET,
+        Errno::HOSTUNREACH,
+        Errno::OPNOTSUPP,
+        Errno::NETUNREACH,
+        Errno::TIMEDOUT,
+    ]
+    .contains(&error)
 }
 
 /// The places of the connections that have waited longest: one in [`YIELDS_OF`], but at least one.
@@ -544,4 +635,22 @@ fn listen(
     };
     let backlog = sockets.backlog.unwrap_or(BACKLOG);
     socket::listen(address, backlog, &options).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_a_connection_are_not_errors_of_the_listener() {
+        for (error, is_connections) in [
+            (Errno::CONNABORTED, true),
+            (Errno::PERM, true),
+            (Errno::BADF, false),
+            (Errno::INVAL, false),
+            (Errno::NOTSOCK, false),
+        ] {
+            assert_eq!(is_of_connection(&error.into()), is_connections, "{error}");
+        }
+    }
 }

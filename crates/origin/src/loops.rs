@@ -56,21 +56,43 @@ impl<H: Clone> Loops<H> {
         self.threads.iter().any(|(_, thread)| thread.is_finished())
     }
 
-    /// Waits for all loops to finish, and returns their statistics. If a loop fails, `stop` stops the others.
+    /// Waits for all loops to finish, and returns their statistics. If a loop fails, `stop` stops the others, and
+    /// the error has the failures of all loops.
     pub(crate) fn join(self, stop: impl Fn(&H)) -> io::Result<OriginStatistics> {
         let handles: Vec<H> = self.handles().cloned().collect();
         let mut total = OriginStatistics::default();
-        let mut failure = None;
+        let mut failures = Vec::new();
         for (_, thread) in self.threads {
+            let name = thread.thread().name().unwrap_or_default().to_owned();
             match thread.join() {
                 Ok(Ok(statistics)) => total = total.and(statistics),
                 Ok(Err(error)) => {
-                    failure.get_or_insert(error);
+                    failures.push(format!("event loop {name:?}: {error}"));
                     handles.iter().for_each(&stop);
                 }
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        failure.map_or(Ok(total), Err)
+        match failures.is_empty() {
+            true => Ok(total),
+            false => Err(io::Error::other(failures.join("; "))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_failures_of_all_loops_are_reported() {
+        let run = |text: &'static str| move || Err(io::Error::other(text));
+        let loops = [((), run("one")), ((), run("two"))];
+        let loops = Loops::start(loops, "origin", false).unwrap();
+        let error = loops.join(|()| {}).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "event loop \"origin 0\": one; event loop \"origin 1\": two"
+        );
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Common {
 }
 
 impl Common {
-    /// The machine of a new connection: HTTP/1 if that is enabled, until the connection turns out to be HTTP/2.
+    /// The machine of a new connection: HTTP/1 if that is enabled, until HTTP/2 is detected.
     pub fn machine(&self, now: Instant) -> Machine {
         match &self.protocols.http1 {
             Some(config) => Machine::Http1(h1::server::Connection::new(

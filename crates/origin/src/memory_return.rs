@@ -7,7 +7,7 @@ use fathometer_model::Instant;
 
 /// Memory is returned only if a loop had at least this many connections.
 const LEAST: usize = 128;
-/// The minimum time between two returns of memory, because each takes a moment.
+/// The minimum time between two returns of memory, because each takes time.
 const EVERY: Duration = Duration::from_secs(10);
 
 /// Tracks the number of connections of a loop.

@@ -50,7 +50,7 @@ pub(super) enum Refused {
 /// in whole seconds.
 pub const SETTLED: Duration = Duration::from_secs(2);
 
-/// Codings that the sites of the studies do not use, and the extensions of files in them.
+/// Codings that the sites of the studies do not use, and their file name extensions.
 const LATER_CODINGS: [(Coding, &str); 2] = [(Coding::Brotli, "br"), (Coding::Zstd, "zst")];
 
 const READ: OFlags = OFlags::RDONLY
@@ -75,8 +75,8 @@ impl Root {
     /// another state gives another number.
     pub fn state(&self, path: &[u8]) -> Option<u64> {
         let name = name_of(path)?;
-        // This also follows links out of the folder. All that a client can learn is that the target of a link
-        // has changed.
+        // This also follows links out of the folder. A client can learn only that the target of a link has
+        // changed.
         let stat = fs::statat(&self.folder, OsStr::from_bytes(&name), AtFlags::empty()).ok()?;
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         is_file.then(|| Identity::of(&stat).digest())

@@ -240,7 +240,7 @@ impl Secure {
         }
     }
 
-    /// Encrypts the output of the machine, as far as there is space.
+    /// Encrypts the output of the machine, up to the available space.
     fn seal(
         &mut self,
         machine: &mut Machine,

@@ -1,4 +1,4 @@
-//! Several loops on one port, each on a thread of its own.
+//! Several loops on one port, each on its own thread.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +10,8 @@ use fathometer_sys::{Clock, socket};
 
 use super::loops::Loops;
 use super::{
-    LogFile, OriginHandle, OriginLoop, OriginSockets, OriginStatistics, Protocols, listen,
+    ConnectionLimit, LogFile, OriginHandle, OriginLoop, OriginSockets, OriginStatistics, Protocols,
+    listen,
 };
 
 /// The options of a service.
@@ -22,10 +23,10 @@ pub struct ServiceOptions {
     pub sockets: OriginSockets,
     /// Whether each loop is pinned to one processor.
     pub pinned: bool,
-    /// The maximum number of open connections, over all loops.
+    /// The maximum number of open connections, over all loops. Each loop gets an equal share.
     pub most_open: usize,
-    /// New connections are reset while this many connections are open, over all loops.
-    pub shed_above: Option<usize>,
+    /// A limit that all loops share, instead of their shares of `most_open`.
+    pub limit: Option<Arc<ConnectionLimit>>,
     /// The access log.
     pub log: Option<Arc<LogFile>>,
 }
@@ -91,11 +92,11 @@ impl Service {
                     })
                     .collect::<Result<Vec<_>, _>>()?,
             };
-            let mut one = OriginLoop::with_listeners(listeners, origin, protocols.clone(), clock)?
-                .with_most_open(most_open);
-            if let Some(most) = options.shed_above {
-                one = one.shedding_above(most.div_ceil(count));
-            }
+            let one = OriginLoop::with_listeners(listeners, origin, protocols.clone(), clock)?;
+            let mut one = match &options.limit {
+                Some(limit) => one.with_limit(Arc::clone(limit)),
+                None => one.with_most_open(most_open),
+            };
             if let Some(log) = &options.log {
                 one = one.with_log(Arc::clone(log));
             }
@@ -130,5 +131,99 @@ impl Service {
     /// Waits for all loops to finish, and returns their statistics. If a loop fails, the others are stopped.
     pub fn join(self) -> Result<OriginStatistics, ServiceError> {
         Ok(self.loops.join(OriginHandle::stop)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{Shutdown, TcpStream};
+
+    use fathometer_http::h1::server::ServerConfig;
+    use fathometer_http::origin::OriginConfig;
+
+    use super::*;
+    use crate::folder::{Bounds, FolderStore};
+
+    /// A service of two loops that share a limit, and its address.
+    fn limited(limit: ConnectionLimit) -> (Service, SocketAddr) {
+        let folder = tempfile::tempdir().unwrap();
+        let origins = (0..2).map(|_| {
+            let bounds = Bounds {
+                bytes: 1 << 20,
+                descriptors: 8,
+            };
+            let store = FolderStore::open(folder.path(), bounds).unwrap();
+            Arc::new(Origin::of_store(Box::new(store), OriginConfig::default()).unwrap())
+        });
+        let options = ServiceOptions {
+            addresses: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            sockets: OriginSockets {
+                nodelay: true,
+                quick_ack: None,
+                backlog: None,
+            },
+            pinned: false,
+            most_open: 1000,
+            limit: Some(Arc::new(limit)),
+            log: None,
+        };
+        let protocols = Protocols::from(Arc::new(ServerConfig::default()));
+        let service =
+            Service::start(&options, origins.collect(), &protocols, Clock::start()).unwrap();
+        let address = service.addresses()[0];
+        (service, address)
+    }
+
+    /// Connects and sends a request.
+    fn ask(address: SocketAddr) -> TcpStream {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        // Fails if the server has reset the connection, which `status` shows.
+        let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+        stream
+    }
+
+    /// The first bytes of the response.
+    fn status(stream: &mut TcpStream) -> io::Result<[u8; 12]> {
+        let mut first = [0; 12];
+        stream.read_exact(&mut first)?;
+        Ok(first)
+    }
+
+    #[test]
+    fn as_many_connections_are_served_as_the_limit_permits_on_whichever_loop_they_are() {
+        let (service, address) = limited(ConnectionLimit::new(1000, Some(40)));
+        let mut open: Vec<TcpStream> = (0..40).map(|_| ask(address)).collect();
+        for stream in &mut open {
+            assert_eq!(&status(stream).unwrap(), b"HTTP/1.1 404");
+        }
+        for _ in 0..10 {
+            assert!(status(&mut ask(address)).is_err(), "it is not reset");
+        }
+        drop(open);
+        service.drain(Duration::from_secs(10));
+        assert_eq!(service.join().unwrap().shed, 10);
+    }
+
+    #[test]
+    fn a_waiting_connection_is_served_when_one_of_any_loop_is_closed() {
+        let (service, address) = limited(ConnectionLimit::new(8, None));
+        let mut open: Vec<TcpStream> = (0..8).map(|_| ask(address)).collect();
+        for stream in &mut open {
+            status(stream).unwrap();
+        }
+        let mut waiting: Vec<TcpStream> = (0..8).map(|_| ask(address)).collect();
+        for stream in &open {
+            stream.shutdown(Shutdown::Both).unwrap();
+        }
+        for stream in &mut waiting {
+            assert_eq!(&status(stream).unwrap(), b"HTTP/1.1 404");
+        }
+        drop((open, waiting));
+        service.drain(Duration::from_secs(10));
+        assert_eq!(service.join().unwrap().connections, 16);
     }
 }

@@ -1,7 +1,7 @@
 //! Timers of the connections of a loop.
 //!
 //! The deadline of a connection moves with every exchange, nearly always to a later time. So a connection has
-//! one alarm, which is moved only if it must go off earlier. If the alarm goes off too early, it is set again.
+//! one alarm, which is moved only if it must be due earlier. An alarm that is due too early is set again.
 //! An exchange therefore changes no timer, and an idle connection costs one alarm per timeout.
 
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Ensures that the alarm of the connection at `place` goes off no later than `at`.
+    /// Ensures that the alarm of the connection at `place` is due no later than `at`.
     pub fn set(&mut self, alarm: &mut Alarm, place: usize, at: Option<Instant>) {
         let Some(at) = at else {
             return;
@@ -43,7 +43,7 @@ impl Timers {
         }
     }
 
-    /// Returns a connection whose alarm has gone off. The caller must reset its [`Alarm`].
+    /// Returns a connection whose alarm is due. The caller must reset its [`Alarm`].
     pub fn pop_due(&mut self, now: Instant) -> Option<usize> {
         let &(at, place) = self.set.first()?;
         (at <= now).then(|| {

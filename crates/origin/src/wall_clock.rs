@@ -120,8 +120,7 @@ mod tests {
         for (time, expected) in times.iter().zip(expected) {
             assert!(time.contains(&format!(":{expected} ")), "{time} {expected}");
         }
-        // A difference below `STEP` leaves the time alone: otherwise it would go back and forth at the end of a
-        // second.
+        // A difference below `STEP` does not change the time; otherwise the logged second could go backwards.
         wall.set(started + STEP / 2, &origin, None);
         assert_eq!(wall.at_zero, started);
         // The system's own clock, which is not stepped here.

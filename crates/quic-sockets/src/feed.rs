@@ -17,7 +17,7 @@ const TURN: usize = 512 * 1024;
 
 /// The sending methods that the state machines of client and server have in common.
 pub trait Http3Machine {
-    /// The kind of stream that the machine needs to have opened, if any.
+    /// The kind of stream to open next for the machine, if any.
     fn wants_stream(&self) -> Option<Direction>;
     /// Handles a stream that was opened for the machine.
     fn handle_opened(&mut self, stream: u64, now: Instant);
@@ -77,11 +77,11 @@ impl Http3Machine for h3::server::Connection {
     }
 }
 
-/// Opens the streams that the machine needs, and writes the machine's data to the connection, as far as flow
-/// control permits and for at most one turn. Returns whether the turn ended before all data were written.
+/// Opens the streams that the machine needs, and writes the machine's data to the connection, within flow control and
+/// for at most one turn. Returns whether the turn ended before all data were written.
 ///
-/// `watch` is called for every opened stream, and for all bytes from memory that a stream takes: with the stream,
-/// the slices, the number of bytes taken, and whether the stream ends with them.
+/// `watch` is called for every opened stream, and for all bytes that a stream takes: with the stream, the slices,
+/// the number of bytes taken, and whether the stream ends with them.
 pub fn feed<M: Http3Machine>(
     machine: &mut M,
     connection: &mut Connection,
@@ -117,7 +117,11 @@ pub fn feed<M: Http3Machine>(
                 }
                 read => {
                     let piece = [IoSlice::new(&file_buffer.bytes[..read])];
-                    (part.length, connection.write(stream, &piece))
+                    let written = connection.write(stream, &piece);
+                    if let Ok(taken) = written {
+                        watch(stream, &piece, taken, end && taken as u64 == part.length);
+                    }
+                    (part.length, written)
                 }
             },
             None => {

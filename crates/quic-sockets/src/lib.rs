@@ -87,7 +87,7 @@ impl Sockets {
         }
     }
 
-    /// Returns the number of datagrams per call, limited by what the socket supports.
+    /// Returns the number of datagrams per call, which is 1 if the socket does not support segmentation.
     pub fn segments_of(&self, socket: &fathometer_sys::UdpSocket) -> usize {
         usize::from(self.segments).clamp(1, socket.segments())
     }

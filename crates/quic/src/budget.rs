@@ -1,4 +1,4 @@
-//! Limits what a server sends to a client whose address is not validated yet (RFC 9000 section 8.1).
+//! Limits the bytes that a server sends to a client whose address is not validated yet (RFC 9000 section 8.1).
 //!
 //! The limit is three times the bytes received from the address. quinn-proto has this limit too, but starts another
 //! datagram as long as a single byte is left, and so exceeds the limit by up to one datagram. Here a datagram is
@@ -19,7 +19,7 @@ const TIMES: usize = 3;
 pub(crate) struct Budget {
     received: usize,
     sent: usize,
-    /// Whether the client has proved its address: by a packet with keys that depend on data received from us.
+    /// Whether the client has proved its address, by a packet whose keys depend on data that we sent.
     is_peer_shown: Arc<AtomicBool>,
 }
 

@@ -29,7 +29,8 @@ pub enum StreamError {
     /// Flow control or the send window permits no more data; [`Event::Writable`] reports when data can be written.
     #[error("the stream is blocked by flow control")]
     Blocked,
-    /// The peer has stopped the stream (STOP_SENDING), so the stream is reset.
+    /// The peer has stopped the stream (STOP_SENDING). When [`Event::Stopped`] has reported this, the stream is reset and
+    /// closed.
     #[error("the peer has stopped the stream with code {0}")]
     Stopped(u64),
     /// The stream was never opened, is closed, or can be written only by the peer.
@@ -147,7 +148,7 @@ impl Connection {
     }
 
     /// Returns the bytes of packets that the peer has acknowledged on the current path. The count restarts at 0 when
-    /// the peer migrates. The call costs more than reading a counter.
+    /// the peer migrates. The call takes more CPU time than reading a counter.
     pub fn acknowledged(&self) -> Bytes {
         Bytes(acknowledged(self.machine.congestion_state()))
     }
@@ -165,8 +166,8 @@ impl Connection {
         self.machine.streams().send_streams()
     }
 
-    /// Writes the pieces in order, as far as there is room; at most 64 KiB in one call. Returns the number of bytes
-    /// taken, which is 0 only for empty pieces.
+    /// Writes as many bytes of the pieces, in order, as there is room for; at most 64 KiB in one call. Returns the
+    /// number of bytes taken, which is 0 only for empty pieces.
     pub fn write(&mut self, stream: u64, pieces: &[IoSlice<'_>]) -> Result<usize, StreamError> {
         if !self.may_write(stream) {
             return Err(StreamError::Closed);
@@ -387,6 +388,9 @@ impl Connection {
                         return Some(Event::Finished { stream: id.into() });
                     }
                     StreamEvent::Stopped { id, error_code } => {
+                        // RFC 9000 section 3.5: a stopped stream is reset, with the peer's code. A finished stream may
+                        // have data that are not sent yet, so it is reset too.
+                        self.reset(id.into(), error_code.into_inner());
                         return Some(Event::Stopped {
                             stream: id.into(),
                             code: error_code.into_inner(),

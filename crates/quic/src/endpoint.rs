@@ -75,6 +75,16 @@ pub enum ConnectError {
     NoIdentifiers,
 }
 
+/// A limit on open connections that several endpoints share.
+pub trait SharedLimit: Send + Sync {
+    /// Counts a new connection; returns false if it must be refused.
+    fn admit(&self) -> bool;
+    /// Records that a connection that was admitted is removed.
+    fn release(&self);
+    /// Whether nearly all connections of the limit are open.
+    fn is_full(&self) -> bool;
+}
+
 /// The connections of one UDP socket, without the socket.
 pub struct Endpoint {
     machine: quinn_proto::Endpoint,
@@ -87,6 +97,7 @@ pub struct Endpoint {
     token_time: Arc<TokenTime>,
     validates_addresses: bool,
     most_connections: usize,
+    shared_limit: Option<Arc<dyn SharedLimit>>,
     /// Limits on the unacknowledged data of a server's connections; clients have no limit.
     memory: Option<SendMemory>,
     half_open: HalfOpen,
@@ -175,12 +186,18 @@ impl Endpoint {
             token_time,
             validates_addresses,
             most_connections,
+            shared_limit: None,
             memory: None,
             half_open: HalfOpen::default(),
             handshakes: Handshakes::default(),
             is_accepting: true,
             counts: EndpointCounts::default(),
         }
+    }
+
+    /// Makes further accepted connections count towards a shared limit too.
+    pub fn share_limit(&mut self, limit: Arc<dyn SharedLimit>) {
+        self.shared_limit = Some(limit);
     }
 
     /// Starts a connection. Its first datagram can be sent immediately.
@@ -309,7 +326,7 @@ impl Endpoint {
         let handle = ConnectionHandle(key.0 as usize);
         while let Some(event) = connection.machine.poll_endpoint_events() {
             if event.is_drained() {
-                // Passing it on now would free the slot while events are still waiting.
+                // The endpoint gets this event later: it would free the slot while other events are still waiting.
                 connection.hold_drained(event);
             } else if let Some(answer) = self.machine.handle_event(handle, event) {
                 connection.machine.handle_event(answer);
@@ -387,10 +404,7 @@ impl Endpoint {
     fn accept(&mut self, incoming: Incoming, length: usize, now: Instant) {
         self.scratch.clear();
         if !self.is_accepting || self.open >= self.most_connections {
-            self.counts.refused += 1;
-            let response = self.machine.refuse(incoming, &mut self.scratch);
-            self.respond(&response);
-            return;
+            return self.refuse(incoming);
         }
         let is_shown = incoming.remote_address_validated();
         let is_crowded = self.handshakes.count() >= self.half_open.retry_from;
@@ -407,6 +421,11 @@ impl Endpoint {
                 }
             }
             return;
+        }
+        if let Some(limit) = &self.shared_limit
+            && !limit.admit()
+        {
+            return self.refuse(incoming);
         }
         self.give_up_old(now);
         let accepted = self
@@ -434,10 +453,23 @@ impl Endpoint {
             }
             Err(error) => {
                 self.counts.failed += 1;
+                self.release();
                 if let Some(response) = error.response {
                     self.respond(&response);
                 }
             }
+        }
+    }
+
+    fn refuse(&mut self, incoming: Incoming) {
+        self.counts.refused += 1;
+        let response = self.machine.refuse(incoming, &mut self.scratch);
+        self.respond(&response);
+    }
+
+    fn release(&self) {
+        if let Some(limit) = &self.shared_limit {
+            limit.release();
         }
     }
 
@@ -493,9 +525,13 @@ impl Endpoint {
         self.touch(key);
     }
 
-    /// Whether at least 63/64 of the maximum number of connections are open.
+    /// Whether at least 63/64 of the maximum number of connections are open, or the shared limit is full.
     pub fn is_full(&self) -> bool {
         self.open >= self.most_connections - self.most_connections / 64
+            || self
+                .shared_limit
+                .as_ref()
+                .is_some_and(|limit| limit.is_full())
     }
 
     /// Frees the slot of a connection.
@@ -504,6 +540,7 @@ impl Endpoint {
             return;
         };
         self.open -= 1;
+        self.release();
         self.end_handshake(connection.half_open.is_some());
         if let Some(memory) = &mut self.memory {
             memory.give_back(connection.granted);

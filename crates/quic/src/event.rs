@@ -31,7 +31,8 @@ pub enum Event {
         /// The stream.
         stream: u64,
     },
-    /// The peer has requested that this side stop sending on a stream (STOP_SENDING).
+    /// The peer has requested that this side stop sending on a stream (STOP_SENDING), and the stream is reset with the same
+    /// code.
     Stopped {
         /// The stream.
         stream: u64,

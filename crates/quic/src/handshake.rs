@@ -43,9 +43,8 @@ pub struct Handshake {
     pub sent: Volume,
     /// Datagrams received during the handshake.
     pub received: Volume,
-    /// The round trips that the handshake needs without losses: normally 1. A Retry adds one (only a client counts
-    /// it). Certificates larger than what the server may send to an unvalidated address add one. Losses only affect
-    /// the duration.
+    /// The round trips that the handshake needs without losses: normally 1. A Retry adds one (only a client counts it).
+    /// Certificates above the limit for an unvalidated address add one. Losses only affect the duration.
     pub round_trips: u32,
     /// The negotiated protocol (ALPN), such as `h3`.
     pub protocol: Option<Vec<u8>>,

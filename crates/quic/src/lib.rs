@@ -43,7 +43,7 @@ mod timeline;
 
 pub use connection::{Connection, ReadEnd, StreamError};
 pub use connection_key::ConnectionKey;
-pub use endpoint::{ConnectError, Endpoint, EndpointCounts, Transmit};
+pub use endpoint::{ConnectError, Endpoint, EndpointCounts, SharedLimit, Transmit};
 pub use event::{CloseKind, Closed, Closer, Event};
 pub use handshake::{EarlyData, Handshake, Volume};
 pub use settings::{

@@ -41,7 +41,7 @@ impl SendMemory {
         grant
     }
 
-    /// Returns the limit of a closed connection.
+    /// Releases the memory that was granted to a closed connection.
     pub(crate) fn give_back(&mut self, before: u64) {
         self.granted = self.granted.saturating_sub(before);
     }
@@ -65,7 +65,7 @@ mod tests {
     fn a_connection_gets_four_windows_and_no_more_than_the_most() {
         let mut memory = memory(256 << 20);
         let first = memory.grant(0, 12_000, 1);
-        assert_eq!(first, 64 << 10, "what everyone gets");
+        assert_eq!(first, 64 << 10, "the initial limit");
         let grown = memory.grant(first, 100_000, 1);
         assert_eq!(grown, 400_000);
         let most = memory.grant(grown, 10 << 20, 1);

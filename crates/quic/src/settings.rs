@@ -349,7 +349,7 @@ pub struct ServerSettings {
     pub tls: Arc<rustls::ServerConfig>,
     /// The transport settings of the server's connections.
     pub transport: TransportSettings,
-    /// Whether every client must validate its address first (Retry, RFC 9000 section 8.1.2), which costs a round trip.
+    /// Whether every client must validate its address first (Retry, RFC 9000 section 8.1.2), which takes a round trip.
     pub validates_addresses: bool,
     /// Whether clients may migrate to another address.
     pub migration: bool,

@@ -1,5 +1,5 @@
-//! Two endpoints in virtual time: the cost of a handshake, the data on streams, the ends of connections, and
-//! the effect of every setting.
+//! Two endpoints in virtual time: the cost of a handshake, the data on streams, the close of connections, and the
+//! effect of every setting.
 
 #[path = "pair/half_open.rs"]
 mod half_open;
@@ -164,7 +164,7 @@ fn the_initial_window_is_what_was_set() {
             };
             let mut pair = Pair::new(plan);
             pair.establish();
-            // Until the whole handshake is acknowledged; acknowledgements do not count.
+            // After this time the whole handshake is acknowledged.
             pair.run_for(Duration::from_secs(1));
             let stream = pair.client.connection().open(true).unwrap();
             pair.client.write(stream, b"?");
@@ -175,8 +175,8 @@ fn the_initial_window_is_what_was_set() {
             pair.server.write(stream, &vec![0; 60_000]);
             pair.settle();
             let burst = pair.server.lengths[begun..].iter().sum::<usize>() as u64;
-            // Pacing may delay a part of it, but never sends more. With a window of one datagram, the remains
-            // of the handshake in the window delay it.
+            // Pacing may delay a part of the burst, but never sends more. With a window of one datagram, handshake data
+            // that is still in the window delays the burst.
             assert!(burst <= window, "{burst} of {window}");
             assert!(burst + 1200 > window.min(12_000), "{burst} of {window}");
         }
@@ -208,7 +208,7 @@ fn flow_control_holds_a_writer_and_lets_it_go_on() {
     assert_eq!(
         pair.client.connection().open(true),
         None,
-        "one is all the server allows"
+        "the server allows one stream"
     );
     pair.client.write(stream, b"?");
     pair.client.connection().finish(stream).unwrap();
@@ -236,12 +236,13 @@ fn flow_control_holds_a_writer_and_lets_it_go_on() {
 }
 
 #[test]
-fn a_stopped_stream_accepts_no_more_data() {
+fn a_stopped_stream_is_reset_and_accepts_no_more_data() {
     let mut pair = Pair::new(Plan::new());
     pair.establish();
     let stream = pair.client.connection().open(true).unwrap();
     pair.client.write(stream, b"?");
     pair.run_until(|pair| pair.server.read.contains_key(&stream));
+    pair.server.write(stream, b"!");
     pair.client.connection().stop(stream, 0x10c);
     pair.run_until(|pair| {
         pair.server
@@ -256,7 +257,10 @@ fn a_stopped_stream_accepts_no_more_data() {
         .server
         .connection()
         .write(stream, &[IoSlice::new(b"x")]);
-    assert_eq!(refused, Err(StreamError::Stopped(0x10c)));
+    assert_eq!(refused, Err(StreamError::Closed));
+    assert_eq!(pair.server.connection().sending_streams(), 1);
+    // The peer acknowledges the reset.
+    pair.run_until(|pair| pair.server.connection().sending_streams() == 0);
     let unknown = pair.server.connection().write(400, &[IoSlice::new(b"x")]);
     assert_eq!(unknown, Err(StreamError::Closed));
     // A stream that only the other side can write.
@@ -380,7 +384,7 @@ fn early_data_saves_a_round_trip_and_a_resumption_the_certificates() {
     pair.establish();
     let client = handshake(&mut pair);
     assert_eq!(client.early_data, EarlyData::Accepted);
-    // A resumed client knows the server's certificates only from the earlier session.
+    // A resumed client has the server's certificates only from the earlier session.
     assert!(client.resumed);
     assert_eq!(client.certificates, Bytes(0));
     assert!(pair.server.connection().handshake().unwrap().resumed);
@@ -404,7 +408,7 @@ fn rejected_early_data_is_reported_and_its_streams_start_again() {
     pair.establish();
     let client = handshake(&mut pair);
     assert_eq!(client.early_data, EarlyData::Rejected);
-    assert!(client.resumed, "the session itself is good");
+    assert!(client.resumed, "the session is resumed");
     assert!(pair.server.read.is_empty());
     assert_eq!(pair.client.connection().open(true), Some(stream));
     pair.client.write(stream, b"again");

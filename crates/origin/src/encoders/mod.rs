@@ -153,7 +153,7 @@ mod tests {
                     content,
                     "{coding:?} {length}"
                 );
-                // Compressed again after an eviction, it must be the same: it has the same entity tag.
+                // Content that is compressed again after an eviction has the same entity tag, so it must be the same.
                 assert_eq!(coded(32 * 1024), whole, "{coding:?} {length}");
             }
             let whole = {
@@ -179,7 +179,7 @@ mod tests {
                 let mut encoder = encoder.unwrap();
                 assert!(encoder.write(&[b'b'; 300]));
                 let coded = encoder.finish().unwrap();
-                // The window is in the first bits; a zero is 16 (RFC 7932 section 9.1).
+                // The first bits state the window; a zero bit states 16 (RFC 7932 section 9.1).
                 assert_eq!(coded[0] & 1, 1, "quality {quality}: {:x}", coded[0]);
             }
         }

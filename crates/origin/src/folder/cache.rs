@@ -99,9 +99,12 @@ pub(super) struct Entry {
     pub(super) path: Arc<[u8]>,
     pub(super) resource: Arc<Resource>,
     /// The identity of the file of each representation.
-    identities: Vec<Identity>,
+    pub(super) identities: Vec<Identity>,
     /// Whether an entity tag is still weak and will become strong.
     unsettled: bool,
+    /// Whether a file in memory changed so shortly before it was read that its times may not show a later
+    /// change. Such a file is read again at each check.
+    pub(super) may_differ: bool,
     /// When the entry was last checked.
     pub(super) looked_at: Instant,
     /// Whether the entry was requested since the eviction hand last passed it.
@@ -130,6 +133,7 @@ impl Entry {
             )),
             identities: Vec::with_capacity(1 + found.coded.len()),
             unsettled: false,
+            may_differ: false,
             looked_at: now,
             used: true,
             bytes: ENTRY + path.len() as u64,
@@ -143,7 +147,10 @@ impl Entry {
         for (coding, opened) in std::iter::once((None, found.plain)).chain(coded) {
             let (variant, identity) = read(coding, opened, wall_clock, reads)?;
             match variant.bytes() {
-                Stored::Memory(body) => entry.bytes += body.len().0,
+                Stored::Memory(body) => {
+                    entry.bytes += body.len().0;
+                    entry.may_differ |= !identity.is_settled(wall_clock);
+                }
                 Stored::File(_) => {
                     entry.descriptors += 1;
                     entry.unsettled |= !identity.is_settled(wall_clock);
@@ -156,7 +163,22 @@ impl Entry {
         Ok(entry)
     }
 
-    /// Whether the files are unchanged since this entry was made.
+    /// Keeps the resource of an earlier entry with the same times if all of it is in memory and has the same
+    /// content.
+    pub(super) fn keep_if_same(&mut self, earlier: Arc<Resource>) {
+        let variants = earlier.variants().iter().zip(self.resource.variants());
+        let is_same = variants
+            .map(|(one, other)| (one.bytes(), other.bytes()))
+            .all(|pair| match pair {
+                (Stored::Memory(one), Stored::Memory(other)) => one.bytes() == other.bytes(),
+                _ => false,
+            });
+        if is_same {
+            self.resource = earlier;
+        }
+    }
+
+    /// Whether the times of the files show no change since this entry was made.
     pub(super) fn is_still(&self, found: &Found, wall_clock: Duration) -> bool {
         let files = std::iter::once((None, &found.plain)).chain(
             found

@@ -57,6 +57,37 @@ fn a_change_is_seen_when_the_cached_entry_is_no_longer_fresh() {
 }
 
 #[test]
+fn a_change_that_leaves_the_times_as_they_were_is_seen() {
+    let (folder, store) = folder();
+    let file = folder.path().join("a.txt");
+    std::fs::write(&file, "one").unwrap();
+    let first = found(&store, "/a.txt", at(0));
+    assert!(Arc::ptr_eq(&first, &found(&store, "/a.txt", at(1000))));
+    std::fs::write(&file, "two").unwrap();
+    // As if both changes were within one tick.
+    let identity = Identity::of(&fs::stat(&file).unwrap());
+    store
+        .cache
+        .lock()
+        .unwrap()
+        .entry(b"/a.txt")
+        .unwrap()
+        .identities[0] = identity;
+    assert_eq!(content(&found(&store, "/a.txt", at(2000))), b"two");
+    // A file that was unchanged for `SETTLED` when it was read is not read again.
+    store.take_work();
+    store
+        .cache
+        .lock()
+        .unwrap()
+        .entry(b"/a.txt")
+        .unwrap()
+        .may_differ = false;
+    found(&store, "/a.txt", at(3000));
+    assert_eq!(store.take_work().reads, 0);
+}
+
+#[test]
 fn a_large_file_that_changes_is_seen_at_once_and_its_tag_is_weak_at_first() {
     let (folder, store) = folder();
     let file = folder.path().join("big");
@@ -105,7 +136,7 @@ fn nothing_outside_the_folder_is_served() {
     ] {
         assert!(is_missing(&store, path), "{path}");
     }
-    // Links that stay inside are followed, whichever way they are written.
+    // Absolute and relative links to targets inside the folder are followed.
     link(&folder.path().join("sub/in.txt"), "inside");
     link(Path::new("sub/../sub/in.txt"), "around");
     for path in ["/inside", "/around", "/sub/in.txt"] {
@@ -214,7 +245,7 @@ fn the_cache_stays_within_its_bounds() {
     for n in 0..40 {
         found(&store, &format!("/big{n}"), at(0));
         found(&store, &format!("/small{n}"), at(0));
-        // Requested all the time, it stays.
+        // An entry that is requested all the time is not evicted.
         found(&store, "/small0", at(0));
         let cache = store.cache.lock().unwrap();
         assert!(cache.descriptors <= BOUNDS.descriptors);

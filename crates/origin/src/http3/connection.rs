@@ -12,7 +12,7 @@ use fathometer_quic::{
 
 use super::delivery::Delivery;
 use crate::OriginStatistics;
-use crate::access_log::AccessLog;
+use crate::access_log::{AccessLog, LoggedSession};
 use crate::connection::Outcome;
 use crate::timers::Alarm;
 use fathometer_quic_sockets::feed::{FileBuffer, feed};
@@ -38,6 +38,8 @@ pub(super) struct Open {
     /// The code with which to close the connection after all written data is delivered.
     closes_with: Option<ErrorCode>,
     is_closed: bool,
+    /// The TLS session, once the handshake is complete.
+    session: Option<LoggedSession>,
     delivery: Delivery,
     limits: Limits,
 }
@@ -55,12 +57,13 @@ impl Open {
             own_streams: 0,
             closes_with: None,
             is_closed: false,
+            session: None,
             delivery: Delivery::default(),
             limits,
         }
     }
 
-    /// Advances as far as possible without waiting, for one turn. Data to send is then in QUIC.
+    /// Does all work that is possible without waiting, for one turn. Data to send is then in QUIC.
     pub fn serve(
         &mut self,
         endpoint: &mut Endpoint,
@@ -77,6 +80,7 @@ impl Open {
                 Event::Established(handshake) => {
                     statistics.handshakes += 1;
                     statistics.resumed += u64::from(handshake.resumed);
+                    self.session = Some(LoggedSession::of_quic(&handshake));
                 }
                 event => self.handle(event, now),
             }
@@ -88,12 +92,14 @@ impl Open {
             self.read(connection, now);
             if !self.is_closed {
                 let own_streams = &mut self.own_streams;
+                let delivery = &mut self.delivery;
                 has_more = feed(
                     &mut self.http,
                     connection,
                     file_buffer,
                     now,
-                    |stream, pieces, _, end| {
+                    |stream, pieces, taken, end| {
+                        delivery.give(stream, taken as u64, end);
                         if pieces.is_empty()
                             && !end
                             && !fathometer_quic::stream::is_bidirectional(stream)
@@ -108,7 +114,12 @@ impl Open {
         while let Some(action) = self.http.poll_action() {
             match (action, endpoint.get_mut(key)) {
                 (Action::Close { code }, _) => self.closes_with = Some(code),
-                (action, Some(connection)) => carry_out(action, connection),
+                (Action::Reset { stream, code }, Some(connection)) => {
+                    self.reset(connection, stream, code.0);
+                }
+                (Action::StopSending { stream, code }, Some(connection)) => {
+                    connection.stop(stream, code.0);
+                }
                 (_, None) => {}
             }
         }
@@ -155,17 +166,19 @@ impl Open {
         let Some(connection) = endpoint.get_mut(key).filter(|_| !self.is_closed) else {
             return;
         };
-        let waits = connection.sending_streams() > self.own_streams;
+        // A close waits until QUIC has delivered everything, also the resets of streams.
+        let certainly_waits = self.delivery.has_unfinished()
+            || self.closes_with.is_some() && connection.sending_streams() > self.own_streams;
         let acknowledged = || connection.acknowledged();
-        if self
+        let is_stalled = self
             .delivery
-            .is_stalled(waits, acknowledged, &self.limits, now)
-        {
+            .is_stalled(certainly_waits, acknowledged, &self.limits, now);
+        if is_stalled {
             statistics.stalled += 1;
             endpoint.close(
                 key,
                 ErrorCode::EXCESSIVE_LOAD.0,
-                "nothing is acknowledged",
+                "too little is acknowledged",
                 now,
             );
             self.is_closed = true;
@@ -198,7 +211,7 @@ impl Open {
     ) {
         while let Some((served, text)) = self.http.cut_short(now) {
             count(statistics, &served);
-            log.note(self.peer, &served.exchange, &text, None);
+            log.note(self.peer, &served.exchange, &text, self.session);
         }
     }
 
@@ -206,7 +219,12 @@ impl Open {
         match event {
             Event::Opened { stream } | Event::Readable { stream } => self.unread.push_back(stream),
             Event::Writable { stream } => self.http.handle_writable(stream),
-            Event::Stopped { stream, code } => self.http.handle_stop_sending(stream, code, now),
+            Event::Stopped { stream, code } => {
+                // QUIC has reset the stream (RFC 9000 section 3.5), so a reset by the machine has no effect.
+                self.delivery.reset(stream);
+                self.http.handle_stop_sending(stream, code, now);
+            }
+            Event::Finished { stream } => self.delivery.finish(stream),
             Event::Closed(closed) => {
                 self.is_closed = true;
                 match (closed.by, closed.kind) {
@@ -216,11 +234,15 @@ impl Open {
                     _ => self.http.handle_failure(),
                 }
             }
-            Event::Established(_)
-            | Event::StreamsAvailable { .. }
-            | Event::Finished { .. }
-            | Event::Drained => {}
+            // `serve` handles the other events.
+            Event::Established(_) | Event::StreamsAvailable { .. } | Event::Drained => {}
         }
+    }
+
+    /// Resets a stream; QUIC then discards the data that the peer has not acknowledged.
+    fn reset(&mut self, connection: &mut Quic, stream: u64, code: u64) {
+        connection.reset(stream, code);
+        self.delivery.reset(stream);
     }
 
     /// Reads available data, from each stream for one turn.
@@ -261,7 +283,7 @@ impl Open {
             Some(log) => {
                 while let Some((served, text)) = self.http.poll_event_with_text() {
                     count(statistics, &served);
-                    log.note(self.peer, &served.exchange, &text, None);
+                    log.note(self.peer, &served.exchange, &text, self.session);
                 }
             }
             None => {
@@ -278,13 +300,5 @@ fn count(statistics: &mut OriginStatistics, served: &Served) {
     if served.reset.is_none() {
         statistics.responses += 1;
         statistics.content += served.exchange.body.0;
-    }
-}
-
-fn carry_out(action: Action, connection: &mut Quic) {
-    match action {
-        Action::Reset { stream, code } => connection.reset(stream, code.0),
-        Action::StopSending { stream, code } => connection.stop(stream, code.0),
-        Action::Close { .. } => {}
     }
 }

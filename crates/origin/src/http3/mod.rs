@@ -23,14 +23,16 @@ use fathometer_http::origin::Origin;
 use fathometer_http::protocol::Protocol;
 use fathometer_http::waiting::{MAX_UNSENT_PER_RESPONSE, MOST_WAITING};
 use fathometer_model::{Bytes, Seed};
-use fathometer_quic::{Endpoint, HalfOpen, QlogWriter, ServerSettings, TransportSettings, Waiting};
+use fathometer_quic::{
+    Endpoint, HalfOpen, QlogWriter, ServerSettings, SharedLimit, TransportSettings, Waiting,
+};
 use fathometer_sys::usage::ThreadClock;
 use fathometer_sys::{Clock, UdpOptions, UdpSocket};
 
 pub use self::worker::Handle;
 use self::worker::Worker;
 use crate::loops::Loops;
-use crate::{LogFile, OriginStatistics};
+use crate::{ConnectionLimit, LogFile, OriginStatistics};
 use fathometer_quic_sockets::{SettingsError, Sockets};
 
 /// The transport settings of a public server: the data that clients may send before the server reads it is
@@ -62,7 +64,7 @@ pub struct ServiceOptions {
     pub validates_addresses: bool,
     /// Whether each loop is pinned to one processor.
     pub pinned: bool,
-    /// The maximum number of open connections, over all loops; more are refused.
+    /// The maximum number of open connections, over all loops; more are refused. Each loop gets an equal share.
     pub most_open: usize,
     /// The access log.
     pub log: Option<Arc<LogFile>>,
@@ -120,6 +122,19 @@ impl Service {
         origins: Vec<Arc<Origin>>,
         config: &Arc<ServerConfig>,
         clock: Clock,
+        qlog: impl FnMut() -> Option<QlogWriter>,
+    ) -> Result<Service, ServiceError> {
+        Service::start_within(options, None, origins, config, clock, qlog)
+    }
+
+    /// Like [`start`](Self::start). A `limit` that is shared with other services replaces the loops' shares of
+    /// [`most_open`](ServiceOptions::most_open).
+    pub fn start_within(
+        options: &ServiceOptions,
+        limit: Option<&Arc<ConnectionLimit>>,
+        origins: Vec<Arc<Origin>>,
+        config: &Arc<ServerConfig>,
+        clock: Clock,
         mut qlog: impl FnMut() -> Option<QlogWriter>,
     ) -> Result<Service, ServiceError> {
         let tls = options
@@ -149,7 +164,7 @@ impl Service {
         let mut kept = Vec::new();
         let mut workers = Vec::with_capacity(count);
         for (n, origin) in origins.into_iter().enumerate() {
-            let mut worker = Worker::new(origin, Arc::clone(&config), options, clock)?;
+            let mut worker = Worker::new(origin, Arc::clone(&config), options, limit, clock)?;
             for (m, &address) in addresses.iter().enumerate() {
                 let socket = match first.next() {
                     Some(socket) => socket,
@@ -161,7 +176,10 @@ impl Service {
                     transport: options.transport,
                     validates_addresses: options.validates_addresses,
                     migration: !shared,
-                    most_connections: (options.most_open / count / addresses.len()).max(1),
+                    most_connections: match limit {
+                        Some(_) => usize::MAX,
+                        None => (options.most_open / count / addresses.len()).max(1),
+                    },
                     half_open: HalfOpen::default(),
                     waiting: Waiting {
                         each: MAX_UNSENT_PER_RESPONSE,
@@ -170,8 +188,11 @@ impl Service {
                     qlog: qlog(),
                 };
                 let seed = options.seed.child(n as u64).child(m as u64);
-                let endpoint = Endpoint::server(settings, socket.is_unfragmented(), seed)
+                let mut endpoint = Endpoint::server(settings, socket.is_unfragmented(), seed)
                     .map_err(SettingsError::from)?;
+                if let Some(limit) = limit {
+                    endpoint.share_limit(Arc::clone(limit) as Arc<dyn SharedLimit>);
+                }
                 worker.add(socket, endpoint)?;
             }
             workers.push(worker);

@@ -19,13 +19,13 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::ServiceOptions;
 use super::connection::Open;
-use crate::OriginStatistics;
 use crate::access_log::AccessLog;
 use crate::connection::Outcome;
 use crate::memory_return::MemoryReturn;
 use crate::timers::{Alarm, Timers};
 use crate::wall_clock::WallClock;
-use crate::{YIELDS_AFTER, longest};
+use crate::{ConnectionLimit, OriginStatistics};
+use crate::{ROOM_EVERY, YIELDS_AFTER, longest};
 use fathometer_quic_sockets::Sockets;
 use fathometer_quic_sockets::feed::FileBuffer;
 use fathometer_quic_sockets::outbox::{Outbox, SendProgress};
@@ -33,8 +33,6 @@ use fathometer_quic_sockets::outbox::{Outbox, SendProgress};
 const WAKE: u64 = u64::MAX - 1;
 /// Maximum number of receive calls on one socket before connections are served.
 const RECEIVES: usize = 8;
-/// The minimum time between two searches for connections to close.
-const ROOM_EVERY: Duration = Duration::from_millis(100);
 /// Maximum number of ready sockets reported by one poll.
 const EVENTS: usize = 16;
 /// The low bits of an alarm's place are the number of the port, the other bits the number of the connection.
@@ -121,6 +119,10 @@ pub(super) struct Worker {
     tls: Arc<fathometer_tls::ServerSettings>,
     clock: Clock,
     shared: Arc<Shared>,
+    /// The limit that all loops share.
+    limit: Option<Arc<ConnectionLimit>>,
+    /// Whether another loop, which waits for the end of a connection, has woken this loop.
+    makes_room: bool,
     timers: Timers,
     memory_return: MemoryReturn,
     buffer: ReceiveBuffer,
@@ -137,12 +139,27 @@ impl Worker {
         origin: Arc<Origin>,
         config: Arc<ServerConfig>,
         options: &ServiceOptions,
+        limit: Option<&Arc<ConnectionLimit>>,
         clock: Clock,
     ) -> io::Result<Worker> {
         let sockets = options.sockets;
         let poller = Poller::new(EVENTS).map_err(io::Error::other)?;
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         poller.add(&wake, WAKE)?;
+        let shared = Arc::new(Shared {
+            stop: AtomicBool::new(false),
+            drain: AtomicBool::new(false),
+            drain_for: AtomicU64::new(0),
+            responses: AtomicU64::new(0),
+            overflowed: AtomicU64::new(0),
+            wake,
+        });
+        if let Some(limit) = limit {
+            let handle = Handle {
+                shared: Arc::clone(&shared),
+            };
+            limit.add_waker(move || handle.wake());
+        }
         Ok(Worker {
             poller,
             ports: Vec::new(),
@@ -150,14 +167,9 @@ impl Worker {
             config,
             sockets,
             clock,
-            shared: Arc::new(Shared {
-                stop: AtomicBool::new(false),
-                drain: AtomicBool::new(false),
-                drain_for: AtomicU64::new(0),
-                responses: AtomicU64::new(0),
-                overflowed: AtomicU64::new(0),
-                wake,
-            }),
+            shared,
+            limit: limit.cloned(),
+            makes_room: false,
             timers: Timers::default(),
             memory_return: MemoryReturn::default(),
             buffer: ReceiveBuffer::new(sockets.coalescing),
@@ -251,8 +263,9 @@ impl Worker {
             for place in 0..ready {
                 self.note(self.poller.ready(place));
             }
+            let requested = std::mem::take(&mut self.makes_room);
             for port in 0..self.ports.len() {
-                self.statistics.yielded += self.ports[port].make_room(woken)?;
+                self.statistics.yielded += self.ports[port].make_room(requested, woken)?;
                 self.ports[port].receive(&mut self.buffer, woken);
                 self.begin(port, woken);
             }
@@ -293,6 +306,8 @@ impl Worker {
             let mut count = [0; 8];
             // The event only means that the flags must be checked, which the loop does in any case.
             let _ = rustix::io::read(&self.shared.wake, &mut count);
+            let limit = self.limit.as_ref();
+            self.makes_room = limit.is_some_and(|limit| limit.is_awaited() && limit.must_wait());
         } else if let Some(port) = self.ports.get_mut(ready.token as usize) {
             port.readable |= ready.readable;
             port.writable |= ready.writable;
@@ -342,7 +357,7 @@ impl Worker {
         }
     }
 
-    /// Handles the timeouts of connections whose alarm has gone off.
+    /// Handles the timeouts of connections whose alarm is due.
     fn ring(&mut self, now: Instant) {
         while let Some(place) = self.timers.pop_due(now) {
             let (number, key) = place_of(place);
@@ -494,11 +509,12 @@ impl Port {
         }
     }
 
-    /// If the limit of connections is reached, closes some of the connections that have waited longest for
-    /// their clients; returns the number of closed connections.
-    fn make_room(&mut self, now: Instant) -> io::Result<u64> {
+    /// If the limit of connections is reached, or if another loop has `requested` it, closes some of the
+    /// connections that have waited longest for their clients; returns the number of closed connections.
+    fn make_room(&mut self, requested: bool, now: Instant) -> io::Result<u64> {
         let is_late = self.room_made.is_none_or(|at| now.since(at) >= ROOM_EVERY);
-        if !is_late || !self.readable || !self.endpoint.is_full() {
+        let is_needed = requested || self.readable && self.endpoint.is_full();
+        if !is_late || !is_needed {
             return Ok(0);
         }
         self.room_made = Some(now);

@@ -124,7 +124,7 @@ fn a_flood_of_initial_packets_takes_little_memory_and_other_handshakes_succeed()
     assert!(counts.retried >= 390, "{counts:?}");
     assert_eq!((counts.refused, counts.given_up), (0, 0));
 
-    // Clients that validate their addresses and then send nothing more: the oldest make room.
+    // Clients that validate their addresses and then send nothing more: the oldest handshakes are abandoned.
     for number in 400..500 {
         now += Duration::from_millis(1);
         let mut client = UnvalidatedClient::new(&tls, number, now);

@@ -33,7 +33,7 @@ impl Tls {
             // Longer than browsers allow for a name, but no browser is involved.
             "x".repeat(padding + 1),
         );
-        // All its signatures have the same length, and so have the datagrams that contain them.
+        // Its signatures have a constant length, so the datagrams that contain them have a constant length too.
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         let certificate = parameters.self_signed(&key).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -45,7 +45,7 @@ pub fn read(text: &str) -> Result<DictionaryArgument, String> {
             }
         }
     }
-    // The same checks as in `load`, where the contents are known.
+    // Rejects wrong settings early; `load` repeats the checks with the contents.
     DictionaryResource::new(announcement.clone(), Vec::new()).map_err(|error| error.to_string())?;
     Ok(DictionaryArgument {
         announcement,
@@ -57,8 +57,8 @@ pub fn read(text: &str) -> Result<DictionaryArgument, String> {
 pub fn check_addresses(is_tls: bool, addresses: &[SocketAddr]) -> Result<(), Failure> {
     match addresses.iter().find(|address| !address.ip().is_loopback()) {
         Some(address) if !is_tls => Err(usage(format!(
-            "--dictionary needs a secure context, which http://{address} is not: add --tls, or listen on a loopback \
-             address only"
+            "--dictionary needs a secure context, and http://{address} is not secure: add --tls, or listen on a \
+             loopback address only"
         ))),
         _ => Ok(()),
     }

@@ -46,7 +46,8 @@ impl Http3 {
             seed: Seed(clock.realtime_of(clock.now()).as_nanos() as u64),
         };
         let config = Arc::new(h3::server::ServerConfig::from(http1));
-        let service = Service::start(&options, origins, &config, clock, || None);
+        let limit = others.limit.as_ref();
+        let service = Service::start_within(&options, limit, origins, &config, clock, || None);
         Ok(Http3(Some(service.map_err(failure)?)))
     }
 
@@ -63,10 +64,8 @@ impl Http3 {
     }
 
     /// Waits until the event loops exit, and returns their statistics.
-    pub fn join(self) -> Result<Option<OriginStatistics>, Failure> {
-        self.0
-            .map(|service| service.join().map_err(failure))
-            .transpose()
+    pub fn join(self) -> Result<Option<OriginStatistics>, ServiceError> {
+        self.0.map(Service::join).transpose()
     }
 }
 

@@ -35,7 +35,8 @@ use fathometer_lab::server::{self, Demands};
 use fathometer_load::workload::SEED;
 use fathometer_origin::folder::{Bounds, FolderStore};
 use fathometer_origin::{
-    LogFile, LogFormat, OriginSockets, OriginStatistics, Service, ServiceError, ServiceOptions,
+    ConnectionLimit, LogFile, LogFormat, OriginSockets, OriginStatistics, Service, ServiceError,
+    ServiceOptions,
 };
 use fathometer_sys::stderr::say;
 
@@ -46,8 +47,8 @@ const DESCRIPTORS: usize = 2048;
 /// Descriptors that are neither connections nor files of the folder: standard streams, polls, listeners, the
 /// log.
 const OTHER_DESCRIPTORS: usize = 8;
-/// Further descriptors of this kind, for each event loop.
-const LOOP_DESCRIPTORS: usize = 6;
+/// Further descriptors of this kind, for each event loop, in addition to its listening sockets.
+const LOOP_DESCRIPTORS: usize = 5;
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
@@ -99,11 +100,13 @@ pub struct ServeArguments {
     /// Listen backlog: connections that may wait to be accepted, up to the kernel's limit [default: 4096]
     #[arg(long, value_name = "N")]
     backlog: Option<u32>,
-    /// Serve at most N connections at a time. Further connections wait in the backlog; to accept them, the server
-    /// closes connections on which it has waited 2 s for the client
+    /// Serve at most N connections at a time, over all event loops and protocols. Further connections wait in the
+    /// backlog, or are refused over HTTP/3; to accept them, the server closes connections on which it has waited 2 s
+    /// for the client
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: Option<u32>,
-    /// Serve at most N connections at a time; reset further connections
+    /// Serve at most N connections at a time, over all event loops and protocols; reset further connections, or
+    /// refuse them over HTTP/3
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     shed_above: Option<u32>,
     /// Generate the content at PATH for each request, in parts and without a Content-Length, as a dynamic page:
@@ -120,8 +123,8 @@ pub struct ServeArguments {
     protocols: ProtocolArguments,
 }
 
-/// Serves until SIGINT or SIGTERM, then completes the responses in flight. A second signal ends the program at
-/// once. SIGHUP has the same effect, unless the log is a file: then it reopens that file.
+/// Serves until SIGINT or SIGTERM, then completes the responses in flight. A second signal ends the program at once.
+/// SIGHUP has the same effect, but if the log is a file, SIGHUP reopens that file instead.
 pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     let definition = Definition::load(&arguments.persona)?;
     let Some(embedded) = &definition.embedded else {
@@ -145,8 +148,9 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     };
     let interrupt = Interrupt::install()?;
     let clock = Clock::start();
-    let share = Share::of(machine::raise_open_files(), threads);
     let addresses = arguments.protocols.addresses(&arguments.listen)?;
+    let sockets = arguments.protocols.sockets(addresses.len());
+    let share = Share::of(machine::raise_open_files(), threads, sockets);
     arguments
         .negotiation
         .check(arguments.protocols.is_tls(), &addresses)?;
@@ -176,6 +180,10 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     let served = arguments.protocols.setup(&config, &addresses, clock)?;
     let asked = arguments.max_connections.map(|most| most as usize);
     let most_open = share.connections.min(asked.unwrap_or(usize::MAX));
+    let shed_above = arguments.shed_above.map(|most| most as usize);
+    // Without these options, the loops share no counter.
+    let limit = (asked.is_some() || shed_above.is_some())
+        .then(|| Arc::new(ConnectionLimit::new(most_open, shed_above)));
     let options = ServiceOptions {
         addresses,
         sockets: OriginSockets {
@@ -185,7 +193,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
         },
         pinned: arguments.pin,
         most_open,
-        shed_above: arguments.shed_above.map(|most| most as usize),
+        limit,
         log,
     };
     let service = Service::start(&options, origins.clone(), &served.protocols, clock)
@@ -216,15 +224,35 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     })?;
     service.drain(arguments.drain);
     http3.drain(arguments.drain);
-    let mut statistics = service.join()?;
-    report(&statistics);
-    if let Some(over_quic) = http3.join()? {
-        http3::report(&over_quic);
-        statistics = statistics.and(over_quic);
+    // Both are joined before a failure of either is reported, so that no failure is lost.
+    let over_tcp = service.join().map_err(|error| error.to_string());
+    let over_quic = http3.join().map_err(|error| error.to_string());
+    let mut statistics = OriginStatistics::default();
+    if let Ok(over_tcp) = &over_tcp {
+        report(over_tcp);
+        statistics = statistics.and(*over_tcp);
+    }
+    if let Ok(Some(over_quic)) = &over_quic {
+        http3::report(over_quic);
+        statistics = statistics.and(*over_quic);
     }
     arguments.packages.report(&statistics);
     negotiation::report(&negotiation);
-    Ok(ExitCode::SUCCESS)
+    match failures(over_tcp.err(), over_quic.err()) {
+        None => Ok(ExitCode::SUCCESS),
+        Some(failure) => Err(failure.into()),
+    }
+}
+
+/// The message about event loops that failed, if any.
+fn failures(over_tcp: Option<String>, over_quic: Option<String>) -> Option<String> {
+    let all: Vec<String> = over_tcp.into_iter().chain(over_quic).collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "the server stopped, because an event loop failed: {}; restart the server",
+            all.join("; ")
+        )
+    })
 }
 
 /// The division of the process's file descriptors.
@@ -238,9 +266,10 @@ struct Share {
 }
 
 impl Share {
-    fn of(descriptors: u64, threads: usize) -> Share {
+    /// `sockets`: the descriptors that each event loop needs to receive on its addresses.
+    fn of(descriptors: u64, threads: usize, sockets: usize) -> Share {
         let all = usize::try_from(descriptors).unwrap_or(usize::MAX);
-        let others = OTHER_DESCRIPTORS + LOOP_DESCRIPTORS * threads;
+        let others = OTHER_DESCRIPTORS + (LOOP_DESCRIPTORS + sockets) * threads;
         let rest = all.saturating_sub(others);
         let files = DESCRIPTORS.min(rest / 4) / threads;
         Share {
@@ -422,11 +451,11 @@ fn report(statistics: &OriginStatistics) {
         ));
     }
     if statistics.yielded + statistics.stalled > 0 {
-        eprintln!(
+        say(format_args!(
             "{} connections of the slowest clients were closed to make room; {} were closed because their clients \
-             acknowledged nothing",
+             acknowledged too little",
             statistics.yielded, statistics.stalled
-        );
+        ));
     }
     if statistics.pauses > 0 {
         say(format_args!(
@@ -462,17 +491,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn failures_of_all_event_loops_are_reported() {
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(failures(None, None), None);
+        for (over_tcp, over_quic) in [(text("one"), None), (None, text("one"))] {
+            assert!(failures(over_tcp, over_quic).unwrap().contains(": one;"));
+        }
+        let both = failures(text("one"), text("two")).unwrap();
+        assert!(both.contains(": one; two;"), "{both}");
+    }
+
+    #[test]
     fn descriptors_are_divided_and_never_reserved_twice() {
         for descriptors in [0, 20, 64, 256, 1024, 20_000, 1_000_000] {
-            for threads in [1, 2, 16] {
-                let share = Share::of(descriptors, threads);
+            for (threads, sockets) in [(1, 1), (2, 1), (16, 1), (2, 60)] {
+                let share = Share::of(descriptors, threads, sockets);
                 let promised = OTHER_DESCRIPTORS
-                    + threads * (LOOP_DESCRIPTORS + share.files)
+                    + threads * (LOOP_DESCRIPTORS + sockets + share.files)
                     + share.connections;
                 assert!(share.connections >= threads);
                 assert!(
                     promised as u64 <= descriptors || share.connections == threads,
-                    "{descriptors} {threads}: {share:?}"
+                    "{descriptors} {threads} {sockets}: {share:?}"
                 );
             }
         }

@@ -17,15 +17,15 @@ use fathometer_sys::stderr::say;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Content negotiation")]
 pub struct NegotiationArguments {
-    /// Also serve variants that lie beside a file, by Accept-Encoding and Accept: x.br and x.zst beside x (x.gz
-    /// and x.deflate are always served), and x.webp and x.avif beside x.png, x.jpg or x.gif
+    /// Also serve variants beside a file, selected by Accept-Encoding and Accept: x.br and x.zst beside x (x.gz and
+    /// x.deflate are always served), and x.webp and x.avif beside x.png, x.jpg or x.gif
     #[arg(long)]
     negotiate: bool,
     /// Compress content on the fly in these codings, the preferred one first, each with a level: some of gzip
     /// (1 to 9), br (0 to 6), zstd (1 to 9) and deflate (1 to 9), as in br:4,zstd:3,gzip:6
     #[arg(long, value_name = "LIST")]
     compress: Option<Levels>,
-    /// Minimum size of content to compress on the fly, in bytes
+    /// Minimum size of content to compress on the fly, in bytes; at most --compress-up-to
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256", requires = "compress")]
     compress_from: u64,
     /// Maximum size of content to compress on the fly, in bytes
@@ -45,8 +45,16 @@ pub struct NegotiationArguments {
 }
 
 impl NegotiationArguments {
-    /// Checks that dictionaries can be used on these addresses.
+    /// Checks that the sizes permit compression, and that dictionaries can be used on these addresses.
     pub fn check(&self, is_tls: bool, addresses: &[SocketAddr]) -> Result<(), Failure> {
+        if self.compress_from > self.compress_up_to {
+            return Err(usage(format!(
+                "--compress-from ({}) is above --compress-up-to ({}), so no content would be compressed: lower the \
+                 first, or raise the second",
+                Bytes(self.compress_from),
+                Bytes(self.compress_up_to)
+            )));
+        }
         if self.dictionaries.is_empty() {
             return Ok(());
         }
@@ -90,9 +98,57 @@ pub fn report(negotiation: &Negotiation) {
         ));
         if !negotiation.dictionaries.is_empty() {
             say(format_args!(
-                "{} responses were compressed with a dictionary that the client had",
+                "{} responses were compressed with a dictionary of the client",
                 compressor.take_with_dictionary()
             ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Arguments {
+        #[command(flatten)]
+        negotiation: NegotiationArguments,
+    }
+
+    fn check(words: &str) -> Result<(), String> {
+        let words = std::iter::once("serve").chain(words.split_whitespace());
+        let arguments = Arguments::try_parse_from(words).map_err(|error| error.to_string())?;
+        let checked = arguments.negotiation.check(false, &[]);
+        checked.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn sizes_have_units_and_must_permit_compression() {
+        for good in [
+            "",
+            "--compress gzip",
+            "--compress gzip --compress-from 1k",
+            "--compress gzip --compress-from 8M --compress-up-to 8M",
+        ] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        for (bad, reason) in [
+            ("--compress-from 1k", "--compress <LIST>"),
+            ("--compress-up-to 1k", "--compress <LIST>"),
+            ("--compress gzip --compress-from 1x", "is not a size"),
+            (
+                "--compress gzip --compress-from 9M",
+                "above --compress-up-to",
+            ),
+            (
+                "--compress gzip --compress-up-to 255",
+                "above --compress-up-to",
+            ),
+        ] {
+            let said = check(bad).unwrap_err();
+            assert!(said.contains(reason), "{bad}: {said}");
         }
     }
 }

@@ -20,8 +20,8 @@ pub struct PackageArguments {
     /// build packages in advance, and again when a file changes; on-the-fly: build them for each request
     #[arg(long, value_name = "WHEN")]
     packages: Option<Making>,
-    /// File that lists the files of each page and of each folder, one package per line, as in
-    /// `/index.html /style.css /logo.png` or `/set/ /set/1.gif /set/2.gif` [default: the files that the HTML of a page names]
+    /// File that lists the files of each page and of each folder, one package per line, as in `/index.html /style.css
+    /// /logo.png` or `/set/ /set/1.gif /set/2.gif` [default: the files that the HTML of a page names]
     #[arg(long, value_name = "PLAN", requires = "packages")]
     package_plan: Option<PathBuf>,
     /// Formats to offer: object packages of version 2 and 1, tar and zip archives

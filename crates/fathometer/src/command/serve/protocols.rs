@@ -36,8 +36,8 @@ const TICKETS: usize = 2;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Protocols")]
 pub struct ProtocolArguments {
-    /// Enable TLS, with a certificate generated at start for localhost, the addresses it listens on and the
-    /// names of --host
+    /// Enable TLS, with a certificate generated at start for localhost, the listening addresses and the names of
+    /// --host
     #[arg(long)]
     tls: bool,
     /// Enable TLS with the certificate chain in this PEM file, server certificate first; requires --key. If given
@@ -168,6 +168,16 @@ impl ProtocolArguments {
             true => Ok(ports::resolved(asked)?),
             false => Ok(asked.to_vec()),
         }
+    }
+
+    /// The number of descriptors that an event loop needs to receive on this many addresses.
+    pub fn sockets(&self, addresses: usize) -> usize {
+        // HTTP/3 keeps each UDP socket twice, and its loop has a poller and a wake-up event.
+        let over_udp = match self.serves(Generation::HTTP3) {
+            true => 2 * addresses + 2,
+            false => 0,
+        };
+        addresses + over_udp
     }
 
     /// Adds the response fields that these arguments set to a server persona.
@@ -309,8 +319,8 @@ impl ProtocolArguments {
             (Some(TicketKind::Stateless) | None, false) => Tickets::Stateless { count: TICKETS },
             (Some(_), true) => {
                 return Err(
-                    "--early-data needs --tickets stateful: each ticket is then accepted once, so that such a \
-                     request cannot be replayed"
+                    "--early-data needs --tickets stateful: each ticket is then accepted once, so that \
+                     early data cannot be replayed"
                         .into(),
                 );
             }
@@ -330,7 +340,7 @@ impl ProtocolArguments {
             .map(|(certificate, key)| format!("{} with {}", certificate.display(), key.display()))
             .collect();
         match pairs.is_empty() {
-            true => format!("failed to set TLS up: {error}"),
+            true => format!("failed to set up TLS: {error}"),
             false => format!("failed to use {}: {error}", pairs.join(", ")),
         }
     }
@@ -368,13 +378,13 @@ impl ProtocolArguments {
             .map_err(|error| format!("failed to generate a certificate: {error}"))?;
         notes.push(match &self.ca_out {
             None => {
-                "clients do not trust its certificate: write the root with --ca-out FILE, or use curl --insecure"
+                "clients do not trust the generated certificate: write the root with --ca-out FILE, or use curl --insecure"
                     .to_owned()
             }
             Some(path) => {
                 fs::write(path, credentials.root_pem())
                     .map_err(|error| format!("failed to write {}: {error}", path.display()))?;
-                format!("the root of its certificate is in {0}: curl --cacert {0}", path.display())
+                format!("the root certificate is in {0}: use curl --cacert {0}", path.display())
             }
         });
         Ok(vec![credentials.identity().clone()])
@@ -385,7 +395,7 @@ impl ProtocolArguments {
             Some(path) => (Some(KeyLogFile::open(path)), path.display().to_string()),
             None => (
                 KeyLogFile::of_environment(),
-                "what SSLKEYLOGFILE names".to_owned(),
+                "the file that SSLKEYLOGFILE names".to_owned(),
             ),
         };
         match opened {
