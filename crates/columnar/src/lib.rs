@@ -13,7 +13,7 @@
 //! milliseconds for every ten thousand rows. The loops of a load engine therefore pass their rows to a separate
 //! thread.
 //!
-//! This crate neither opens files (the caller provides a writer), nor reads them back, which other tools do.
+//! This crate opens no files (the caller provides a writer), and does not read them.
 //!
 //! It uses the Rust implementation of [Apache Parquet](https://parquet.apache.org/docs/file-format/). Pages are
 //! compressed with Snappy, which every reader supports.

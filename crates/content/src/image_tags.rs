@@ -17,8 +17,10 @@ pub struct ImageTag<'a> {
     /// The value of `height` as it is written.
     pub height: Option<&'a str>,
     /// Whether the tag has no attribute that may change the rendering: at most `src`, `alt`, `width`, `height`
-    /// and `border=0`.
+    /// and `border=0`, and outside of `<picture>`.
     pub is_plain: bool,
+    /// Whether a browser may show another file than the source: the tag has a `srcset`, or is in a `<picture>`.
+    pub has_alternatives: bool,
     /// The position of the value of `src` in the document, including its quotes.
     pub source_start: usize,
     /// The length of the value of `src` in bytes, including its quotes.
@@ -40,15 +42,20 @@ pub fn image_tags<'a>(
 ) -> Result<(), Unchanged> {
     let mut open: Option<Open> = None;
     let mut has_base = false;
+    let mut is_in_picture = false;
     let result = scan(html, |markup| match markup {
         Markup::TagName(name) => {
             close(html, open.take(), &mut found);
             let is_start = name.start > 0 && html[name.start - 1] == b'<';
-            if is_start && html[name.clone()].eq_ignore_ascii_case(b"img") {
+            let element = &html[name.clone()];
+            if element.eq_ignore_ascii_case(b"picture") {
+                is_in_picture = is_start;
+            } else if is_start && element.eq_ignore_ascii_case(b"img") {
                 open = Some(Open {
                     start: name.start - 1,
                     end: name.end,
-                    is_plain: true,
+                    is_plain: !is_in_picture,
+                    has_alternatives: is_in_picture,
                     values: [const { None }; 4],
                 });
             }
@@ -63,6 +70,7 @@ pub fn image_tags<'a>(
             if let Some(open) = &mut open {
                 open.end = value.end.max(name.end);
                 let name = html[name].to_ascii_lowercase();
+                open.has_alternatives |= name == b"srcset";
                 match ATTRIBUTES.iter().position(|known| known.as_bytes() == name) {
                     // If two attributes have the same name, the first one counts.
                     Some(place) => drop(open.values[place].get_or_insert(value)),
@@ -88,6 +96,7 @@ struct Open {
     start: usize,
     end: usize,
     is_plain: bool,
+    has_alternatives: bool,
     /// The values of [`ATTRIBUTES`].
     values: [Option<Range<usize>>; 4],
 }
@@ -118,6 +127,7 @@ fn close<'a>(html: &'a [u8], open: Option<Open>, found: &mut impl FnMut(ImageTag
         width,
         height,
         is_plain: open.is_plain,
+        has_alternatives: open.has_alternatives,
         source_start,
         source_bytes,
         bytes: open.end + end + 1 - open.start,
@@ -171,6 +181,24 @@ mod tests {
             (None, None, false),
         ];
         assert_eq!(sizes, expected);
+    }
+
+    #[test]
+    fn a_tag_with_other_files_to_select_is_noted() {
+        let found = tags(
+            "<img src=a><picture><source srcset=x><img src=b></picture><img src=c><img src=d srcset='e 2x'>",
+        );
+        let found: Vec<_> = found
+            .iter()
+            .map(|tag| (tag.source, tag.has_alternatives, tag.is_plain))
+            .collect();
+        let expected = [
+            ("a", false, true),
+            ("b", true, false),
+            ("c", false, true),
+            ("d", true, false),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

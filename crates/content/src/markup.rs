@@ -34,6 +34,9 @@ pub enum Unchanged {
     Base,
     /// In ISO-2022-JP, an escape character turns the bytes of tags into letters.
     ShiftedEncoding,
+    /// A NUL character: the document is in UTF-16, or is not text. A browser drops the character in some places
+    /// and replaces it in others (HTML, section 13.2.5).
+    Nul,
 }
 
 impl fmt::Display for Unchanged {
@@ -44,6 +47,7 @@ impl fmt::Display for Unchanged {
             Unchanged::SelfClosingText => "it has an empty element that HTML reads as a start tag",
             Unchanged::Base => "it has a base element",
             Unchanged::ShiftedEncoding => "it has the escape character of ISO-2022-JP",
+            Unchanged::Nul => "it has a NUL character (it is in UTF-16, or is not text)",
         })
     }
 }
@@ -93,6 +97,9 @@ pub(crate) enum Markup<'a> {
 pub(crate) fn scan<'a>(html: &'a [u8], mut found: impl FnMut(Markup<'a>)) -> Result<(), Unchanged> {
     if html.contains(&b'\x1b') {
         return Err(Unchanged::ShiftedEncoding);
+    }
+    if html.contains(&0) {
+        return Err(Unchanged::Nul);
     }
     let mut at = 0;
     while let Some(open) = find(html, b"<", at) {
@@ -218,10 +225,11 @@ fn value_at(html: &[u8], at: usize) -> (Range<usize>, usize) {
 }
 
 /// The end of a comment. `<!-->` and `<!--->` are comments too (HTML, section 13.2.5.43).
-fn end_of_comment(html: &[u8], open: usize) -> usize {
+pub(crate) fn end_of_comment(html: &[u8], open: usize) -> usize {
     // The dashes of `<!--` may also be the dashes of `-->`.
     let usual = after(html, b"-->", open + 2);
-    usual.min(after(html, b"--!>", open + 4))
+    // Searches only up to that end. Otherwise each comment would be searched to the end of the document.
+    after(&html[..usual], b"--!>", open + 4)
 }
 
 /// The position after the next `end`, or the end of the document.

@@ -14,8 +14,11 @@ pub struct Rewritten {
     pub content: Vec<u8>,
     /// The number of references that were rewritten.
     pub references: u64,
-    /// Whether an element states the hash of the file that its URL names (`integrity`).
-    pub states_integrity: bool,
+    /// The URLs of elements that state the hash of their file (`integrity`). If such a file changes, browsers
+    /// refuse it.
+    pub hashed: Vec<String>,
+    /// Whether an element states the hash of a file whose URL cannot be read with certainty.
+    pub hashes_unknown: bool,
 }
 
 /// The attributes whose value is one URL of a file to show or to open. The element `*` stands for any element.
@@ -34,8 +37,14 @@ const URL_ATTRIBUTES: [(&str, &str); 12] = [
     ("use", "href"),
 ];
 
+/// The elements whose `type` states the format of the file, so that a browser does not request formats that it
+/// cannot show (HTML, sections 4.2.4 and 4.8.2).
+const TYPED_ELEMENTS: [&[u8]; 3] = [b"link", b"object", b"source"];
+
 /// Replaces each URL for which the function returns another URL, in attributes and in the document's style
-/// sheets. All other bytes are unchanged.
+/// sheets. In an element that states the format of its images (`type`), the format changes with the URLs, or both
+/// stay. The `<img>` of a `<picture>` stays if a `source` before it states its format: it is there for browsers that
+/// cannot show that format. All other bytes are unchanged.
 ///
 /// # Errors
 ///
@@ -47,10 +56,31 @@ pub fn rewrite_html(
 ) -> Result<Rewritten, Unchanged> {
     let mut changes = Changes::default();
     let mut has_base = false;
-    let mut states_integrity = false;
+    let mut out = Rewritten::default();
+    let mut tag = OpenTag::default();
+    let mut picture = Picture::Outside;
     scan(html, |markup| match markup {
-        Markup::TagName(_) | Markup::Tag { .. } | Markup::Comment(_) | Markup::Declaration(_) => {}
+        Markup::TagName(name) => {
+            tag.close(html, &mut changes, &mut out);
+            let is_start = name.start > 0 && html[name.start - 1] == b'<';
+            let element = &html[name];
+            if element.eq_ignore_ascii_case(b"picture") {
+                picture = match is_start {
+                    true => Picture::Inside,
+                    false => Picture::Outside,
+                };
+            }
+            tag = OpenTag {
+                element,
+                changes: changes.list.len(),
+                is_fallback: picture == Picture::InsideTyped
+                    && element.eq_ignore_ascii_case(b"img"),
+                ..OpenTag::default()
+            };
+        }
+        Markup::Tag { .. } | Markup::Comment(_) | Markup::Declaration(_) => {}
         Markup::Text { element, content } => {
+            tag.close(html, &mut changes, &mut out);
             if element.eq_ignore_ascii_case(b"style") {
                 urls_of_css(html, content, &mut |url| {
                     changes.replace(html, url, &mut rename);
@@ -66,9 +96,14 @@ pub fn rewrite_html(
             let is =
                 |text: &str, of: &[u8]| text == "*" || of.eq_ignore_ascii_case(text.as_bytes());
             has_base |= is("base", element) && name == b"href";
-            states_integrity |= name == b"integrity";
+            tag.note(html, &name, value.clone());
+            if picture == Picture::Inside && is("source", element) && name == b"type" {
+                picture = Picture::InsideTyped;
+            }
             // With a character reference, the value differs from the written text.
             if html[value.clone()].contains(&b'&') {
+                // It may be a URL that stays.
+                tag.urls += 1;
                 return;
             }
             match name.as_slice() {
@@ -79,6 +114,7 @@ pub fn rewrite_html(
                 }
                 b"srcset" | b"imagesrcset" => {
                     for url in candidates(html, value) {
+                        tag.urls += 1;
                         changes.replace(html, url, &mut rename);
                     }
                 }
@@ -87,20 +123,20 @@ pub fn rewrite_html(
                         .iter()
                         .any(|&(of, attribute)| is(of, element) && is(attribute, &name));
                     if is_url {
+                        tag.urls += 1;
                         changes.replace(html, trimmed(html, value), &mut rename);
                     }
                 }
             }
         }
     })?;
+    tag.close(html, &mut changes, &mut out);
     if has_base {
         return Err(Unchanged::Base);
     }
-    Ok(Rewritten {
-        references: changes.0.len() as u64,
-        content: changes.apply(html),
-        states_integrity,
-    })
+    out.references = (changes.list.len() - changes.formats) as u64;
+    out.content = changes.apply(html);
+    Ok(out)
 }
 
 /// Replaces each URL of a style sheet for which the function returns another URL. All other bytes are
@@ -111,15 +147,105 @@ pub fn rewrite_css(css: &[u8], mut rename: impl FnMut(&str) -> Option<String>) -
         changes.replace(css, url, &mut rename);
     });
     Rewritten {
-        references: changes.0.len() as u64,
+        references: changes.list.len() as u64,
         content: changes.apply(css),
-        states_integrity: false,
+        ..Rewritten::default()
+    }
+}
+
+/// The start tag whose attributes are being read.
+#[derive(Debug, Default)]
+struct OpenTag<'a> {
+    element: &'a [u8],
+    /// The number of changes before the tag.
+    changes: usize,
+    /// The number of URLs in the tag.
+    urls: usize,
+    /// The place of the value of `type`.
+    format: Option<Range<usize>>,
+    states_hash: bool,
+    /// The URL of the file whose hash the tag may state; `Some(None)` if it cannot be read with certainty.
+    hashed: Option<Option<&'a str>>,
+    /// Whether it is an `<img>` for browsers that cannot show the other formats of its `<picture>`.
+    is_fallback: bool,
+}
+
+/// The position in or outside of a `<picture>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Picture {
+    Outside,
+    Inside,
+    /// After a `source` that states its format.
+    InsideTyped,
+}
+
+impl<'a> OpenTag<'a> {
+    /// Records an attribute.
+    fn note(&mut self, html: &'a [u8], name: &[u8], value: Range<usize>) {
+        match name {
+            b"integrity" => self.states_hash = true,
+            b"type" => drop(self.format.get_or_insert(value)),
+            b"href" | b"src" | b"xlink:href" => {
+                let url = html[value].trim_ascii();
+                let is_certain = url.is_ascii() && !url.iter().any(|byte| b"&\\".contains(byte));
+                let url = str::from_utf8(url).ok().filter(|_| is_certain);
+                // If two attributes name files, which one counts depends on the element.
+                self.hashed = Some(url.filter(|_| self.hashed.is_none()));
+            }
+            b"imagesrcset" => self.hashed = Some(None),
+            _ => {}
+        }
+    }
+
+    /// Finishes the tag after its last attribute.
+    fn close(&mut self, html: &[u8], changes: &mut Changes, out: &mut Rewritten) {
+        let tag = std::mem::take(self);
+        if tag.states_hash {
+            match tag.hashed {
+                Some(Some(url)) => out.hashed.push(url.to_owned()),
+                Some(None) => out.hashes_unknown = true,
+                None => {}
+            }
+        }
+        let is_changed = changes.list.len() > tag.changes;
+        if is_changed && tag.is_fallback {
+            changes.list.truncate(tag.changes);
+            return;
+        }
+        let format = tag.format.filter(|format| {
+            let text = html[format.clone()].trim_ascii_start();
+            text.len() >= 6 && text[..6].eq_ignore_ascii_case(b"image/")
+        });
+        let is_typed = TYPED_ELEMENTS
+            .iter()
+            .any(|element| tag.element.eq_ignore_ascii_case(element));
+        if let Some(format) = format
+            && is_changed
+            && is_typed
+        {
+            changes.state_format(tag.changes, tag.urls, format);
+        }
+    }
+}
+
+/// The media type of an image with this URL, by its extension.
+fn media_type(url: &str) -> Option<&'static str> {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    match path.rsplit_once('.')?.1 {
+        "png" => Some("image/png"),
+        "webp" => Some("image/webp"),
+        "avif" => Some("image/avif"),
+        _ => None,
     }
 }
 
 /// The changed ranges with their new texts, in ascending order.
 #[derive(Debug, Default)]
-struct Changes(Vec<(Range<usize>, String)>);
+struct Changes {
+    list: Vec<(Range<usize>, String)>,
+    /// The number of changes that are formats (`type`) instead of URLs.
+    formats: usize,
+}
 
 impl Changes {
     fn replace(
@@ -133,13 +259,29 @@ impl Changes {
             return;
         }
         let renamed = std::str::from_utf8(written).ok().and_then(rename);
-        self.0.extend(renamed.map(|renamed| (url, renamed)));
+        self.list.extend(renamed.map(|renamed| (url, renamed)));
+    }
+
+    /// Changes the stated format to that of the changed URLs, which follow the first `from` changes. If one of the
+    /// `urls` of the tag stays, or they have different formats, all of them stay.
+    fn state_format(&mut self, from: usize, urls: usize, format: Range<usize>) {
+        let changed = &self.list[from..];
+        let new = changed.first().and_then(|(_, url)| media_type(url));
+        let is_alike = changed.iter().all(|(_, url)| media_type(url) == new);
+        match new.filter(|_| is_alike && changed.len() == urls) {
+            Some(new) => {
+                self.list.push((format, new.to_owned()));
+                self.list[from..].sort_by_key(|(range, _)| range.start);
+                self.formats += 1;
+            }
+            None => self.list.truncate(from),
+        }
     }
 
     fn apply(self, content: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(content.len());
         let mut at = 0;
-        for (range, text) in self.0 {
+        for (range, text) in self.list {
             out.extend_from_slice(&content[at..range.start]);
             out.extend_from_slice(text.as_bytes());
             at = range.end;
@@ -336,8 +478,65 @@ mod tests {
         let refused = rewrite_html(b"<base href=/x/><img src=a.gif>", rename);
         assert_eq!(refused, Err(Unchanged::Base));
         assert!(rewrite_html(b"<base target=x><img src=a.gif>", rename).is_ok());
-        let integrity = rewrite_html(b"<link href=a.css integrity=sha256-x>", rename).unwrap();
-        assert!(integrity.states_integrity);
+    }
+
+    #[test]
+    fn files_whose_hash_is_stated_are_named() {
+        for (html, hashed, unknown) in [
+            (
+                "<link href=' a.css ' integrity=x><img src=b>",
+                vec!["a.css"],
+                false,
+            ),
+            (
+                "<script INTEGRITY=x src=a.js></script>",
+                vec!["a.js"],
+                false,
+            ),
+            ("<link href='a&amp;b' integrity=x>", vec![], true),
+            ("<link href=\u{e9} integrity=x>", vec![], true),
+            ("<link href=a><p integrity=x>", vec![], false),
+        ] {
+            let read = rewrite_html(html.as_bytes(), |_| None).unwrap();
+            assert_eq!(
+                (read.hashed, read.hashes_unknown),
+                (hashed.into_iter().map(str::to_owned).collect(), unknown),
+                "{html}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_stated_format_changes_with_the_urls_or_both_stay() {
+        for (before, after, count) in [
+            (
+                "<source type=image/gif srcset=a.gif>",
+                "<source type=image/png srcset=a.gif.png>",
+                1,
+            ),
+            (
+                "<source srcset='a.gif, b.gif 2x' type='image/gif'>",
+                "<source srcset='a.gif.png, b.gif.png 2x' type='image/png'>",
+                2,
+            ),
+            (
+                "<source srcset='a.gif, b.webp 2x' type='image/gif'>",
+                "<source srcset='a.gif, b.webp 2x' type='image/gif'>",
+                0,
+            ),
+            (
+                "<picture><source type=image/webp srcset=a.webp><img src=a.gif></picture><img src=a.gif>",
+                "<picture><source type=image/webp srcset=a.webp><img src=a.gif></picture><img src=a.gif.png>",
+                1,
+            ),
+            (
+                "<picture><source media=print srcset=b.gif><img src=a.gif></picture>",
+                "<picture><source media=print srcset=b.gif.png><img src=a.gif.png></picture>",
+                2,
+            ),
+        ] {
+            assert_eq!(html(before), (after.to_owned(), count), "{before}");
+        }
     }
 
     #[test]

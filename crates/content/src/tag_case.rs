@@ -1,5 +1,5 @@
 //! Converts the names of tags and attributes to lower case. A browser shows the same document, and a compressor
-//! sees fewer distinct strings (nielsen97: deflate to 0.27 of the size in lower case, to 0.35 in mixed case).
+//! finds longer repetitions (nielsen97: deflate to 0.27 of the size in lower case, to 0.35 in mixed case).
 
 use crate::markup::{Markup, Unchanged, scan};
 
@@ -116,6 +116,7 @@ mod tests {
         );
         assert_eq!(refused("<svg><title/></svg>"), Unchanged::SelfClosingText);
         assert_eq!(refused("\x1b$B<B>"), Unchanged::ShiftedEncoding);
+        assert_eq!(refused("<B\0>"), Unchanged::Nul);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! AVIF: independent decoders show what the encoder states, and what AVIF cannot keep is not treated.
+//! AVIF: independent decoders show the pixels that the encoder states, and images with properties that AVIF cannot
+//! store are not treated.
 #![expect(
     clippy::disallowed_types,
     clippy::disallowed_methods,
@@ -18,7 +19,7 @@ use fathometer_content::image::{Format, Frame, Image, ImageError, ImageTreatment
 use self::imagemagick::{LIMITS, SOURCES, is_installed, make};
 
 const TO_AVIF: ImageTreatment = ImageTreatment::ToAvif;
-/// Decoders turn the same samples into pixels with constants and roundings of their own.
+/// The largest difference of samples: decoders convert samples to pixels with different constants and rounding.
 const ROUNDING: u8 = 2;
 
 /// A program of a Debian package; `./test` installs it.
@@ -32,7 +33,7 @@ fn program(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// The pixels and the profile as avifdec, of libavif and dav1d, decodes them. ImageMagick would halve the resolution of
+/// The pixels and the profile, decoded by avifdec (libavif with dav1d). ImageMagick would halve the resolution of
 /// colours.
 fn decode(content: &[u8], folder: &Path) -> (Vec<[u8; 4]>, Option<Vec<u8>>) {
     let [avif, png] = ["decoded.avif", "decoded.png"].map(|name| folder.join(name));
@@ -47,7 +48,7 @@ fn decode(content: &[u8], folder: &Path) -> (Vec<[u8; 4]>, Option<Vec<u8>>) {
     (pixels, picture.icc.clone())
 }
 
-/// An AVIF, and what its encoder states.
+/// An AVIF, its source, and the picture that the encoder states.
 struct Treated {
     name: String,
     file: Vec<u8>,
@@ -70,7 +71,7 @@ impl Treated {
         }
     }
 
-    /// Compares what was stated with the pixels of a decoder. `has_colours` says of which alpha on it has colours.
+    /// Compares the stated picture with a decoder's pixels. Colours are compared from the alpha `has_colours` on.
     fn assert_shown(&self, decoder: &str, pixels: &[[u8; 4]], has_colours: u8) {
         let name = &self.name;
         let different = different(&self.stated, pixels, has_colours);
@@ -131,7 +132,7 @@ fn avifdec_shows_what_the_encoder_states() {
     }
 }
 
-/// Writes the pixels of all images into the page, those of an image as one line in hexadecimal.
+/// Writes the pixels of all images into the page, one line in hexadecimal for each image.
 const PIXELS: &str = "<script>
 onload = () => {
   let all = '';
@@ -152,14 +153,14 @@ onload = () => {
 </script>
 ";
 
-/// Alpha as Chromium 156 shows it: it takes the samples for those of the limited range, from 16 to 235, although their
-/// header states the full range, as AVIF requires. It does so with the files of avifenc, too.
+/// Alpha as Chromium 156 shows it. Chromium interprets the samples in the limited range, 16 to 235, although their
+/// header states the full range, as AVIF requires. It does so also with files of avifenc.
 fn from_limited_range(alpha: u8) -> u8 {
     let expanded = (f32::from(alpha) - 16.0) * 255.0 / 219.0;
     expanded.round() as u8
 }
 
-/// It takes two seconds, because Chromium has another decoder and another conversion of colours than avifdec.
+/// Needed besides avifdec, although it takes two seconds: Chromium's decoder and colour conversion are different.
 #[test]
 fn chromium_shows_what_the_encoder_states() {
     let (true, Some(chromium)) = (is_installed(), program("chromium")) else {
@@ -211,12 +212,12 @@ fn chromium_shows_what_the_encoder_states() {
                 shown[3] = stated[3];
             }
         }
-        // A canvas has colours multiplied by alpha: below 255 they are lost in part.
+        // A canvas stores colours multiplied by alpha, which loses precision for an alpha below 255.
         treated.assert_shown("Chromium", samples.as_chunks().0, 255);
     }
 }
 
-/// A PNG of this size, with another colour in each pixel.
+/// A PNG of this size, with a different colour in each pixel.
 fn png_of(width: u32, height: u32) -> Vec<u8> {
     let mut coded = Vec::new();
     let mut encoder = png::Encoder::new(&mut coded, width, height);
@@ -273,14 +274,14 @@ fn jpeg_with(icc: Option<&[u8]>, exif: Option<&[u8]>) -> Vec<u8> {
     coded
 }
 
-/// EXIF metadata with this orientation alone.
+/// EXIF metadata with only this orientation.
 fn exif(orientation: u8) -> Vec<u8> {
     let mut tiff = b"II\x2a\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
     tiff.extend([orientation, 0, 0, 0, 0, 0, 0, 0]);
     tiff
 }
 
-/// The header of an ICC profile of these colours, with some content.
+/// The header of an ICC profile for this colour space, with some content.
 fn icc(colours: &[u8; 4]) -> Vec<u8> {
     let mut icc = vec![0; 150];
     icc[..4].copy_from_slice(&150_u32.to_be_bytes());
@@ -310,7 +311,7 @@ fn metadata_is_kept_or_the_image_is_not_treated() {
                 .windows(profile.len())
                 .any(|window| window == profile)
         );
-        // The PNG that avifdec makes has colours, which a profile of grey cannot have.
+        // avifdec writes an RGB PNG, for which a grey profile is not valid.
         if is_installed && profile == &rgb {
             let (pixels, read) = decode(&kept.file, folder.path());
             kept.assert_shown("avifdec", &pixels, 1);

@@ -1,5 +1,5 @@
-//! ImageMagick, by the C libraries of each format, decodes every image that this crate makes to the pixels of the
-//! source, or to the distortion that is stated.
+//! ImageMagick, with the C library of each format, decodes every image that this crate makes. The pixels are those of
+//! the source, or have the stated distortion.
 #![cfg(feature = "images")]
 #![expect(
     clippy::disallowed_types,
@@ -17,7 +17,7 @@ use fathometer_content::image::{Format, Image, ImageTreatment, ssim};
 
 use self::imagemagick::{LIMITS, SOURCES, convert, is_installed, make};
 
-/// The pixels of all frames, each as the whole canvas, as ImageMagick decodes them. Transparent ones have no colour.
+/// The pixels of all frames, decoded by ImageMagick, each frame as the whole canvas. Transparent pixels have no colour.
 fn decode(content: &[u8], file: &Path) -> Vec<[u8; 4]> {
     fs::write(file, content).unwrap();
     let output = convert()
@@ -37,7 +37,7 @@ fn without_hidden_colours(pixels: &[[u8; 4]]) -> Vec<[u8; 4]> {
     pixels.iter().map(clear).collect()
 }
 
-/// Further sources, without loss.
+/// Further sources in lossless formats.
 const OTHER_SOURCES: [(&str, &[&str]); 3] = [
     (
         "interlaced.gif",
@@ -101,7 +101,7 @@ fn lossless_images_decode_to_the_pixels_of_their_source() {
     }
 }
 
-/// A chunk of PNG with its length and check.
+/// A PNG chunk with its length and its CRC.
 fn chunk(name: &[u8; 4], data: &[u8]) -> Vec<u8> {
     let named = [name.as_slice(), data].concat();
     let sum = !named.iter().fold(u32::MAX, |sum, &byte| {
@@ -117,8 +117,8 @@ fn number(data: &[u8]) -> u32 {
     u32::from_be_bytes(data[..4].try_into().unwrap())
 }
 
-/// Each frame of an APNG as a PNG of its own, with its left and top edge and whether it is drawn over: ImageMagick
-/// does not read APNG.
+/// Each frame of an APNG as a separate PNG, because ImageMagick does not read APNG; with its left and top edges, and
+/// whether it is drawn over the pixels below.
 fn frames_of(apng: &[u8]) -> Vec<(Vec<u8>, u32, u32, bool)> {
     let mut frames: Vec<(Vec<u8>, u32, u32, bool)> = Vec::new();
     let (mut header, mut shared, mut at) = (Vec::new(), Vec::new(), 8);
@@ -304,7 +304,7 @@ fn a_jpeg_has_the_distortion_that_is_stated() {
             let treated = treatment.encode(&image).unwrap();
             let decoded = treatment.decode(&image, &treated).unwrap();
             let stated = ssim(image.picture(), &decoded).unwrap();
-            // Of the same pixels, the same to rounding.
+            // The same pixels give the same value, except for rounding.
             let ours = [&image.picture().frames[0].rgba, &decoded.frames[0].rgba];
             let [a, b] = ours.map(|rgba| lumas(rgba.as_chunks().0));
             let by_definition = ssim_by_definition(&a, &b, width, height);
@@ -312,7 +312,7 @@ fn a_jpeg_has_the_distortion_that_is_stated() {
                 (by_definition - stated).abs() < 1e-9,
                 "{by_definition} {stated}"
             );
-            // Decoders of JPEG differ by rounding, and in how they enlarge the colours of 4:2:0.
+            // JPEG decoders differ in rounding and in the upsampling of 4:2:0 colours.
             let theirs = decode(&treated.file, &folder.path().join("treated.jpg"));
             let theirs = ssim_by_definition(&lumas(&expected), &lumas(&theirs), width, height);
             assert!(

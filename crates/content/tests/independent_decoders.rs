@@ -1,5 +1,5 @@
-//! What this crate encodes is decoded by the programs `gzip`, `brotli` and `zstd`, and a browser builds the same tree
-//! from a document whose tags were lower-cased.
+//! The programs `gzip`, `brotli` and `zstd` decode the output of this crate, and a browser builds the same tree from a
+//! document with its tags in lower case.
 #![expect(
     clippy::disallowed_types,
     clippy::disallowed_methods,
@@ -96,7 +96,7 @@ fn the_zstd_program_decodes_with_our_dictionary() {
     assert!(output_of("zstd", &with, &file) == pages[5]);
 }
 
-/// The tree as Chromium writes it, of documents with every construct that the scanner treats in its own way.
+/// Compares the trees that Chromium writes, for a document with every construct that the scanner treats specially.
 #[test]
 fn a_browser_builds_the_same_tree() {
     if !is_installed("chromium") {

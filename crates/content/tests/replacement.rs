@@ -1,4 +1,4 @@
-//! Text that ImageMagick drew is found as text, and what is none is not.
+//! Text that ImageMagick drew is found as text, and images without text are not.
 #![cfg(feature = "images")]
 #![expect(
     clippy::disallowed_types,
@@ -16,7 +16,7 @@ const LIMITS: Limits = Limits {
     frames: 100,
 };
 
-/// What may replace the image that `convert` draws with these arguments; `None` if it is not installed.
+/// The replacement of the image that `convert` draws with these arguments; `None` if it is not installed.
 fn replacement(arguments: &[&str], format: Format) -> Option<Option<Replacement>> {
     let folder = tempfile::tempdir().unwrap();
     let extension = match format {
@@ -24,7 +24,7 @@ fn replacement(arguments: &[&str], format: Format) -> Option<Option<Replacement>
         _ => "png",
     };
     let file = folder.path().join("image").with_extension(extension);
-    // Without chunks about colours, which no CSS has.
+    // Without colour chunks, because CSS cannot express them.
     let drawn = Command::new("convert")
         .args(arguments)
         .args(["-strip", "-depth", "8", "-define", "png:exclude-chunks=all"])
@@ -42,7 +42,7 @@ fn replacement(arguments: &[&str], format: Format) -> Option<Option<Replacement>
     Some(Replacement::of(image.picture()))
 }
 
-/// ImageMagick's arguments for text in this size.
+/// ImageMagick's arguments for text of this size.
 fn label<'a>(colors: [&'a str; 2], size: &'a str, text: &'a str) -> Vec<&'a str> {
     let [background, ink] = colors;
     vec![
@@ -86,7 +86,7 @@ fn drawn_text_is_found_with_its_colors() {
             "label:Two lines\nof small text",
             ["background:#fff;", "color:#000;"],
         ),
-        // Its letters touch each other.
+        // The letters touch each other.
         (
             ["white", "#008"],
             "10",
@@ -122,7 +122,7 @@ fn the_size_of_the_font_is_that_of_the_text() {
         .split_once("px/")
         .unwrap()
         .0;
-    // A point is a pixel of ImageMagick's default resolution.
+    // At ImageMagick's default resolution, a point is one pixel.
     let size: f64 = size.parse().unwrap();
     assert!((size - 32.0).abs() <= 3.0, "{html}");
 }

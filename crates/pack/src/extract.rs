@@ -309,7 +309,7 @@ fn step(folder: &OwnedFd, segment: &OsStr, path: &Path) -> Result<OwnedFd, Packa
                 what: match kind {
                     Ok(FileType::Symlink) => "a symbolic link",
                     Ok(FileType::RegularFile) => "a file",
-                    _ => "something else",
+                    _ => "a special file",
                 },
             }
         }
@@ -366,6 +366,55 @@ impl Drop for Growing {
         if !self.renamed {
             // If it cannot be removed, its name marks it as incomplete.
             let _ = unlinkat(&*self.folder, &self.temporary, AtFlags::empty());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flate2::Compression;
+    use flate2::write::{GzEncoder, ZlibEncoder};
+
+    use super::*;
+
+    /// Extracts one file with this coded content, and decodes it. Returns the file, if it was written.
+    fn decoded(coding: ContentCoding, coded: &[u8]) -> (Result<(), PackageError>, Option<Vec<u8>>) {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            overwrite: false,
+            decode: true,
+            total: 1 << 20,
+            ratio: 100,
+        };
+        let mut target = Target::open(folder.path(), options).unwrap();
+        let entry = Entry {
+            name: "file".to_owned(),
+            coding: Some(coding),
+            ..Entry::default()
+        };
+        let mut file = target.begin(&entry).unwrap();
+        let result = file.write(coded).and_then(|()| target.finish(file));
+        (result, std::fs::read(folder.path().join("file")).ok())
+    }
+
+    #[test]
+    fn a_coded_content_that_is_cut_off_is_an_error() {
+        let content: Vec<u8> = (0..10_000_u32).flat_map(u32::to_be_bytes).collect();
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+        gzip.write_all(&content).unwrap();
+        let mut zlib = ZlibEncoder::new(Vec::new(), Compression::default());
+        zlib.write_all(&content).unwrap();
+        for (coding, coded) in [
+            (ContentCoding::Gzip, gzip.finish().unwrap()),
+            (ContentCoding::Deflate, zlib.finish().unwrap()),
+        ] {
+            let (result, file) = decoded(coding, &coded);
+            assert!(result.is_ok(), "{result:?}");
+            assert_eq!(file.as_deref(), Some(&content[..]));
+            for length in [0, 1, coded.len() / 2, coded.len() - 5, coded.len() - 1] {
+                let (result, file) = decoded(coding, &coded[..length]);
+                assert!(result.is_err() && file.is_none(), "{coding:?} {length}");
+            }
         }
     }
 }

@@ -82,7 +82,7 @@ pub enum PackageError {
         path: PathBuf,
     },
     /// There is no folder at a place where one is needed. Links are not followed.
-    #[error("{path} is in the way: it is {what}, where a folder is needed", path = .path.display())]
+    #[error("{path} must be a folder, but it is {what}: move it away", path = .path.display())]
     NotAFolder {
         /// Its path.
         path: PathBuf,

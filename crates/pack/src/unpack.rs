@@ -6,7 +6,7 @@ use super::PackageError;
 use super::extract::{Growing, Target};
 use super::flow::{CHUNK, Flow};
 
-/// A summary of the package, as far as the package was read.
+/// A summary of the part of the package that was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Held {
     /// The version of the format, if it is known.

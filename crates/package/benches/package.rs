@@ -1,10 +1,9 @@
 //! Speed of packing and unpacking packages and archives in memory, by the protocol machines alone.
 //!
 //! `cargo bench -p fathometer-package --bench package` packs groups of files of one size into memory that is
-//! already allocated, and unpacks them in pieces as a socket delivers them. Unpacking touches every content
-//! byte once less than copying does; copying the contents is the baseline. Checksums of version 2 are computed
-//! and compared. A round takes some milliseconds. The fastest of many rounds is reported, as the one without
-//! interruptions.
+//! already allocated, and unpacks them in pieces as a socket delivers them. The baseline copies the contents.
+//! Unpacking does not write contents, but computes and compares the checksums of version 2. A round takes some
+//! milliseconds. The fastest of many rounds is reported, because the others may have been interrupted.
 
 #![expect(
     clippy::disallowed_types,

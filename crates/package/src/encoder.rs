@@ -28,7 +28,7 @@ const BATCH: usize = 16 * 1024;
 ///     match piece {
 ///         Piece::Bytes(bytes) => package.extend_from_slice(bytes),
 ///         Piece::Content { entry, .. } => {
-///             // As much of the file as there is, as often as it takes.
+///             // One or more parts of the file's content; here the whole content.
 ///             let framing = encoder.content(contents[entry])?;
 ///             package.extend_from_slice(&framing);
 ///             package.extend_from_slice(contents[entry]);
@@ -205,7 +205,7 @@ impl Encoder {
     /// [open](Encoder::open).
     #[expect(
         clippy::should_implement_trait,
-        reason = "a piece borrows from the encoder, which an iterator cannot say"
+        reason = "a piece borrows from the encoder, which an iterator cannot express"
     )]
     pub fn next(&mut self) -> Option<Piece<'_>> {
         self.buffer.clear();

@@ -19,7 +19,7 @@ pub struct Concatenations {
     found: BTreeMap<Files, Option<String>>,
 }
 
-/// A joined file. Without images, there is no `--write` that writes it.
+/// A joined file. It is written only with the feature `images`, which `--write` needs.
 #[derive(Debug)]
 #[cfg_attr(
     not(feature = "images"),

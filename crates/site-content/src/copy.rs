@@ -1,6 +1,7 @@
 //! Writes a treated copy of a site.
 
 mod documents;
+mod hashes;
 mod names;
 mod place;
 mod written;
@@ -12,6 +13,7 @@ use std::path::Path;
 use fathometer_content::KeptWhiteSpace;
 use fathometer_content::image::{Format, Image, ImageError, ImageTreatment, Limits};
 
+use self::hashes::Hashes;
 use self::names::Names;
 use self::place::prepare;
 pub use self::written::Written;
@@ -106,18 +108,18 @@ struct SiteCopy<'a> {
     inlining: Option<Inlining>,
     /// Whether a style sheet of the site may change how images are shown.
     are_images_styled: bool,
-    /// Whether a document states the hash of a file.
-    states_integrity: bool,
+    /// The files whose hashes documents state.
+    hashes: Hashes,
     written: Written,
 }
 
-/// The files of one pass. Images come first, so that documents are written with their new names. Documents are
-/// read before style sheets are written, because they may state hashes of style sheets.
+/// The files of one pass. Documents are read before other files are written, because they may state the hashes of
+/// these files. Images are written before style sheets and documents, which name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pass {
-    Others,
     ReadCss,
     ReadHtml,
+    Others,
     Css,
     Html,
 }
@@ -125,9 +127,9 @@ enum Pass {
 impl Pass {
     /// All passes in order.
     const ALL: [Pass; 5] = [
-        Pass::Others,
         Pass::ReadCss,
         Pass::ReadHtml,
+        Pass::Others,
         Pass::Css,
         Pass::Html,
     ];
@@ -167,7 +169,7 @@ impl<'a> SiteCopy<'a> {
             sprites: has(Treat::Sprite).then(Sprites::default),
             inlining: has(Treat::Inline).then(Inlining::default),
             are_images_styled: false,
-            states_integrity: false,
+            hashes: Hashes::default(),
             written: Written::default(),
         }
     }
@@ -191,9 +193,9 @@ impl<'a> SiteCopy<'a> {
             }
             self.written.entries_skipped = walk.skipped;
             match pass {
-                Pass::ReadHtml => self.make_sprites()?,
+                Pass::Others => self.make_sprites()?,
                 Pass::Css => self.concatenate()?,
-                Pass::Others | Pass::ReadCss | Pass::Html => {}
+                Pass::ReadCss | Pass::ReadHtml | Pass::Html => {}
             }
         }
         Ok(self.written)
@@ -220,10 +222,13 @@ impl<'a> SiteCopy<'a> {
         let bytes = content.len() as u64;
         let rewritten = match pass {
             Pass::Html => self.html(path, &place, &content),
-            // If a document states the hash of a style sheet, no style sheet may change. The URLs in style sheets
-            // then still name the original files.
-            Pass::Css if !self.states_integrity => self.css(path, &place, &content),
-            Pass::Css | Pass::ReadCss | Pass::ReadHtml => content,
+            // The URLs in the style sheet still name the original files.
+            Pass::Css | Pass::Others if self.hashes.may_state(&place) => {
+                self.written.files_hashed += 1;
+                content
+            }
+            Pass::Css => self.css(path, &place, &content),
+            Pass::ReadCss | Pass::ReadHtml => content,
             Pass::Others => return self.copy_other(path, &place, &target, &content),
         };
         write(&target, &rewritten)?;

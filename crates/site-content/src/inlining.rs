@@ -58,6 +58,10 @@ impl Inlining {
             .into_iter()
             .for_each(|place| self.note_reference(place));
         image_tags(html, |tag| {
+            // A browser that selects another file never requests this one.
+            if tag.has_alternatives {
+                return;
+            }
             if let Some(uses) = place_of(tag.source).and_then(|place| self.uses.get_mut(&place)) {
                 uses.tags += 1;
                 uses.tag_bytes += tag.bytes as u64;
@@ -207,6 +211,8 @@ mod tests {
             "<img src=a><a href=a>x</a>",
             "<img src=a><p style='background: url(a)'>",
             "<a href=a>x</a>",
+            "<picture><source srcset=x><img src=a></picture>",
+            "<img src=a srcset='x 2x'>",
         ] {
             let (applied, inlined) = treated(html, "c");
             assert!(applied.is_none() && inlined.is_none(), "{html}");

@@ -26,9 +26,9 @@ const MINIFIED: &str = "minified, brotli 11";
 pub struct Inputs<'a> {
     /// The documents of the site, with their style sheets and scripts.
     pub page_files: &'a PageFiles,
-    /// The sums of the row of this name, and of the site as it is for the empty name.
-    pub bases: &'a dyn Fn(&str) -> Option<Sums>,
     /// Returns the sums of the row with this name; for the empty name, those of the untreated site.
+    pub bases: &'a dyn Fn(&str) -> Option<Sums>,
+    /// The elements whose white space is kept.
     pub kept: &'a KeptWhiteSpace,
     /// The bytes of the site.
     pub site_bytes: u64,

@@ -33,6 +33,8 @@ pub fn place(authority: &str, target: &str) -> String {
         let (before, encoded) = rest.split_at(at);
         place.push_str(before);
         let digits = encoded.get(1..3);
+        // A sign is no digit of an encoded byte.
+        let digits = digits.filter(|digits| !digits.starts_with('+'));
         let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
         match byte {
             Some(byte) if byte.is_ascii_alphanumeric() || b"-._~!$'()*+,;=:@".contains(&byte) => {
@@ -61,5 +63,6 @@ mod tests {
     fn places_do_not_depend_on_the_way_of_encoding() {
         assert_eq!(place("A.test", "/a%20b%7e%2f%"), "a.test/a%20b~%2F%");
         assert_eq!(place("a", "/%28x%29.gif"), place("a", "/(x).gif"));
+        assert_eq!(place("a", "/%+5"), "a/%+5");
     }
 }

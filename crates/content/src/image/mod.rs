@@ -168,7 +168,7 @@ pub enum ImageError {
     Malformed(String),
     /// The name of the file indicates another format than its content has. Depending on the server's fields, a
     /// browser shows such an image by its bytes or not at all.
-    #[error("its name says {named}, its first bytes {}", .found.map_or("no image".to_owned(), |found| found.to_string()))]
+    #[error("its name indicates {named}, its first bytes indicate {}", .found.map_or("no image".to_owned(), |found| found.to_string()))]
     Mislabelled {
         /// The format that the name indicates.
         named: Format,

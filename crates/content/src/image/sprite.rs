@@ -22,7 +22,7 @@ impl Sprite {
         !picture.is_animated() && !has_own_meaning
     }
 
-    /// Puts the pictures side by side in rows, the tallest first, so that the sprite is about as wide as high.
+    /// Puts the pictures side by side in rows, the tallest first, so that the sprite is about square.
     /// Pixels are unchanged; the remaining area is transparent. [`Sprite::can_have`] must hold for all
     /// pictures, and there must be at least one.
     pub fn of(pictures: &[&Picture]) -> Sprite {

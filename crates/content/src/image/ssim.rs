@@ -4,7 +4,7 @@ use super::Picture;
 
 /// The definition of [`ssim`], for reports.
 pub const SSIM_DEFINITION: &str = "mean SSIM (Wang et al. 2004) of luma (BT.601), Gaussian window of 11 x 11 pixels, sigma 1.5; \
-     of a transparent image the lower one over black and over white";
+     for a transparent image, the lower value over black and over white";
 
 /// The width of the window in pixels.
 const WINDOW: usize = 11;

@@ -141,7 +141,7 @@ pub fn style_sheets(html: &[u8], mut found: impl FnMut(&[u8])) -> Result<bool, U
 }
 
 /// Whether a program may read the comment.
-fn is_read(comment: &[u8]) -> bool {
+pub(super) fn is_read(comment: &[u8]) -> bool {
     let text = comment.strip_prefix(b"<!--").unwrap_or(comment);
     let word = text.trim_ascii_start();
     [b"[".as_slice(), b"<![", b"#", b"!"]

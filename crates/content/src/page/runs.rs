@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::markup::{Markup, Unchanged, scan};
+use super::minify::is_read;
+use crate::markup::{Markup, Unchanged, end_of_comment, scan};
 
 /// The kind of the files in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -116,8 +117,8 @@ impl<'a> Reader<'a> {
             }
             Markup::Declaration(_) => self.finish_run(),
             Markup::Comment(comment) => {
-                // A comment that a program reads may depend on its place.
-                if self.html[comment].starts_with(b"<!--[") {
+                // A comment that a program reads may depend on its place, and must not be removed.
+                if is_read(&self.html[comment]) {
                     self.finish_run();
                 }
             }
@@ -226,10 +227,7 @@ impl<'a> Reader<'a> {
 fn is_blank(html: &[u8]) -> bool {
     let mut rest = html.trim_ascii_start();
     while rest.starts_with(b"<!--") {
-        let Some(end) = memchr::memmem::find(&rest[4..], b"-->") else {
-            return false;
-        };
-        rest = rest[4 + end + 3..].trim_ascii_start();
+        rest = rest[end_of_comment(rest, 0)..].trim_ascii_start();
     }
     rest.is_empty()
 }
@@ -281,6 +279,8 @@ mod tests {
             "<script src=a>x</script><script src=b>y</script>",
             "<script src=a></script><script src=b defer></script>",
             "<link rel=stylesheet href=a><!--[if IE]><p><![endif]--><link rel=stylesheet href=b>",
+            "<link rel=stylesheet href=a><!--#include file=x --><link rel=stylesheet href=b>",
+            "<link rel=stylesheet href=a><!--> x --><link rel=stylesheet href=b>",
             "<link rel=stylesheet href='a&amp;b'><link rel=stylesheet href=c>",
             "<link rel=stylesheet href=a href=x><link rel=stylesheet href=c>",
         ] {

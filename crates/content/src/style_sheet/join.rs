@@ -74,14 +74,14 @@ fn check(css: &[u8], is_first: bool, is_beside: bool) -> Result<(), StyleSheetEr
                         b"image-set" | b"-webkit-image-set" | b"src" | b"@import"
                     )
                 {
-                    refuse("URLs in strings, and lies in another folder");
+                    refuse("URLs in strings, and is in another folder");
                 }
                 if word.contains(&b'\\') && word.starts_with(b"@") {
                     refuse("an escaped rule name");
                 }
             }
             Token::Url { url } if !is_beside && is_relative(&css[url.clone()]) => {
-                refuse("relative URLs, and lies in another folder");
+                refuse("relative URLs, and is in another folder");
             }
             _ => {}
         }

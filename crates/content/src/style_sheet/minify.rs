@@ -20,6 +20,10 @@ pub fn minify_css(css: &[u8]) -> Result<Vec<u8>, StyleSheetError> {
     let text = css.strip_prefix(MARK).unwrap_or(css);
     // The parser is recursive over blocks, and a file must not exhaust the stack.
     tokens::scan(text, |_| {})?;
+    // ASCII text in UTF-16 without a byte order mark is valid UTF-8 with NUL characters.
+    if text.contains(&0) {
+        return Err(StyleSheetError::Encoding);
+    }
     let text = str::from_utf8(text).map_err(|_| StyleSheetError::Encoding)?;
     // Only the result survives the call.
     let minified = catch_unwind(AssertUnwindSafe(|| minified(text)));

@@ -1,4 +1,4 @@
-//! ImageMagick, by the C libraries of each format.
+//! Runs ImageMagick, which uses the C library of each format.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use fathometer_content::image::Limits;
 
-/// More than any image of the tests needs.
+/// Limits that no test image reaches.
 pub const LIMITS: Limits = Limits {
     pixels: 4_000_000,
     frames: 100,
@@ -26,7 +26,7 @@ pub fn is_installed() -> bool {
     is_installed
 }
 
-/// The converter: that of the system's package, if there is one, before others on the PATH.
+/// The converter: that of the system's package if it is installed, otherwise the first on the PATH.
 pub fn convert() -> Command {
     let of_package = Path::new("/usr/bin/convert");
     Command::new(match of_package.exists() {
@@ -35,16 +35,16 @@ pub fn convert() -> Command {
     })
 }
 
-/// Makes an image of ImageMagick's own with these arguments, the same each time.
+/// Makes an image with ImageMagick from these arguments, the same each time.
 pub fn make(arguments: &[&str], file: &Path) -> Vec<u8> {
-    // ImageMagick states gamma and chromaticities, which WebP cannot, and AVIF states in another way.
+    // ImageMagick writes gamma and chromaticities, which WebP cannot store and AVIF stores in another form.
     let plain = ["-seed", "7", "-define", "png:exclude-chunks=all"];
     let status = convert().args(plain).args(arguments).arg(file).status();
     assert!(status.unwrap().success(), "{arguments:?}");
     fs::read(file).unwrap()
 }
 
-/// Images to make by [`make`]: photographs, drawings, grey ones and transparent ones, with odd numbers of pixels.
+/// Arguments for [`make`]: photographs, drawings, grey and transparent images, with odd numbers of pixels.
 pub const SOURCES: [(&str, &[&str]); 8] = [
     (
         "photograph.png",

@@ -1,5 +1,6 @@
 //! `fathometer completions`: shell completions and manual pages, made from the definitions of the commands.
 
+use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,7 +22,7 @@ pub struct CompletionsArguments {
     /// Print the completions for this shell
     #[arg(required_unless_present = "man")]
     shell: Option<Shell>,
-    /// Write a manual page for each command to this folder
+    /// Write a manual page for each command and subcommand to this folder
     #[arg(long, value_name = "FOLDER")]
     man: Option<PathBuf>,
 }
@@ -64,21 +65,89 @@ fn write(path: &Path, page: &[u8]) -> Result<(), Failure> {
     })
 }
 
-/// The pages by file name: `fathometer.1` for the program, and `fathometer-load.1` and so on for its commands.
+/// The pages by file name: `fathometer.1` for the program, `fathometer-cluster.1` and so on for its commands, and
+/// `fathometer-cluster-slurm.1` and so on for their subcommands.
 fn manual_pages() -> io::Result<Vec<(String, Vec<u8>)>> {
-    let mut program = Arguments::command();
+    // The command `help` has no page.
+    let mut program = Arguments::command().disable_help_subcommand(true);
     // Gives each command the name and the usage line that it has on the command line.
     program.build();
-    let commands = program
-        .get_subcommands()
-        .filter(|command| !command.is_hide_set() && command.get_name() != "help");
-    std::iter::once(page(&program, "fathometer"))
-        .chain(commands.map(|command| page(command, &format!("fathometer-{}", command.get_name()))))
-        .collect()
+    let mut pages = Vec::new();
+    add_pages(&program, "fathometer", None, &mut pages)?;
+    Ok(pages)
 }
 
-fn page(command: &Command, name: &str) -> io::Result<(String, Vec<u8>)> {
+/// Adds the page of the command with this name, and the pages of its subcommands.
+fn add_pages(
+    command: &Command,
+    name: &str,
+    parent: Option<&str>,
+    pages: &mut Vec<(String, Vec<u8>)>,
+) -> io::Result<()> {
+    let subcommands: Vec<_> = command
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+        .map(|command| (command, format!("{name}-{}", command.get_name())))
+        .collect();
     let mut text = Vec::new();
-    Man::new(command.clone()).render(&mut text)?;
-    Ok((format!("{name}.1"), text))
+    Man::new(command.clone())
+        .title(name)
+        .source(format!("fathometer {}", env!("CARGO_PKG_VERSION")))
+        .manual("Fathometer")
+        .render(&mut text)?;
+    let related = parent.into_iter();
+    let related = related.chain(subcommands.iter().map(|(_, name)| name.as_str()));
+    text.extend(see_also(related).into_bytes());
+    pages.push((format!("{name}.1"), text));
+    for (command, its_name) in &subcommands {
+        add_pages(command, its_name, Some(name), pages)?;
+    }
+    Ok(())
+}
+
+/// The section that names other pages, in roff.
+fn see_also<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut section = String::new();
+    for name in names {
+        section.push_str(match section.is_empty() {
+            true => ".SH \"SEE ALSO\"\n",
+            false => ",\n",
+        });
+        // An unescaped hyphen would be a typographic one.
+        let name = name.replace('-', "\\-");
+        let _ = write!(section, ".BR {name} (1)");
+    }
+    section.push('\n');
+    section
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_page_that_another_page_names_exists() {
+        let pages = manual_pages().unwrap();
+        let names: BTreeSet<&str> = pages
+            .iter()
+            .map(|(file, _)| file.strip_suffix(".1").unwrap())
+            .collect();
+        assert!(names.contains("fathometer-cluster-slurm"), "{names:?}");
+        for (file, page) in &pages {
+            let page = str::from_utf8(page).unwrap().replace("\\-", "-");
+            let name = file.strip_suffix(".1").unwrap();
+            let title = page.lines().find(|line| line.starts_with(".TH ")).unwrap();
+            assert!(title.starts_with(&format!(".TH {name} 1 ")), "{title}");
+            let (before, related) = page.split_once(".SH \"SEE ALSO\"").unwrap();
+            let related = related
+                .lines()
+                .filter_map(|line| line.strip_prefix(".BR ")?.split(' ').next());
+            let listed = before.lines().filter_map(|line| line.strip_suffix("(1)"));
+            for other in related.chain(listed) {
+                assert!(names.contains(other), "{file} names {other}");
+            }
+        }
+    }
 }

@@ -53,7 +53,7 @@ pub struct ContentArguments {
     avif: bool,
     /// Write a treated copy of the site to this folder, which must be empty or not exist
     #[cfg(feature = "images")]
-    #[arg(long, value_name = "FOLDER", conflicts_with = "report")]
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["report", "path"])]
     write: Option<PathBuf>,
     /// Treatments of the copy; if several apply to an image, the smallest result is written
     #[cfg(feature = "images")]

@@ -7,7 +7,7 @@ use clap::Args;
 use fathometer_model::{Seed, Site};
 use fathometer_workload::microscape::{self, Variant};
 
-use super::Failure;
+use super::{Failure, usage};
 use fathometer_files::site_folder;
 use fathometer_load::workload::{self, Loaded, SEED};
 
@@ -22,8 +22,8 @@ pub struct SiteArguments {
     /// Seed of the content
     #[arg(long, default_value_t = SEED)]
     seed: u64,
-    /// Write microscape's tags in mixed case, which compresses worse
-    #[arg(long)]
+    /// Write the tags in mixed case, which compresses worse; only for the workload microscape
+    #[arg(long, requires = "folder")]
     mixed_case: bool,
     /// Print the figures as JSON
     #[arg(long)]
@@ -32,6 +32,7 @@ pub struct SiteArguments {
 
 /// Writes the site and prints its statistics.
 pub fn run(arguments: &SiteArguments) -> Result<ExitCode, Failure> {
+    check(arguments)?;
     let seed = Seed(arguments.seed);
     let mut progress = stages();
     let loaded = workload::load(&arguments.workload, seed, &mut progress)?;
@@ -69,6 +70,18 @@ pub fn run(arguments: &SiteArguments) -> Result<ExitCode, Failure> {
         println!("{written} files written to {}", folder.display());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fails if an option has no effect on the workload.
+fn check(arguments: &SiteArguments) -> Result<(), Failure> {
+    let workload = &arguments.workload;
+    if arguments.mixed_case && workload != "microscape" {
+        return Err(usage(format!(
+            "--mixed-case changes only the workload microscape, and not {workload}: remove the option, or choose \
+             microscape"
+        )));
+    }
+    Ok(())
 }
 
 /// Prints each stage of a long generation once, on stderr.
@@ -142,4 +155,25 @@ pub fn workload(name: &str, seed: Seed, variant: Variant) -> Result<Site, Failur
         eprintln!("{name}: {note}");
     }
     Ok(loaded.site(seed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mixed_case_without_an_effect_is_an_error() {
+        let arguments = |workload: &str| SiteArguments {
+            workload: workload.to_owned(),
+            folder: Some(PathBuf::from("site")),
+            seed: SEED,
+            mixed_case: true,
+            json: false,
+        };
+        assert!(check(&arguments("microscape")).is_ok());
+        for workload in ["microscape-css", "microscape:files=8", "surge"] {
+            let error = check(&arguments(workload)).unwrap_err();
+            assert!(error.is::<super::super::UsageError>(), "{error}");
+        }
+    }
 }

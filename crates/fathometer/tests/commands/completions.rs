@@ -1,4 +1,4 @@
-//! `fathometer completions`: what bash makes of its completions, and the manual pages.
+//! `fathometer completions`: completions as bash uses them, and the manual pages.
 
 use std::fs;
 use std::process::Command;
@@ -27,7 +27,7 @@ fn bash_completes_commands_and_options() {
         run_well(Command::new(FATHOMETER).args(["completions", "bash"])),
     )
     .unwrap();
-    // What bash calls when a user presses Tab: the words so far, the one to complete, and its place.
+    // Calls the completion function as bash does when a user presses Tab.
     let completed = |words: &[&str]| -> Vec<String> {
         let script = "source \"$0\"; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \
                       _fathometer fathometer \"${COMP_WORDS[$COMP_CWORD]}\" \"${COMP_WORDS[$COMP_CWORD-1]}\"; \
@@ -85,9 +85,11 @@ fn each_command_has_a_manual_page() {
             .arg(folder.path()),
     );
     let names = ["fathometer".to_owned()].into_iter();
+    let subcommands = ["cluster-slurm", "cluster-kubernetes"].map(str::to_owned);
     let names = names.chain(
         commands()
             .into_iter()
+            .chain(subcommands)
             .map(|name| format!("fathometer-{name}")),
     );
     let mut count = 0;

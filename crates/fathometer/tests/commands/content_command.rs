@@ -13,7 +13,7 @@ fn mixed(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// A page with a menu that all pages share, a text of its own, and tags in both cases.
+/// A page with a menu that all pages share, its own text, and tags in both cases.
 fn page(number: u64) -> String {
     let menu: String = (1..20)
         .map(|item| {
@@ -115,7 +115,7 @@ fn a_folder_without_files_is_a_usage_error() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// The page of a report whose list has all files.
+/// Checks the page of a report that lists all files.
 #[cfg(feature = "images")]
 fn the_page_has_all_images_that_are_smaller(page: &str, result: &Value) {
     let treatments = result["treatments"].as_array().unwrap();
@@ -131,7 +131,7 @@ fn the_page_has_all_images_that_are_smaller(page: &str, result: &Value) {
         assert!(pair.contains("data:image/gif;base64,R0lGOD"), "{pair}");
         assert!(pair.contains("; the same pixels"), "{pair}");
     }
-    // An image that a treatment of images makes smallest is on the page, too.
+    // An image whose smallest form is another image format is on the page, too.
     for file in listed {
         let path = file["path"].as_str().unwrap();
         let treatment = file["treatment"].as_str().unwrap();
@@ -141,7 +141,7 @@ fn the_page_has_all_images_that_are_smaller(page: &str, result: &Value) {
     assert!(!page.contains("http:") && !page.contains("https:"));
 }
 
-/// The microscape site with its 42 images; and images that lie, are cut off, or are too large.
+/// The microscape site with its 42 images; and images with a wrong file name, truncated images and too large images.
 #[cfg(feature = "images")]
 #[test]
 fn images_are_treated_and_a_broken_one_stops_nothing() {
@@ -177,7 +177,7 @@ fn images_are_treated_and_a_broken_one_stops_nothing() {
     let together = bytes_of(&result, "lossless images, brotli 11 for the rest").unwrap();
     let brotli = bytes_of(&result, "brotli 11").unwrap();
     assert!(bytes(together) < bytes(brotli));
-    // Every file is listed with its fewest bytes, and no lossy treatment applies.
+    // Every file is listed with its smallest size, and no lossy treatment applies.
     let listed = result["largest_savings"].as_array().unwrap();
     let saved = |row: &Value| bytes(row) - row["treated_bytes"].as_u64().unwrap();
     let of_images = listed.iter().filter(|row| {
@@ -202,8 +202,8 @@ fn images_are_treated_and_a_broken_one_stops_nothing() {
     assert_eq!(output.status.code(), Some(3));
     let message = String::from_utf8(output.stderr).unwrap();
     for expected in [
-        "lie.png: its name says PNG, its first bytes GIF",
-        "text.jpg: its name says JPEG, its first bytes no image",
+        "lie.png: its name indicates PNG, its first bytes indicate GIF",
+        "text.jpg: its name indicates JPEG, its first bytes indicate no image",
         "cut.gif: the image is malformed",
         "large.gif: 1 frames of 65535 x 65535 pixels are more than 40000000 pixels",
     ] {

@@ -1,4 +1,4 @@
-//! `fathometer content --write`: the copy looks the same in a browser, and is whole or not there.
+//! `fathometer content --write`: the copy looks the same in a browser, and is complete or absent.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::peers::support::Server;
 use super::small_disk::SmallDisk;
 use crate::support::programs::{FATHOMETER, run, run_well, tool};
 
-/// A page with the still images of the microscape site, by an attribute, by styles, and by a style sheet.
+/// A page that references the still images of the microscape site by attributes, styles and a style sheet.
 pub fn site(folder: &Path) -> PathBuf {
     let site = folder.join("site");
     run_well(
@@ -104,7 +104,7 @@ fn a_browser_shows_the_same_page_of_the_copy() {
     assert!(number("references") > number("images_renamed"), "{result}");
     assert!(number("treated_bytes") < number("bytes"), "{result}");
     assert!(!folder.path().join("copy.incomplete").exists());
-    // The original is as it was; the copy refers to the new names in all ways, and keeps the old files.
+    // The original is unchanged. All references in the copy have the new names, and the old files remain.
     assert_eq!(fs::read(site.join("index.html")).unwrap(), before);
     let page = fs::read_to_string(out.join("index.html")).unwrap();
     let heading = page.lines().find(|line| line.starts_with("<h1>"));
@@ -150,7 +150,7 @@ fn a_copy_goes_to_a_new_place_outside_of_the_site() {
     assert_eq!(fs::read_dir(&site).unwrap().count(), 1);
     assert_eq!(fs::read_dir(&full).unwrap().count(), 1);
 
-    // An empty folder is taken; a broken image is copied, and the exit code says so.
+    // An empty folder is accepted. A broken image is copied, and the exit code reports it.
     let empty = folder.path().join("empty");
     fs::create_dir(&empty).unwrap();
     fs::write(site.join("broken.gif"), "GIF89a").unwrap();
@@ -158,6 +158,49 @@ fn a_copy_goes_to_a_new_place_outside_of_the_site() {
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(fs::read(empty.join("broken.gif")).unwrap(), b"GIF89a");
     assert_eq!(fs::read(empty.join("page.html")).unwrap(), b"<p>text");
+}
+
+#[test]
+fn a_copy_has_no_predictions() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = folder.path().join("site");
+    fs::create_dir(&site).unwrap();
+    fs::write(site.join("page.html"), "<p>text").unwrap();
+    let out = folder.path().join("copy");
+    let output = run(&write(&site, &out, &["--path", "ppp"]));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!out.exists());
+}
+
+#[test]
+fn files_whose_hash_is_stated_stay_and_others_are_treated() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = folder.path().join("site");
+    fs::create_dir(&site).unwrap();
+    let style = "p { color: red }  /* x */\n";
+    fs::write(site.join("hashed.css"), style).unwrap();
+    fs::write(site.join("other.css"), style).unwrap();
+    let page = "<link rel=stylesheet href=hashed.css integrity=sha256-x><link rel=stylesheet href=other.css>";
+    fs::write(site.join("page.html"), page).unwrap();
+    let out = folder.path().join("copy");
+    let copied = |result: &[u8]| {
+        let result: Value = serde_json::from_slice(result).unwrap();
+        let is_same = |name: &str| fs::read(out.join(name)).unwrap() == style.as_bytes();
+        let copied = (
+            result["files_hashed"].as_u64(),
+            is_same("hashed.css"),
+            is_same("other.css"),
+        );
+        fs::remove_dir_all(&out).unwrap();
+        copied
+    };
+    let arguments = ["--json", "--treat", "minify"];
+    let result = run_well(&write(&site, &out, &arguments));
+    assert_eq!(copied(&result), (Some(1), true, false));
+    // A document that cannot be parsed may contain the integrity hash of any file.
+    fs::write(site.join("page.html"), format!("{page}<![CDATA[")).unwrap();
+    let result = run_well(&write(&site, &out, &arguments));
+    assert_eq!(copied(&result), (Some(2), true, true));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! A decoder's memory stays below 1 MB for any input: for 10 GB of a valid package, and for the worst that a
-//! hostile package can state. Contents are generated and never stored.
+//! A decoder's memory stays below 1 MB for any input: for 10 GB of a valid package, and for the largest values
+//! that a hostile package can state. Contents are generated and never stored.
 
 use fathometer_package::{
     Checksum, DecodeError, Decoder, Encoder, Entry, Event, Limits, Piece, Version,
@@ -103,7 +103,7 @@ fn ten_gigabytes_of_version_2_in_less_than_a_megabyte() {
             ..Entry::default()
         })
         .unwrap();
-    // More files than names can be remembered; half of those with content are chunked.
+    // More files than the limit on stored names; half of those with content are chunked.
     let mut files = 1;
     let mut bytes = half;
     while bytes < TEN_GIGABYTES {
@@ -152,7 +152,7 @@ fn ten_gigabytes_of_version_1_in_less_than_a_megabyte() {
     decoder.peak("version 1");
 }
 
-/// As many different names as can be remembered, each as long as the limits permit for all of them.
+/// As many different names as a decoder may store, each as long as the limits permit for all of them.
 fn worst_names(limits: &Limits) -> Vec<Entry> {
     let bytes = limits.table_bytes / limits.remembered_files - 1;
     let name = |file| Entry {
@@ -170,7 +170,7 @@ fn the_worst_within_limits_takes_less_than_a_megabyte() {
         let entries = worst_names(&limits);
         let mut encoder = Encoder::new(version, entries, &limits).unwrap();
         let mut decoder = Counted::new();
-        // Byte by byte, too, so that buffers grow in their smallest steps.
+        // In pieces of five bytes, so that buffers grow in small steps.
         while let Some(piece) = encoder.next() {
             let Piece::Bytes(bytes) = piece else {
                 panic!("there are no contents");
@@ -230,14 +230,14 @@ fn announced_sizes_allocate_no_memory() {
         assert!(decoder.peak(what) < 20_000);
     }
 
-    // The checksum of the table decides whether the count was intended or damaged.
+    // The count is refused only after the checksum of the table, which shows damage.
     let mut decoder = Counted::new();
     decoder.take(&one(u32::MAX, largest_table)).unwrap();
     let rest = vec![0; largest_table as usize];
     assert_eq!(decoder.take(&rest), Err(DecodeError::TableDamaged));
     decoder.peak("files, and the rest of the table");
 
-    // A name that takes the whole table, and more names than can be remembered.
+    // A name that takes the whole table, in ASCII and in two-byte characters; then more names than are stored.
     for byte in [b"n".as_slice(), b"\xc3\xa9"] {
         let mut table = 1u32.to_be_bytes().to_vec();
         table.extend(byte.repeat(limits.table_bytes / 2));

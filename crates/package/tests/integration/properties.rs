@@ -102,7 +102,7 @@ proptest! {
         prop_assert_eq!(&read.files, &expected);
 
         if version == Version::Two {
-            // The same list, but not known in advance.
+            // The same files, pushed one by one.
             let mut encoder = Encoder::open(&Limits::default());
             for (entry, _) in &files {
                 encoder.push(entry.clone()).unwrap();
@@ -200,11 +200,11 @@ proptest! {
     }
 }
 
-/// Where each file's last byte ends, computed with an encoder.
+/// The offset after each file's last byte, computed with an encoder.
 fn ends(version: Version, files: &[File]) -> Vec<usize> {
     let mut ends = vec![0; files.len()];
     for last in 0..files.len() {
-        // A package that continues: the bytes of its first files, without the end.
+        // The length of the package up to and including this file.
         let ended = match version {
             Version::One => {
                 let package = write(encoder(version, files), files, 11).len();
@@ -341,7 +341,7 @@ fn limits_hold_for_the_writer_and_for_the_reader() {
             let package = write(encoder(version, &files), &files, 100);
             let read = read([&package[..]], limits);
             let error = read.outcome.unwrap_err();
-            // A table of that many files may exceed its own limit first.
+            // The table of so many files may exceed its limit first.
             let too_large = [expected.1, DecodeError::TableTooLarge];
             assert!(too_large.contains(&error), "{version:?} {what}: {error:?}");
             assert_eq!(error.class(), Class::TooLarge);
@@ -352,7 +352,7 @@ fn limits_hold_for_the_writer_and_for_the_reader() {
     assert_eq!(refused, EncodeError::TableTooLarge);
     assert!(Encoder::new(Version::Two, long, &limits).is_ok());
 
-    // A content of unknown size reveals its size only as it arrives.
+    // A content of unknown size exceeds the limit only when it arrives.
     let mut encoder = Encoder::open(&limits);
     let entry = Entry {
         size: None,

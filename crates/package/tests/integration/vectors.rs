@@ -52,7 +52,7 @@ fn whole(package: &[u8]) -> Read {
     read([package], Limits::default())
 }
 
-/// What the other reader would print about it.
+/// The result in the output format of the other reader.
 fn lines(read: &Read) -> String {
     let mut text = String::new();
     for (entry, content) in &read.files {
@@ -92,7 +92,7 @@ fn lines(read: &Read) -> String {
     text
 }
 
-/// What the other reader prints about each of these packages; `None` without Python.
+/// The output of the other reader for each of these packages; `None` without Python.
 fn other_reader(packages: &[PathBuf]) -> Option<Vec<String>> {
     let output = Command::new("python3")
         .arg(folder().join("reader.py"))
@@ -263,7 +263,7 @@ fn what_is_written_is_what_the_specification_says() {
         encoder.push(entry.clone()).unwrap();
     }
     encoder.finish();
-    // Only in a chunked file does the size of the parts matter.
+    // The size of the parts matters only in a chunked file.
     assert_eq!(write(encoder, &files, 2), package);
 }
 

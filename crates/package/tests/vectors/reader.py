@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads object packages: docs/object-package.md, and nothing else, says how.
+"""Reads object packages. Written only from docs/object-package.md.
 
     reader.py FILE...
 
@@ -8,8 +8,8 @@ writes, for each package, one line for each whole file and one for the outcome, 
     file  NAME  SIZE  CRC-32  FLAGS  ATTRIBUTES  CODING  MEDIA-TYPE  ENTITY-TAG  LAST-MODIFIED  SHA-256
     outcome  complete, or the class of the fault
 
-A field that a file does not have is "-". FLAGS are c (critical) and k (kept). The exit status is 0: faults are
-what it is for. Python 3.11, no packages.
+A field that a file does not have is "-". FLAGS are c (critical) and k (kept). The exit status is 0,
+also if a package has a fault. Needs Python 3.11 and only its standard library.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ LONGEST_PIECE = 65536
 
 
 class Fault(Exception):
-    """A package that must be refused. Its one argument is the class of the fault."""
+    """A package that must be refused. The argument is the class of the fault."""
 
 
 def malformed(condition):
@@ -35,7 +35,7 @@ def malformed(condition):
 
 
 class Source:
-    """Bytes in order, and a checksum over those since it was last asked to begin one."""
+    """Bytes in order, with a checksum over the bytes since the last call of `begin`."""
 
     def __init__(self, stream):
         self.stream = stream
@@ -84,7 +84,7 @@ def checked_name(bytes):
 
 
 class Content:
-    """What is to be known of a content that is read in pieces."""
+    """The size, checksum and digest of a content that is read in pieces."""
 
     def __init__(self):
         self.size = 0

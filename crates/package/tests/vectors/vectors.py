@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the packages of this folder, byte by byte as docs/object-package.md says, and outcomes.txt:
+"""Makes the packages of this folder, byte by byte by docs/object-package.md, and outcomes.txt:
 
     vectors.py FOLDER
 
-Each line of outcomes.txt is the name of a package, the class of its fault or "complete", and how many files are
-whole before. Python 3.11, no packages.
+Each line of outcomes.txt is the name of a package, the class of its fault or "complete", and the number of
+files that are whole before the fault. Needs Python 3.11 and only its standard library.
 """
 
 import pathlib
@@ -22,7 +22,7 @@ def sealed(bytes):
 
 
 def one(files, *, count=None, table=None, contents=None, reserved=bytes(3)):
-    """A package of version 1: files of (name, attributes, content); what is given is a lie."""
+    """A package of version 1: files of (name, attributes, content). Keyword arguments state wrong values."""
     field = struct.pack(">I", len(files) if count is None else count)
     field += b"".join(name + b"\0" for name, _, _ in files)
     field += b"".join(struct.pack(">I", len(content)) for _, _, content in files)
@@ -85,7 +85,7 @@ FIRST = file(b"a", b"first")
 GZIP = bytes.fromhex("1f8b08000000000002034bcb2c2a2e010057ee719205000000")
 
 VECTORS = {
-    # Right ones.
+    # Valid packages.
     "empty-1": (one([]), "complete", 0),
     "three-1": (THREE, "complete", 3),
     "empty-2": (two(end(0), ascending=True, count=0), "complete", 0),
@@ -104,11 +104,11 @@ VECTORS = {
         4,
     ),
     "unordered-2": (two(FIRST, file(b"c", b""), file(b"b", b""), end(3), count=3), "complete", 3),
-    # No packages, or of a kind that is not known.
+    # Another format, or an unknown version or coding.
     "other-format": (b"PK\x03\x04" + bytes(40), "unknown", 0),
     "version-3": (b"OBJP\x03" + bytes(40), "unknown", 0),
     "coding-9": (two(FIRST, file(b"b", b"x", coding=9), end(2)), "unknown", 1),
-    # Damaged on their way.
+    # Damaged in transit.
     "header-1": (flipped(THREE, 17), "damaged", 0),
     "count-1": (flipped(THREE, 28 + 3), "damaged", 0),
     "name-1": (flipped(THREE, 28 + 4 + 10), "damaged", 0),
@@ -123,7 +123,7 @@ VECTORS = {
         1,
     ),
     "end-2": (flipped(two(FIRST, end(1)), -9), "damaged", 1),
-    # Cut short.
+    # Truncated.
     "cut-1": (one([A, B])[:-1], "truncated", 1),
     "cut-table-1": (one([A, B])[:40], "truncated", 0),
     "cut-2": (two(FIRST, file(b"b", b"second"), end(2))[:-20], "truncated", 1),
@@ -154,7 +154,7 @@ VECTORS = {
         2,
     ),
     "descending-2": (two(file(b"b", b""), FIRST, end(2), ascending=True), "malformed", 1),
-    # Numbers and lengths that lie.
+    # Wrong numbers and lengths.
     "count-above-1": (one([A, B], count=3), "malformed", 0),
     "count-below-1": (one([A, B], count=1), "malformed", 0),
     "count-absurd-1": (one([A, B], count=0xFFFFFFFF), "malformed|too-large", 0),
@@ -169,7 +169,7 @@ VECTORS = {
     "count-below-2": (two(FIRST, file(b"b", b""), end(2), count=1), "malformed", 1),
     "count-end-2": (two(FIRST, end(2)), "malformed", 1),
     "size-absurd-2": (two(FIRST, head(b"b", size=2**64 - 1) + b"second", end(2)), "truncated|too-large", 1),
-    # What is reserved or contradicts itself.
+    # Reserved bits and bytes, and contradictions.
     "attributes-1": (one([(b"a", 8, b"")]), "malformed", 0),
     "attributes-2": (two(file(b"a", b"", attributes=0x80), end(1)), "malformed", 0),
     "reserved-1": (one([A], reserved=b"\0\0\1"), "malformed", 0),
@@ -186,7 +186,7 @@ VECTORS = {
     "split-field-2": (two(FIRST, file(b"b", b"", media_type=b"text/html\r\nX: y"), end(2)), "malformed", 1),
     "bare-tag-2": (two(FIRST, file(b"b", b"", tag=b"bare"), end(2)), "malformed", 1),
     "year-10000-2": (two(FIRST, file(b"b", b"", modified=253_402_300_800), end(2)), "malformed", 1),
-    # More than a package.
+    # Bytes after the end.
     "behind-1": (one([A]) + b"\n", "malformed", 1),
     "behind-2": (two(FIRST, end(1)) + b"\n", "malformed", 1),
 }

@@ -15,13 +15,18 @@ impl SiteCopy<'_> {
     pub(super) fn read_document(&mut self, path: &Path) -> Result<(), Failure> {
         let content = match walk::read(path, self.options.max_file) {
             Ok(content) => content,
-            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                // It may state a hash.
+                self.hashes.are_unknown = true;
+                return Ok(());
+            }
             Err(error) => return Err(not_read(path, &error)),
         };
         // A document that cannot be read is reported when it is written.
-        if let Ok(read) = rewrite_html(&content, |_| None) {
-            self.states_integrity |= read.states_integrity;
-            let place = path.strip_prefix(self.root)?;
+        let read = rewrite_html(&content, |_| None);
+        let place = path.strip_prefix(self.root)?;
+        self.hashes.note(place, &content, read.as_ref().ok());
+        if read.is_ok() {
             let place_of = |url: &str| place_of(place, url);
             // Documents that cannot be scanned were refused above.
             if let Some(concatenations) = &mut self.concatenations {

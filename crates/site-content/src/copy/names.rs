@@ -59,6 +59,15 @@ pub fn place_of(document: &Path, url: &str) -> Option<String> {
     Some(place.join("/"))
 }
 
+/// The place in the site of the file that an absolute URL names, if its host is that of the site; the host is not
+/// known here.
+pub fn place_on_any_host(url: &str) -> Option<String> {
+    let (_, behind) = url.split_once("//")?;
+    let path = &behind[behind.find('/')?..];
+    let path = path.trim_start_matches('/');
+    place_of(Path::new(""), &format!("/{path}"))
+}
+
 /// The path without percent-encoding; `None` if it is not UTF-8, or if a name contains a slash.
 fn decode(path: &str) -> Option<String> {
     let mut decoded = Vec::new();

@@ -44,6 +44,9 @@ pub struct Written {
     /// The number of documents that were copied unchanged, because their tags or references cannot be read with
     /// certainty.
     pub documents_left: u64,
+    /// The number of other files that were copied unchanged, because documents state, or may state, their hashes
+    /// (`integrity`).
+    pub files_hashed: u64,
 }
 
 impl fmt::Display for Written {
@@ -91,6 +94,13 @@ impl fmt::Display for Written {
         if self.documents_left > 0 {
             let left = self.documents_left;
             writeln!(out, "note: {left} documents were copied unchanged")?;
+        }
+        if self.files_hashed > 0 {
+            let files = self.files_hashed;
+            writeln!(
+                out,
+                "note: {files} files were copied unchanged, because documents state, or may state, their hashes (integrity)"
+            )?;
         }
         if self.entries_skipped > 0 {
             let skipped = self.entries_skipped;

@@ -12,7 +12,7 @@
 //! A line that cannot be replayed is skipped and counted by its reason: connections without a request (`"-"
 //! 408`), TLS on a cleartext port, `OPTIONS *`, CONNECT, targets with spaces or with bytes beyond ASCII, a
 //! missing status, and a truncated last line. Servers escape quotes, backslashes and other bytes in a request
-//! line (`\\"`, `\\x22`); these escapes are decoded.
+//! line (`\"`, `\x22`); these escapes are decoded.
 //!
 //! A log does not contain the contents of requests, so a POST is sent without content. The size of a file is
 //! taken from responses with status 200, the largest if they differ. Requests that never had such a response
@@ -361,6 +361,7 @@ fn unescaped(text: &str) -> Cow<'_, str> {
         plain.push_str(&rest[..place]);
         let escape = &rest[place + 1..];
         let hex = escape.strip_prefix('x').and_then(|digits| digits.get(..2));
+        let hex = hex.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
         let byte = hex.and_then(|digits| u8::from_str_radix(digits, 16).ok());
         rest = match (byte, escape.chars().next()) {
             (Some(byte), _) => {

@@ -41,6 +41,20 @@ impl Profile {
             .collect();
         Profile::new(pieces, last).map_err(|error| RateTextError(error.to_string()))
     }
+
+    /// The length of a test that contains all parts of a rate; a last part without a duration gets `last`. `None` if no
+    /// part has a duration: the rate has no length of its own.
+    ///
+    /// # Errors
+    /// If the text is malformed.
+    pub fn stated_length(text: &str, last: Duration) -> Result<Option<Duration>, RateTextError> {
+        let stretches = parse(text).map_err(RateTextError)?;
+        let has_length = stretches.iter().any(|stretch| stretch.length.is_some());
+        let lengths = stretches
+            .iter()
+            .map(|stretch| stretch.length.unwrap_or(last));
+        Ok(has_length.then(|| lengths.sum()))
+    }
 }
 
 /// An interval in which the rate changes linearly from one value to another.
@@ -138,6 +152,19 @@ mod tests {
                 stretch(200.0, 200.0, None)
             ]
         );
+    }
+
+    #[test]
+    fn parts_with_durations_have_a_length() {
+        for (text, seconds) in [
+            ("100", None),
+            ("100..1000", None),
+            ("100x30s,200x30s", Some(60)),
+            ("0..500x10s,500x1m,200", Some(75)),
+        ] {
+            let length = Profile::stated_length(text, Duration::from_secs(5)).unwrap();
+            assert_eq!(length, seconds.map(Duration::from_secs), "{text}");
+        }
     }
 
     #[test]

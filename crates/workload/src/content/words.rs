@@ -20,7 +20,7 @@ pub(super) const ADJECTIVES: &[&str] = &[
     "updated", "upcoming", "useful", "valuable", "virtual", "weekly", "wireless", "worldwide",
 ];
 
-/// Things a portal of 1997 wrote about, in the plural.
+/// Topics of a portal of 1997, in the plural.
 pub(super) const NOUNS: &[&str] = &[
     "software", "servers", "browsers", "networks", "developers", "customers", "partners", "tools",
     "products", "pages", "sites", "channels", "documents", "modems", "applications", "databases",
@@ -56,7 +56,7 @@ pub(super) const NOUNS: &[&str] = &[
     "weekends", "windows", "winners", "wizards", "writers",
 ];
 
-/// Verbs for what a company does with its products.
+/// Verbs with a company as subject and its products as object.
 pub(super) const VERBS: &[&str] = &[
     "announces", "delivers", "supports", "improves", "introduces", "builds", "presents",
     "extends", "offers", "publishes", "licenses", "simplifies", "demonstrates", "updates",
@@ -74,7 +74,7 @@ pub(super) const VERBS: &[&str] = &[
     "verifies",
 ];
 
-/// Requests to a reader.
+/// Imperatives to a reader.
 pub(super) const ACTIONS: &[&str] = &[
     "download", "explore", "discover", "try", "create", "share", "search", "order", "compare",
     "learn about", "read about", "join", "register", "upgrade", "preview", "customize", "add",
@@ -139,13 +139,13 @@ pub(super) const FIRST_SYLLABLES: &[&str] = &[
     "Sal", "Tan", "Vel", "Zan",
 ];
 
-/// Their middles.
+/// Middle parts of these names.
 pub(super) const MIDDLE_SYLLABLES: &[&str] = &[
     "a", "be", "ca", "di", "do", "fi", "go", "gra", "i", "la", "le", "lo", "ma", "me", "mi", "na",
     "ni", "no", "o", "pa", "pe", "ra", "ri", "ro", "sa", "si", "ta", "te", "ti", "va", "ve", "wi",
 ];
 
-/// Their endings.
+/// Last parts of these names.
 pub(super) const LAST_SYLLABLES: &[&str] = &[
     "base", "bit", "cast", "com", "dex", "dic", "don", "fax", "file", "gate", "lan", "link",
     "lox", "mail", "max", "net", "nix", "pad", "phon", "plex", "ra", "scan", "soft", "star",

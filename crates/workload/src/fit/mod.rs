@@ -72,7 +72,7 @@ pub enum Criterion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The stage follows the law, as far as the test shows.
+    /// The test finds no difference between the stage and the law.
     Passes,
     /// The stage does not follow the law.
     Differs,

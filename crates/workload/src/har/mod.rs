@@ -33,14 +33,11 @@ use self::request::{Read, Request, Texts};
 use self::time_stamp::instant;
 use crate::builder::Builder;
 use crate::fault::{Fault, found};
-use crate::plan::{Choice, Script, TargetId};
+use crate::plan::{Choice, MOST_MEMBERS, Script, TargetId};
 use crate::workload::Workload;
 
 /// The longest accepted pause between two pages: a year.
 const LONGEST_PAUSE: Duration = Duration::from_secs(365 * 86_400);
-
-/// The maximum number of requests of a page, because they are numbered by 16 bits.
-const MOST_REQUESTS: usize = u16::MAX as usize;
 
 /// Parses an archive into a workload. `host` is the host of the requests to replay, with the port if their URLs
 /// have one; `None`: the host of the first HTTP request.
@@ -62,14 +59,6 @@ pub fn parse(name: &str, text: &str, host: Option<&str>) -> Result<Workload, Fau
         host: host.map(str::to_ascii_lowercase),
         ..Reading::default()
     };
-    for (n, entry) in entries.into_iter().enumerate() {
-        let path = format!("log.entries[{n}]");
-        let value = text.decode(&path, entry, "a value")?;
-        reading.add(&Node {
-            value: &value,
-            path,
-        })?;
-    }
     let starts = match log.optional("pages") {
         Some(pages) => {
             let value = text.decode("log.pages", pages, "a value")?;
@@ -80,6 +69,15 @@ pub fn parse(name: &str, text: &str, host: Option<&str>) -> Result<Workload, Fau
         }
         None => HashMap::new(),
     };
+    reading.has_pages = !starts.is_empty();
+    for (n, entry) in entries.into_iter().enumerate() {
+        let path = format!("log.entries[{n}]");
+        let value = text.decode(&path, entry, "a value")?;
+        reading.add(&Node {
+            value: &value,
+            path,
+        })?;
+    }
     reading.finish(name, &starts)
 }
 
@@ -89,7 +87,9 @@ struct Reading {
     /// The host, in lower case; `None` before the first HTTP request.
     host: Option<String>,
     requests: Vec<Request>,
-    of_page: HashMap<Rc<str>, usize>,
+    /// Whether the archive has pages; otherwise all requests form one page.
+    has_pages: bool,
+    of_page: HashMap<Option<Rc<str>>, usize>,
     elsewhere: u64,
     skipped: BTreeMap<String, u64>,
     texts: Texts,
@@ -108,14 +108,17 @@ impl Reading {
                 return Ok(());
             }
         };
+        self.has_pages |= request.page.is_some();
         let of_page = self.of_page.entry(request.page.clone()).or_default();
         *of_page += 1;
-        if *of_page > MOST_REQUESTS {
+        let is_own_page = self.has_pages && request.page.is_none();
+        if *of_page > MOST_MEMBERS && !is_own_page {
+            let page = request.page.as_deref().unwrap_or_default();
             return Err(Fault::in_value(
                 "log.entries",
                 format!(
-                    "expected at most {MOST_REQUESTS} requests in the page {}",
-                    found(&request.page)
+                    "expected at most {MOST_MEMBERS} requests in the page {}",
+                    found(page)
                 ),
             ));
         }
@@ -154,7 +157,7 @@ impl Reading {
                  sends the complete content"
             ));
         }
-        let script = script(&mut builder, &self.requests, starts);
+        let script = script(&mut builder, &self.requests, starts, self.has_pages);
         if !skipped.is_empty() {
             builder
                 .notes
@@ -206,19 +209,34 @@ fn page_starts(pages: &Node<'_>) -> Result<HashMap<String, Duration>, Fault> {
     Ok(starts)
 }
 
+/// A page of the archive, or the page of requests without one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum PageKey<'a> {
+    Named(&'a str),
+    /// The page of a single request, by its index.
+    Own(usize),
+    /// The page of all requests of an archive without pages.
+    Whole,
+}
+
 /// Converts the pages into one session.
 fn script(
     builder: &mut Builder,
     requests: &[Request],
     starts: &HashMap<String, Duration>,
+    has_pages: bool,
 ) -> Script {
-    let mut by_page: BTreeMap<(Duration, &str), Vec<&Request>> = BTreeMap::new();
+    let mut by_page: BTreeMap<(Duration, PageKey<'_>), Vec<&Request>> = BTreeMap::new();
     // A page that is not listed starts with its first request; the requests are in order of time.
-    let mut first: HashMap<&str, Duration> = HashMap::new();
-    for request in requests {
-        let page = &*request.page;
+    let mut first: HashMap<PageKey<'_>, Duration> = HashMap::new();
+    for (index, request) in requests.iter().enumerate() {
+        let (page, listed) = match request.page.as_deref() {
+            Some(page) => (PageKey::Named(page), starts.get(page)),
+            None if has_pages => (PageKey::Own(index), None),
+            None => (PageKey::Whole, None),
+        };
         let first = *first.entry(page).or_insert(request.started);
-        let start = starts.get(page).copied().unwrap_or(first);
+        let start = listed.copied().unwrap_or(first);
         by_page.entry((start, page)).or_default().push(request);
     }
     let mut steps = Vec::new();

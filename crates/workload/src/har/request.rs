@@ -43,7 +43,8 @@ pub(super) struct Request {
     pub(super) path: String,
     pub(super) content: Option<String>,
     pub(super) content_type: Option<Rc<str>>,
-    pub(super) page: Rc<str>,
+    /// The page to which the request belongs, if the archive states one.
+    pub(super) page: Option<Rc<str>>,
     pub(super) status: u16,
     pub(super) size: Option<u64>,
     /// The media type of the response, as one of the types for which content can be generated.
@@ -120,8 +121,10 @@ impl Request {
                 .filter(|kind| is_field_value(kind))
                 .map(|kind| texts.shared(kind)),
             page: match entry.optional("pageref") {
-                Some(page) => texts.shared(page.text()?),
-                None => texts.shared(""),
+                Some(page) => Some(page.text()?)
+                    .filter(|page| !page.is_empty())
+                    .map(|page| texts.shared(page)),
+                None => None,
             },
             status,
             // More than a petabyte is regarded as an error, and -1 means that the browser did not record the

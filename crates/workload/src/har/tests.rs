@@ -282,6 +282,64 @@ fn a_page_of_too_many_requests_is_refused_at_the_first_too_many() {
     );
 }
 
+/// The session of the archive: the paths of each page, and the pause after it in milliseconds.
+fn session(archive: &Value) -> Vec<(Vec<String>, u128)> {
+    let plan = read(archive).unwrap().plan;
+    let Choice::Scripts(scripts) = &plan.choice else {
+        panic!("{:?}", plan.choice);
+    };
+    let path = |id: &TargetId| plan.targets[id.0 as usize].path.clone();
+    scripts[0]
+        .steps
+        .iter()
+        .map(|(page, pause)| {
+            let members = plan.pages.get(*page).members;
+            (members.iter().map(path).collect(), pause.as_millis())
+        })
+        .collect()
+}
+
+#[test]
+fn a_request_without_a_page_is_a_page_and_keeps_its_time() {
+    let mut archive = archive();
+    let entries = archive["log"]["entries"].as_array_mut().unwrap();
+    for (second, path) in [(1, "early"), (9, "late")] {
+        let started = format!("2024-05-01T10:00:0{second}Z");
+        let url = format!("https://a.example/{path}");
+        let mut alone = entry("", &started, &url, 1, "text/plain");
+        if path == "late" {
+            alone.as_object_mut().unwrap().remove("pageref");
+        }
+        entries.push(alone);
+    }
+    let found = session(&archive);
+    let found: Vec<_> = found
+        .iter()
+        .map(|(paths, pause)| (paths[0].as_str(), paths.len(), *pause))
+        .collect();
+    let expected = [
+        ("/", 3, 400),
+        ("/early", 1, 900),
+        ("/two", 2, 6800),
+        ("/late", 1, 0),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn an_archive_without_pages_is_one_page() {
+    let mut archive = archive();
+    archive["log"].as_object_mut().unwrap().remove("pages");
+    for entry in archive["log"]["entries"].as_array_mut().unwrap() {
+        entry.as_object_mut().unwrap().remove("pageref");
+    }
+    let found = session(&archive);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].0.len(), 5);
+    archive["log"]["pages"] = json!([]);
+    assert_eq!(session(&archive), found);
+}
+
 #[test]
 fn a_first_entry_that_is_no_request_names_no_host() {
     let mut archive = archive();

@@ -16,15 +16,15 @@
 //! last burst, as in httperf.
 //!
 //! Contents are parsed as in httperf's wsesslog module: in single or double quotes, or unquoted up to the
-//! next blank. `\\n` and the other escapes of C have their usual meaning, and a backslash at the end of a
-//! line continues it.
+//! next blank. The escape `\n` is a line feed; a backslash before any other character means that character,
+//! and a backslash at the end of a line continues the contents.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::builder::Builder;
 use crate::fault::{Fault, found};
-use crate::plan::{Choice, Script, TargetId};
+use crate::plan::{Choice, MOST_MEMBERS, Script, TargetId};
 use crate::synthetic::type_of;
 use crate::target::{is_origin_form, is_token};
 use crate::workload::Workload;
@@ -113,6 +113,10 @@ impl Reader {
                 "expected an unindented line, which starts a burst, before an indented one";
             return Err(fault((offset, message.to_owned())));
         };
+        if burst.members.len() == MOST_MEMBERS {
+            let message = format!("expected at most {MOST_MEMBERS} requests in a burst");
+            return Err(fault((0, message)));
+        }
         burst.members.push(target);
         burst.think = request.think.or(burst.think);
         Ok(())
@@ -226,8 +230,7 @@ fn is_continued(content: &str) -> bool {
     backslashes.count() % 2 == 1
 }
 
-/// The contents that start at `start`, in quotes or up to the next blank, and the position after them. The
-/// escape `\n` is a line feed; a backslash before any other character stands for that character.
+/// The contents that start at `start`, in quotes or up to the next blank, and the position after them.
 fn quoted(content: &str, start: usize) -> Result<(Vec<u8>, usize), Error> {
     let quote = content[start..]
         .chars()
@@ -375,6 +378,12 @@ line two"
         assert_eq!(
             fault("# nothing\n\n"),
             "the file has no session: expected at least one request"
+        );
+        let largest = format!("/a\n{}", " /b\n".repeat(MOST_MEMBERS - 1));
+        assert!(parse("test", &largest, Duration::ZERO).is_ok());
+        assert_eq!(
+            fault(&format!("{largest} /b\n")),
+            "line 65536, column 1: expected at most 65535 requests in a burst"
         );
         for seconds in ["-1", "NaN", "inf", "1e300"] {
             assert!(fault(&format!("/a think={seconds}")).contains("expected seconds"));

@@ -1,8 +1,8 @@
 //! The three reference pages of Leucht and Gratchoff (University of Amsterdam, 2015).
 //!
 //! The paper prints the size of each page and its number of links: 20 kB with 2, 600 kB with 7, 1600 kB with
-//! 54. The distribution of the bytes among the files is this program's choice (`workloads/leucht15.csv`); a
-//! kB is 1000 bytes.
+//! 54. The distribution of the bytes among the files was chosen for this program (`workloads/leucht15.csv`);
+//! 1 kB is 1000 bytes.
 
 use crate::builder::Builder;
 use crate::workload::Workload;
@@ -58,7 +58,7 @@ pub fn page(size: Size) -> Workload {
         }
     }
     builder.notes.push(
-        "the paper prints the page's size and number of links; its files' sizes are this program's"
+        "the paper prints only the page's size and number of links; the sizes of the files were chosen for this program"
             .to_owned(),
     );
     builder.one_page(&format!("leucht15-{page}"), &members, None)

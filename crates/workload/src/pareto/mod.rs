@@ -101,8 +101,8 @@ pub fn group(group: Group, seed: Seed) -> Workload {
     }
     if let Law::BoundedPareto { low, high, .. } = law {
         builder.notes.push(format!(
-            "bounded Pareto, alpha {SHAPE}, k {low:.1} B, p {high:.0} B: p = 1000 k is this \
-             program's choice, as the paper prints neither"
+            "bounded Pareto, alpha {SHAPE}, k {low:.1} B, p {high:.0} B: p = 1000 k was \
+             chosen for this program, because the paper prints neither"
         ));
     }
     if group.sets() < Group::Mean4.sets() {

@@ -17,6 +17,9 @@ use crate::distribution::Law;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TargetId(pub u32);
 
+/// The most members of a page, because load engines number them by 16 bits.
+pub const MOST_MEMBERS: usize = u16::MAX as usize;
+
 /// The index of a page in [`Plan::pages`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageId(pub u32);

@@ -210,8 +210,8 @@ mod tests {
 
     #[test]
     fn every_count_is_assigned_once_and_the_nearest_first() {
-        // All is tail, with k = 100 and alpha = 1: of 20 requests 5 should be for sizes >= 400, 10 for
-        // >= 200, all for >= 100.
+        // The law is a tail with k = 100 and alpha = 1. Of 20 requests, 5 should be for sizes >= 400, 10 for
+        // sizes >= 200, and all for sizes >= 100.
         let law = RequestSizes {
             body: None,
             tail_scale: 100.0,
@@ -223,7 +223,7 @@ mod tests {
             assign(&[100, 400, 200, 100], &[10, 4, 4, 2], &law),
             [10, 4, 4, 2]
         );
-        // Equally near: the smaller. Needs 10, then 10 + 10 - 8 = 12 of what is left.
+        // Size 200 needs 10 requests: 8 and 12 are equally near, and the smaller is used. Size 100 gets 12.
         assert_eq!(assign(&[200, 100], &[8, 12], &law), [8, 12]);
     }
 
@@ -236,8 +236,9 @@ mod tests {
             tail_share: 1.0,
             form: BodyForm::AsIs,
         };
-        // Of 20 requests 5 should be for sizes >= 400: of the first kind's 4 and 10 the 4. 10 should be for
-        // >= 200, and 6 are missing: of the second kind's 2 and 4 the 4. The rest has no choice.
+        // Of 20 requests, 5 should be for sizes >= 400: the first kind has 4 and 10, and 4 is nearest. 10 should
+        // be for sizes >= 200, and 6 are missing: the second kind has 2 and 4, and 4 is nearest. One file of each
+        // kind remains.
         let places = assign_sizes(&[(&[100, 400], &[10, 4]), (&[200, 100], &[2, 4])], &law);
         assert_eq!(places, [vec![0, 1], vec![1, 0]]);
     }
@@ -247,7 +248,7 @@ mod tests {
         let sizes = [7, u64::MAX, 0, 7, 1 << 62];
         let order = BySize::new(sizes.len(), sizes.into_iter());
         let places: Vec<u32> = order.largest_first().map(|(_, place)| place).collect();
-        // Five places take three bits: 2^61 - 1 is the largest size.
+        // Five indices take three bits of the 64, so the largest size is 2^61 - 1.
         assert_eq!(places, [1, 4, 0, 3, 2]);
         let sizes: Vec<u64> = order.largest_first().map(|(size, _)| size).collect();
         assert_eq!(sizes, [u64::MAX >> 3, u64::MAX >> 3, 7, 7, 0]);

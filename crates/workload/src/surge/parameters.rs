@@ -327,6 +327,16 @@ impl Parameters {
         }
     }
 
+    /// Notes for readers: the unconfirmed parameters, and the law that the load does not apply.
+    pub fn notes(&self) -> Vec<String> {
+        let unconfirmed = self.unconfirmed.iter();
+        let mut notes: Vec<String> = unconfirmed
+            .map(|text| format!("unconfirmed: {text}"))
+            .collect();
+        notes.extend(self.active_off.map(|_| ACTIVE_OFF.to_owned()));
+        notes
+    }
+
     /// Rejects parameters from which no workload can be generated.
     pub(super) fn check(&self) -> Result<(), SurgeError> {
         let refuse = |rule: &'static str| Err(SurgeError::Parameter { rule });
@@ -394,6 +404,10 @@ impl Parameters {
         Ok(())
     }
 }
+
+/// The note of parameters with active OFF times.
+const ACTIVE_OFF: &str = "active OFF times are fitted, but not applied: a user requests the files of a page without \
+ pauses between them";
 
 const SHARES: Shares = Shares {
     base: 0.30,

@@ -92,8 +92,8 @@ mod tests {
             PageOrder::PopularFewest,
             |page, files| pages[page as usize] = files.to_vec(),
         );
-        // The most popular page, 1, gets one file, 0, of which 10 are left; page 2 gets two of
-        // (10, 8, 12); page 0 all of (5, 8, 7).
+        // The most popular page, 1, gets one file, 0, with 10 remaining requests. Page 2 gets two files of
+        // (10, 8, 12), and page 0 gets all files of (5, 8, 7).
         assert_eq!(pages, [vec![1, 2, 0], vec![0], vec![2, 0]]);
         assert_eq!(rests, [2, 5, 4]);
     }
@@ -106,8 +106,8 @@ mod tests {
         assert_eq!(rests, [3]);
     }
 
-    /// floor(2 / U^(1/1.245)) redrawn above 150 has mean 6.2: with 1600 single files beside 1500 such
-    /// pages, 3.5 files a page.
+    /// floor(2 / U^(1/1.245)), redrawn above 150, has mean 6.2. With 1600 single files beside 1500 such
+    /// pages, this gives 3.5 files per page.
     #[test]
     fn numbers_are_within_their_limits() {
         let law = Parameters::barford98(1, 1).references;

@@ -30,7 +30,7 @@ pub use sets::{almeida_300k, almeida_a, almeida_b, standard};
 
 use crate::builder::Builder;
 use crate::fault::{Fault, found, words};
-use crate::plan::{Choice, TargetId, Weights};
+use crate::plan::{Choice, MOST_MEMBERS, TargetId, Weights};
 use crate::synthetic::type_of;
 use crate::target::is_origin_form;
 use crate::workload::Workload;
@@ -102,6 +102,11 @@ impl List {
                         offset,
                         "expected at least one file in a page".to_owned(),
                     ));
+                }
+                files if files > MOST_MEMBERS as u64 => {
+                    let message =
+                        format!("expected at most {MOST_MEMBERS} files in a page, found {files}");
+                    return Err(fault(offset, message));
                 }
                 files => files,
             };

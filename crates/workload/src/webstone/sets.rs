@@ -68,7 +68,7 @@ fn almeida(letter: &str, name: &str, scale: f64) -> Workload {
         }
     }
     builder.notes.push(
-        "the sizes are a set that satisfies what the paper prints; every file is a page of its own"
+        "file sizes are not in the paper; they were chosen to agree with its figures; every file is a page"
             .to_owned(),
     );
     let weights = Weights::new(weights).expect("the table has rows of each workload");

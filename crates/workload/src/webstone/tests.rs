@@ -121,6 +121,10 @@ fn faults_name_their_place() {
         "line 1, column 1: expected 3 pages, as stated here, found 1"
     );
     assert_eq!(
+        fault("65536 1\n/a\n"),
+        "line 1, column 1: expected at most 65535 files in a page, found 65536"
+    );
+    assert_eq!(
         fault("# nothing\n"),
         "the list has no page: expected at least one"
     );

@@ -34,7 +34,7 @@ fn every_stage_follows_its_law() {
     assert!(differ.len() < 2, "{differ:#?}");
 }
 
-/// Tested at the level of the test, or against a stated unavoidable distance.
+/// Asserts that each stage is tested at the level, or against a stated unavoidable distance.
 fn judged_as_they_should_be(surge: &Surge) {
     let by_level = [
         "base file sizes",
@@ -74,8 +74,8 @@ fn judged_as_they_should_be(surge: &Surge) {
     }
 }
 
-/// The report can also reject: with a window as wide as the stack, distances do not follow their law at all,
-/// and pages follow each other as if by chance.
+/// The report rejects a sequence without locality: with a window as wide as the stack, distances do not follow
+/// their law, and pages follow each other at random.
 #[test]
 fn a_sequence_without_locality_does_not_pass() {
     let mut parameters = Parameters::barford98(5000, 1);
@@ -291,9 +291,17 @@ fn the_first_version_says_what_is_not_confirmed() {
     for text in &parameters.unconfirmed {
         let (_, text) = text.split_once(": ").unwrap();
         let wanted = format!("unconfirmed: {text}");
-        assert!(notes.contains(&&wanted), "{wanted} is not said");
+        assert!(notes.contains(&&wanted), "no note {wanted}");
     }
     assert!(surge.report.stage("active OFF times").is_some());
+    let not_applied = |parameters: &Parameters| {
+        let notes = parameters.notes();
+        notes
+            .iter()
+            .any(|note| note.starts_with("active OFF times are fitted, but not applied"))
+    };
+    assert!(not_applied(&parameters));
+    assert!(!not_applied(&Parameters::barford98(5000, 1_000_000)));
     assert!(surge.report.stage("session lengths").is_none());
     assert_eq!(surge.clone().into_plan().sessions.pages, None);
 }

@@ -219,7 +219,7 @@ fn links_in_the_way_are_not_followed() {
         let words = [&["unpack", "x.objp", "out"], force].concat();
         place
             .run(&words)
-            .failed(&["out/sub is in the way", "symbolic link"]);
+            .failed(&["out/sub must be a folder", "symbolic link"]);
     }
     assert_eq!(place.tree("outside").len(), 1);
     assert_eq!(fs::read(place.path("outside/a")).unwrap(), b"old");
@@ -268,7 +268,7 @@ fn nothing_is_overwritten_unless_asked_for() {
     place.write("y.objp", package(Version::Two, &[("sub/a", b"new")]));
     place
         .run(&["unpack", "y.objp", "files"])
-        .failed(&["files/sub is in the way", "a file"]);
+        .failed(&["files/sub must be a folder", "a file"]);
 
     place.write("in/f", "x");
     place
@@ -351,7 +351,7 @@ fn two_files_for_one_place_are_refused_with_force_as_without() {
             place.run(&words).failed(&[expected]);
             let kept = fs::read(place.path(&folder).join(path)).unwrap();
             assert_eq!(kept, b"one", "{path} {force:?}");
-            // A file of an earlier package is overwritten all the same.
+            // A file of an earlier package is still overwritten.
             if !force.is_empty() {
                 place.write(format!("{folder}/{path}"), "old");
                 place.run(&words).failed(&[expected]);

@@ -1,5 +1,5 @@
-//! `fathometer pack` and `fathometer unpack`: packed files must come out byte for byte, and nothing may be
-//! written anywhere else. Archives are compared with tar, zip and Python.
+//! `fathometer pack` and `fathometer unpack`: unpacked files must equal the packed ones byte for byte, and nothing
+//! may be written anywhere else. Archives are compared with tar, zip and Python.
 
 mod archives;
 mod endings;

@@ -71,7 +71,7 @@ fn any_folder_is_restored_byte_by_byte() {
                 assert_eq!(modified("in"), modified("out"), "{path:?}");
             }
         }
-        // The same through pipes gives the same bytes.
+        // Packing and unpacking through pipes gives the same bytes.
         let piped = place.run(&["pack", "in", "--format", format]).done();
         assert_eq!(piped.out, fs::read(place.path("x.objp")).unwrap());
         place.run_with(&["unpack", "-", "piped"], &piped.out).done();

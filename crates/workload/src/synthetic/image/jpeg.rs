@@ -113,7 +113,7 @@ fn picture(shades: u64, spare: u8) -> Vec<u8> {
     }
     let bits = (bits << 4) | 0b1111;
     let data = &bits.to_be_bytes()[3..];
-    debug_assert!(!data.contains(&0xff), "a marker amid the data");
+    debug_assert!(!data.contains(&0xff), "a marker in the data");
     file.extend_from_slice(data);
     file.extend([0xff, 0xd9]);
     file

@@ -66,7 +66,7 @@ fn laws_are_scipys() {
             .split_whitespace()
             .map(|number| number.parse::<f64>().expect("SciPy prints numbers"));
         let mut same = |ours: f64, what: &str| {
-            let theirs = theirs.next().expect("a number for everything asked");
+            let theirs = theirs.next().expect("one number for each requested value");
             let near = (ours - theirs).abs() <= 1e-9 * theirs.abs();
             assert!(near, "{law}: {what}: {ours}, SciPy {theirs}");
         };
