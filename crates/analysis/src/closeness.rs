@@ -22,8 +22,8 @@ pub struct Acceptance {
     pub rows: Vec<String>,
     /// The column that is compared.
     pub column: String,
-    /// The row by which the other rows are divided before the comparison: our rows by our row, published rows by the
-    /// published row. Absent: figures are compared without division.
+    /// The row by which the other rows of its section are divided before the comparison: our rows by our row, published
+    /// rows by the published row. Absent: figures are compared without division.
     pub relative_to: Option<String>,
     /// The largest accepted difference between our figure and the published figure, in percent of the published
     /// figure.
@@ -193,7 +193,11 @@ fn compared(
     let Some(column) = table.column(&acceptance.column) else {
         return Vec::new();
     };
-    let row = |label: &str| table.rows.iter().find(|row| row.label == label);
+    // Each section of a table has all rows, the base too.
+    let base_of = |compared: &RowResult, label: &str| {
+        let mut rows = table.rows.iter();
+        rows.find(|row| row.label == label && row.section == compared.section)
+    };
     let base = acceptance.relative_to.as_deref();
     let mut comparisons = Vec::new();
     for compared in &table.rows {
@@ -208,7 +212,9 @@ fn compared(
             };
             let mut ours = ours;
             if let Some(base) = base {
-                let Some(base) = row(base) else { continue };
+                let Some(base) = base_of(compared, base) else {
+                    continue;
+                };
                 let (ours_base, published_base, _) = figures(base, place, column);
                 let Some(published_base) = published_base else {
                     continue;
@@ -287,6 +293,8 @@ fn is_listed(list: &[String], word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::Estimate;
+    use crate::tables::{Datum, PublishedValue};
 
     fn comparison(off_pct: Option<f64>, calibrated: bool) -> Comparison {
         Comparison {
@@ -325,5 +333,65 @@ mod tests {
         assert_eq!(counts(independent.to_vec()), "1 of 2");
         assert_eq!(counts(calibrated.to_vec()), "calibrated: 1 of 1");
         assert_eq!(counts(vec![comparison(None, false)]), "not measured");
+    }
+
+    #[test]
+    fn the_base_of_a_row_is_that_of_its_section() {
+        let row = |section: &str, label: &str, ours: f64, published: f64| RowResult {
+            section: section.to_owned(),
+            label: label.to_owned(),
+            brief: label.to_owned(),
+            in_the_paper: true,
+            data: vec![vec![Datum {
+                ours: Measured::Value {
+                    estimate: Estimate {
+                        n: 1,
+                        value: ours,
+                        interval: None,
+                    },
+                    footnote: None,
+                },
+                also: Vec::new(),
+                published: Some(PublishedValue {
+                    value: published,
+                    derived: false,
+                }),
+                relative: None,
+            }]],
+        };
+        let column = r#"{"label": "CPU", "metric": "cpu_total_pct"}"#;
+        let table = TableResult {
+            id: "T2".to_owned(),
+            title: String::new(),
+            era: "today".to_owned(),
+            note: String::new(),
+            of_the_paper: true,
+            columns: vec![serde_json::from_str(column).unwrap()],
+            groups: vec![("all".to_owned(), String::new())],
+            also: Vec::new(),
+            relative_to: None,
+            rows: vec![
+                row("40 users", "HTTP/1.0", 10.0, 100.0),
+                row("40 users", "HTTP/1.1", 8.0, 80.0),
+                row("280 users", "HTTP/1.0", 40.0, 200.0),
+                row("280 users", "HTTP/1.1", 30.0, 150.0),
+            ],
+            footnotes: Vec::new(),
+            replicates: None,
+        };
+        let acceptance = Acceptance {
+            id: "cpu".to_owned(),
+            title: String::new(),
+            era: "today".to_owned(),
+            tables: vec!["T2".to_owned()],
+            rows: Vec::new(),
+            column: "CPU".to_owned(),
+            relative_to: Some("HTTP/1.0".to_owned()),
+            tolerance_pct: 1.0,
+            calibrated: Vec::new(),
+        };
+        let found = compared(&acceptance, &[], &table);
+        let ratios: Vec<_> = found.iter().map(|c| (c.ours, c.published)).collect();
+        assert_eq!(ratios, [(Some(0.8), 0.8), (Some(0.75), 0.75)]);
     }
 }

@@ -65,7 +65,7 @@ pub fn records(text: &str) -> Result<Vec<Vec<String>>, (usize, &'static str)> {
     Ok(records)
 }
 
-/// A field as [`records`] reads it: in quotes if it needs them.
+/// A field in the form that [`records`] reads: quoted if necessary.
 pub fn field(text: &str) -> Cow<'_, str> {
     if text.contains([',', '"', '\r', '\n']) {
         Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))

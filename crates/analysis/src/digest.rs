@@ -112,8 +112,8 @@ impl<'a> Digest<'a> {
             return None;
         }
         Some(format!(
-            "Some verdicts are from {fewest} replicates: their intervals are wide, so that much stays undecided \
-             that more replicates would decide (--replicates {ENOUGH} or more)."
+            "Some verdicts have only {fewest} replicates: their intervals are wide, and more replicates would decide \
+             more of them (--replicates {ENOUGH} or more)."
         ))
     }
 
@@ -199,7 +199,7 @@ impl ValiditySummary {
         self.replicates - self.replicates_invalid
     }
 
-    /// Whether the run has all planned replicates, as far as the plan is recorded.
+    /// Whether the run has all planned replicates; also true if the plan is not recorded.
     pub fn is_complete(&self) -> bool {
         self.replicates_planned
             .is_none_or(|planned| self.replicates as u64 >= planned)

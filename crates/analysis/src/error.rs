@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file could not be read: no run there, or no permission.
+    /// A file could not be read: the folder contains no run, or permission is denied.
     #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file.
@@ -17,7 +17,7 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
-    /// A file could not be written: no permission, or the disk is full.
+    /// A file could not be written: permission is denied, or the disk is full.
     #[error("cannot write {}: {source}", path.display())]
     Write {
         /// The file.
@@ -25,7 +25,7 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
-    /// A file of a run has another form than this version writes. A truncated last line is not an error.
+    /// A file of a run does not have the expected form. A truncated last line is not an error.
     #[error("{}:{line}: {message}", path.display())]
     Malformed {
         /// The file.

@@ -13,7 +13,8 @@ use serde::Serialize;
 use crate::bottleneck::{GaveOut, Resource};
 use crate::run::Cell;
 
-/// The start of the metrics' names. The name of a resource, with underscores, or `nothing` follows.
+/// The prefix of the metrics' names, before the name of a resource with underscores, or before
+/// `nothing`.
 const PREFIX: &str = "capacity_gave_out_";
 const NOTHING: &str = "nothing";
 

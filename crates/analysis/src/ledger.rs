@@ -135,7 +135,7 @@ pub struct Reading {
     pub name: String,
     /// Why the claim is also interpreted in this way.
     pub reason: String,
-    /// The date since when it is.
+    /// The date when the interpretation was added.
     pub date: String,
     /// The verdict.
     pub verdict: Verdict,

@@ -33,7 +33,8 @@ pub struct PublishedFigure {
 }
 
 impl PublishedFigure {
-    /// Whether the figure was derived: the paper does not print it, but it follows from what it prints.
+    /// Whether the figure was derived: the paper does not print it, but it follows from printed
+    /// figures.
     pub fn is_derived(&self) -> bool {
         self.note.starts_with("derived")
     }
@@ -100,7 +101,7 @@ impl Published {
         })
     }
 
-    /// The figures of a metric, whatever their table and variant.
+    /// The figures of a metric, in all tables and variants.
     pub fn of_metric(&self, metric: &str) -> Vec<&PublishedFigure> {
         let figures = self.figures.iter();
         figures.filter(|figure| figure.metric == metric).collect()

@@ -1,6 +1,6 @@
 //! The smallest change that the instrument resolves, by metric.
 //!
-//! The names of metrics carry their units, and the unit tells how a figure was obtained.
+//! The names of metrics carry their units, and the unit shows how a figure was obtained.
 
 use crate::statistics::Resolution;
 
@@ -8,11 +8,11 @@ use crate::statistics::Resolution;
 /// certificate. No time that is derived from packets is more precise.
 const LATENESS_MS: f64 = 0.05;
 
-/// Rates, means and shares are quotients of counts in the thousands, or of times of seconds that are precise to about
-/// a millisecond.
+/// Rates, means and shares are quotients of counts in the thousands, or of times of several seconds with a precision
+/// of about a millisecond.
 const OF_A_QUOTIENT: f64 = 1e-3;
 
-/// A capacity is the middle of an interval that is usually this wide: a few per cent.
+/// A capacity is the middle of an interval that is usually this wide: a few percent.
 const OF_A_CAPACITY: f64 = 2e-2;
 
 /// The resolution of a metric's values.

@@ -171,7 +171,7 @@ fn entry(
     })
 }
 
-/// The first valid replicate of each cell that kept its exchanges, with their records.
+/// The first valid replicate of each cell that recorded its exchanges, with these records.
 pub(crate) fn retrievals(run: &Run) -> Result<Vec<Retrieval<'_>>, Error> {
     kept(run)
         .map(|(cell, replicate)| {
@@ -187,7 +187,7 @@ pub(crate) fn retrievals(run: &Run) -> Result<Vec<Retrieval<'_>>, Error> {
         .collect()
 }
 
-/// The cells with kept exchanges, each with its first valid replicate that kept them.
+/// The cells with recorded exchanges, each with its first valid replicate that recorded them.
 pub(crate) fn kept(run: &Run) -> impl Iterator<Item = (&Cell, &ReplicateRecord)> {
     run.cells.iter().filter_map(|cell| {
         let replicate = cell.valid().find(|replicate| {
@@ -196,6 +196,17 @@ pub(crate) fn kept(run: &Run) -> impl Iterator<Item = (&Cell, &ReplicateRecord)>
         })?;
         Some((cell, replicate))
     })
+}
+
+/// The files of replicates that waterfalls are drawn from, relative to the run's folder: the records and, if there is one,
+/// the capture at the server's end of the path.
+pub fn sources(run: &Run) -> Vec<String> {
+    const NAMES: [&str; 3] = ["exchanges.ndjson", "connections.ndjson", "taps.pcapng"];
+    let files = kept(run)
+        .flat_map(|(_, replicate)| NAMES.map(|name| format!("{}/{name}", replicate.folder)));
+    files
+        .filter(|file| run.folder.join(file).is_file())
+        .collect()
 }
 
 /// All complete records of a file, one per line.

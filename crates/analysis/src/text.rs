@@ -116,7 +116,7 @@ pub fn columns_of(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Breaks a text at spaces into lines of at most `width` columns; a longer word has a line of its own.
+/// Breaks a text at spaces into lines of at most `width` columns; a longer word has its own line.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

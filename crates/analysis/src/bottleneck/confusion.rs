@@ -8,13 +8,13 @@ use super::{Outcome, Resource, Verdict};
 use crate::csv::field;
 use crate::text::{Align, Grid, hanging};
 
-/// What a verdict named, as a column of the table.
+/// The outcome of a verdict, as a column of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Named {
     /// A resource.
     Resource(Resource),
-    /// Several together.
+    /// Several resources together.
     Together,
     /// No resource: undecided.
     Undecided,
@@ -35,7 +35,7 @@ impl Named {
 }
 
 impl Verdict {
-    /// Returns what the verdict named.
+    /// The column of the table for the verdict.
     pub fn as_named(&self) -> Named {
         match &self.outcome {
             Outcome::Limited { resource, .. } => Named::Resource(*resource),
@@ -46,7 +46,7 @@ impl Verdict {
     }
 }
 
-/// Counts of verdicts, by planted limit and by what was named.
+/// Counts of verdicts, by planted limit and by column.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confusion {
     rows: Vec<Row>,
@@ -207,8 +207,8 @@ impl Confusion {
         )
     }
 
-    /// Everything that was named, and every planted resource, so that the table always contains its
-    /// diagonal.
+    /// The columns that occur, and those of all planted resources, so that the table always
+    /// contains its diagonal.
     fn columns(&self) -> Vec<Named> {
         let planted = self.rows.iter().map(|row| Named::Resource(row.planted));
         let named = self.rows.iter().flat_map(|row| row.named.iter().copied());

@@ -4,22 +4,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::statistics::{Estimate, Interval};
 
-/// A limit has the effect [`Effect::Limits`] if its elasticity is at least this ...
+/// A limit has the effect [`Effect::Limits`] if its elasticity is at least this and its interval
+/// lies above [`LIMITS_LOW`].
 const LIMITS: f64 = 0.5;
-/// ... and the lower end of the elasticity's interval is at least this. Three pairs that differ only at random
+/// The lower end of the elasticity's interval must be at least this. Three pairs that differ only at random
 /// are all above zero with probability 1/8, so an interval above zero is not enough.
 const LIMITS_LOW: f64 = 0.25;
-/// A limit also has this effect if a step raises throughput by at least this share, for any size of the step: a
-/// backlog ten times as long is cheap to provide.
+/// A limit also has this effect if a step of any size raises throughput by at least this share. A large step
+/// may be cheap, for example a backlog ten times as long.
 const LIMITS_GAIN: f64 = 0.25;
 /// The lower end of the interval of that gain must be at least this.
 const LIMITS_GAIN_LOW: f64 = 0.1;
 /// A limit contributes if the lower end of the elasticity's interval is above this; noise and common drift
 /// stay below.
 const CONTRIBUTES: f64 = 0.1;
-/// A limit has no effect if the upper end of the elasticity's interval is below this ...
+/// A limit has no effect if the interval of its elasticity lies below this and that of the gain
+/// below [`NOT_GAIN`].
 const NOT: f64 = 0.25;
-/// ... and the upper end of the gain from this step is below this.
+/// The upper end of the gain from the step must be below this.
 const NOT_GAIN: f64 = 0.12;
 
 /// The effect of a limit on a figure.

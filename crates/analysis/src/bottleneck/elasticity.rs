@@ -147,8 +147,8 @@ impl Elasticity {
 
 /// Returns the elasticity to each limit that was varied, in the order of [`Resource::ALL`].
 ///
-/// Only valid observations with a throughput and a latency above zero count, and of those only pairs of a changed load
-/// and a baseline in the same replicate. Several observations of the same kind in one replicate (a baseline before and
+/// Only valid observations with a throughput and a latency above zero count. A changed load is paired with the
+/// baseline of the same replicate. Several observations of the same kind in one replicate (a baseline before and
 /// after) count as their geometric mean. `intervals` is the level of each interval, and of all simultaneous intervals
 /// together.
 pub fn elasticities(observations: &[Observation], intervals: Intervals) -> Vec<Elasticity> {

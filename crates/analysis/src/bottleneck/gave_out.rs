@@ -1,5 +1,5 @@
-//! The first exhausted resource: it is exhausted at the load that fails. Its use at the load that works is given for
-//! comparison.
+//! The resource that was exhausted first, by the probes at a load that fails. The same figures at a load that works
+//! are given for comparison.
 
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +66,7 @@ pub fn gave_out(works: &Signals, fails: &Signals, refused: f64) -> GaveOut {
             confidence: Some(Confidence::Likely),
             text: format!(
                 "the processor time of the machine was exhausted first: its processors were idle for {idle}, while the \
-                 server did not use its quota; other programs, the generator too, used the rest"
+                 server did not use its quota; other programs, including the generator, used the rest"
             ),
             figures,
         };

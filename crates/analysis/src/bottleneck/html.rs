@@ -1,4 +1,4 @@
-//! A verdict as a section of a report, and as a page of its own: the bottleneck, elasticities as
+//! A verdict as a section of a report, and as a separate page: the bottleneck, elasticities as
 //! points with their intervals, and the measurements of the probes.
 
 use maud::{Markup, html};

@@ -206,8 +206,8 @@ impl Case {
         let mut shared = self.limits_that(|elasticity| {
             elasticity.effect == Effect::Contributes && elasticity.was_relieved()
         });
-        // The elasticities to all resources add up to 1. If the sum of these is less than half, most of the effect
-        // is due to something that was not varied.
+        // The elasticities to all resources add up to 1. If the sum for the varied limits is less than half, most
+        // of the effect is due to something that was not varied.
         let values = shared
             .iter()
             .filter_map(|e| Some(e.clearest()?.throughput.value));

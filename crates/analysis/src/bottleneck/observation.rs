@@ -13,9 +13,9 @@ use super::Resource;
 pub struct Change {
     /// The limit.
     pub resource: Resource,
-    /// The factor that was really applied: 1.25 is 25 % more, and a backlog of 5 that is raised to 6 has 1.2.
-    /// It is above zero, finite, and not 1. For [`Resource::RoundTrip`] it multiplies the time, so 0.8 is a
-    /// relief; for [`Resource::Load`] it multiplies users or rate.
+    /// The factor that was applied: 1.25 is 25 % more. A backlog that is raised from 5 to 6 has the factor
+    /// 1.2. It is above zero, finite, and not 1. For [`Resource::RoundTrip`] it multiplies the time, so 0.8
+    /// is a relief; for [`Resource::Load`] it multiplies users or rate.
     pub factor: f64,
 }
 

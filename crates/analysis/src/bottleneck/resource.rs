@@ -21,8 +21,8 @@ pub enum Resource {
     DiskBytes,
     /// The rate of the link.
     LinkRate,
-    /// The path's round-trip time, times the round trips that an exchange needs: short connections, small
-    /// windows. It is the only limit for which less is better.
+    /// The round-trip time of the path. It limits exchanges with many round trips: short connections,
+    /// small windows. It is the only limit for which less is better.
     RoundTrip,
     /// The number of connections that may wait to be accepted.
     Backlog,

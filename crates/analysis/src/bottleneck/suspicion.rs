@@ -82,7 +82,7 @@ pub fn suspect(signals: &Signals) -> Vec<Suspicion> {
     .into_iter()
     .flatten()
     .collect();
-    // The server itself and the load are suspected less, the more strongly a limit is suspected.
+    // A suspected limit weakens the suspicions of the server itself and of the load.
     let limit = suspicions
         .iter()
         .map(|suspicion| suspicion.confidence)

@@ -39,7 +39,8 @@ fn no_other_limit_is_named_in_noise_and_few_stay_undecided() {
     assert!(2 * undecided < plants().len() as u32, "{undecided}");
 }
 
-/// Twice the workers give 0 to 35 % more throughput. The upper end means a limit.
+/// Twice the workers give 0 to 35 % more throughput. At the upper end, the workers would be a
+/// limit.
 #[test]
 fn a_limit_that_may_give_a_quarter_more_is_not_eliminated() {
     let observed = |change: Option<(Resource, f64)>, replicate, throughput_per_s| Observation {

@@ -14,7 +14,8 @@ pub struct Verdict {
     pub summary: String,
     /// Every resource that was varied or suspected, the strongest limit first.
     pub ranking: Vec<Ranked>,
-    /// Further remarks: disagreements of saturation and perturbation, and what was left out.
+    /// Further remarks: disagreements of saturation and perturbation, and observations that were
+    /// left out.
     pub remarks: Vec<String>,
     /// The numbers of observations behind the verdict.
     pub counts: Counts,
@@ -34,7 +35,7 @@ const fn default_level() -> f64 {
     LEVEL
 }
 
-/// A level in per cent, rounded down: levels of early looks are close to 1, and "100 %" would be wrong.
+/// A level in percent, rounded down: levels of early looks are close to 1, and "100 %" would be wrong.
 fn in_percent(level: f64) -> String {
     format!("{} %", (1000.0 * level).floor() / 10.0)
 }

@@ -149,9 +149,13 @@ pub(super) fn combine(era: &str, groups: &[Group<'_>]) -> EraVerdict {
 
 /// The verdict if all parts must hold, from the verdicts at their own level and at the simultaneous level.
 fn conjunction(alone: &[Verdict], strict: &[Verdict]) -> Verdict {
-    let against = strict
+    // A part that holds at its own level is not against the claim, even if its longer simultaneous interval lies
+    // within the margin of equality and not within the bound.
+    let against = alone
         .iter()
-        .copied()
+        .zip(strict)
+        .filter(|(alone, _)| **alone > Verdict::HoldsWeaker)
+        .map(|(_, strict)| *strict)
         .filter(|verdict| matches!(verdict, Verdict::Equal | Verdict::Reversed));
     if alone.is_empty() {
         Verdict::NotTested
@@ -230,6 +234,14 @@ mod tests {
             conjunction(&[Holds, Reversed], &[Holds, Undecided]),
             Undecided
         );
+        // A part that holds at its own level does not count against the claim, although it is equal at the
+        // simultaneous level.
+        assert_eq!(conjunction(&[Holds, Holds], &[Equal, Holds]), Holds);
+        assert_eq!(
+            conjunction(&[HoldsWeaker, Undecided], &[Equal, Undecided]),
+            Undecided
+        );
+        assert_eq!(conjunction(&[Holds, Equal], &[Equal, Equal]), Equal);
         // A claim that holds needs no correction.
         assert_eq!(conjunction(&[Holds, Holds], &[Undecided, Undecided]), Holds);
     }

@@ -7,7 +7,7 @@
 //! stricter than theirs.
 
 use super::{Bound, Kind, Position, Relation, Test, Verdict};
-use crate::resolution::is_count;
+use crate::resolution::{is_count, quotient, resolution};
 use crate::statistics::{Basis, Interval, Resolution};
 
 /// The range of ratios that count as equal, unless the test states another range.
@@ -26,13 +26,13 @@ pub(super) struct Bounds<'a> {
 
 impl<'a> Bounds<'a> {
     /// The bounds of a test without the weaker bound, whose estimate is not known yet.
-    pub(super) fn of(test: &Test, resolution: Resolution, basis: Option<Basis>) -> Bounds<'a> {
+    pub(super) fn of(test: &Test, basis: Option<Basis>) -> Bounds<'a> {
         let is_exact = basis.is_some_and(|basis| basis.error == 0.0 && basis.floor == 0.0);
         Bounds {
             holds: match is_exact {
                 true => test.holds.clone(),
                 // A count equals a number if it differs from it by less than one: `= 0` means none.
-                false => test.holds.resolved(resolution),
+                false => test.holds.resolved(resolution_of(&test.relation)),
             },
             weaker: None,
             equal: equal(test),
@@ -140,30 +140,38 @@ impl<'a> Bounds<'a> {
     }
 }
 
-/// Whether a count exactly contradicts a claimed number (`= 0`): it is the same other whole number in every
-/// replicate.
+/// Whether a count exactly contradicts a claimed number (`= 0`): every replicate has the same whole number,
+/// and it differs from the claimed one.
 ///
 /// A count has no rounding error, so each of these replicates contradicts the claim. But replicates that agree with
 /// the claim do not prove it, and ordered bounds (`>= 1`) concern a mean, about which few replicates show little.
 /// So in both cases the resolution remains a floor of the error.
 pub(super) fn contradicts_exactly(test: &Test, basis: Basis) -> bool {
     let (holds, kind) = (&test.holds, test.relation.kind);
-    let metric = match &test.relation {
-        Relation {
-            kind: Kind::Level,
-            left,
-            metric,
-            ..
-        } => left.metric.as_ref().unwrap_or(metric),
-        relation => &relation.metric,
-    };
     matches!(kind, Kind::Level | Kind::Difference)
         && test.relation.sweep.is_none()
-        && is_count(metric)
+        && is_count(metric_of(&test.relation))
         && holds.low == holds.high
         && basis.error == 0.0
         && basis.centre.fract() == 0.0
         && basis.centre != holds.low
+}
+
+/// The metric of a relation's estimate.
+fn metric_of(relation: &Relation) -> &str {
+    match relation.kind {
+        Kind::Level => relation.left.metric.as_ref().unwrap_or(&relation.metric),
+        _ => &relation.metric,
+    }
+}
+
+/// The resolution of a relation's estimate: that of the metric if the estimate has the metric's unit, and that of a
+/// quotient otherwise. A ratio of counts is not a count.
+fn resolution_of(relation: &Relation) -> Resolution {
+    match relation.kind {
+        Kind::Level | Kind::Difference | Kind::At => resolution(metric_of(relation)),
+        _ => quotient(),
+    }
 }
 
 /// The end of a bound that an interval outside the bound excludes.
@@ -237,11 +245,26 @@ mod tests {
         assert_eq!(ratio(0.9, 1.1), Verdict::Undecided);
         assert_eq!(ratio(0.9, 2.1), Verdict::Undecided);
         assert_eq!(ratio(0.8, 0.9), Verdict::Reversed);
-        // If the sides differ by less than 3 %, nothing of the claim holds.
+        // Sides that differ by less than 3 % are equal.
         assert_eq!(ratio(0.98, 1.02), Verdict::Equal);
         assert_eq!(ratio(1.01, 1.02), Verdict::Equal);
         assert_eq!(ratio(0.98, 0.99), Verdict::Equal);
         assert_eq!(ratio(0.98, 1.04), Verdict::Undecided);
+    }
+
+    #[test]
+    fn equality_of_a_ratio_of_counts_is_not_equality_of_counts() {
+        let bound = |kind: &str, sides: &str| {
+            let text = format!(
+                r#"{{"label": "", "kind": "{kind}", "metric": "packets", "holds": "= 1", {sides}}}"#
+            );
+            let test: Test = serde_json::from_str(&text).unwrap();
+            let bound = Bounds::of(&test, None).holds;
+            (bound.low, bound.high)
+        };
+        assert_eq!(bound("level", r#""left": {}"#), (0.0, 2.0));
+        let (low, high) = bound("ratio", r#""left": {}, "right": {"policy": "h2"}"#);
+        assert!((low - 0.999).abs() < 1e-9 && (high - 1.001).abs() < 1e-9);
     }
 
     #[test]

@@ -88,9 +88,12 @@ impl Bench<'_> {
                     .collect()
             })
             .collect();
-        for part in judged.iter_mut().flatten() {
-            part.calibrated = calibrated.is_some_and(|c| c.concerns(&part.environment));
-            part.counts &= !part.calibrated;
+        for (test, parts) in tests.iter().zip(&mut judged) {
+            for part in parts {
+                part.calibrated =
+                    calibrated.is_some_and(|c| c.concerns(&test.common, &part.environment));
+                part.counts &= !part.calibrated;
+            }
         }
         self.judge_together(tests, &mut judged);
         let counting = tests.iter().zip(&judged).filter(|(test, _)| test.counts);
@@ -234,7 +237,7 @@ impl Bench<'_> {
                 Some(Weaker::Bound(bound)) => Some(bound.clone()),
                 _ => None,
             },
-            equal: Bounds::of(test, resolution(&test.relation.metric), None).equal,
+            equal: Bounds::of(test, None).equal,
             n: 0,
             sides: Sides::Independent,
             value: None,
@@ -292,7 +295,7 @@ impl Bench<'_> {
 
     /// The bounds of a test, with the estimates of a part.
     fn bounds<'t>(&self, test: &'t Test, part: &Part) -> Bounds<'t> {
-        let mut bounds = Bounds::of(test, resolution(&test.relation.metric), part.basis);
+        let mut bounds = Bounds::of(test, part.basis);
         bounds.weaker = test.weaker.as_ref().map(|weaker| match weaker {
             Weaker::Bound(bound) => (bound, part.value.map(|value| (part.basis, value))),
             Weaker::Relation(_, bound) => (bound, part.weaker_estimate),

@@ -65,8 +65,8 @@ pub struct Claim {
     pub not_tested: Option<String>,
 }
 
-/// Cells with whose published figures a model was calibrated. They are judged and shown, but do not count
-/// towards verdicts.
+/// Cells whose published figures calibrated a model. They are judged and shown, but do not count towards
+/// verdicts.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Calibrated {
@@ -77,11 +77,14 @@ pub struct Calibrated {
 }
 
 impl Calibrated {
-    /// Whether the cells of an environment belong to the calibrated cells.
-    pub fn concerns(&self, environment: &[(String, String)]) -> bool {
+    /// Whether the cells of a test in an environment belong to the calibrated cells. `common` has the levels that the
+    /// test names for all of its cells; the environment's levels override them.
+    pub fn concerns(&self, common: &Selection, environment: &[(String, String)]) -> bool {
         self.levels.iter().all(|(factor, levels)| {
-            let level = environment.iter().find(|(own, _)| own == factor);
-            level.is_some_and(|(_, level)| levels.contains(level))
+            let own = environment.iter().find(|(own, _)| own == factor);
+            let level = own.map(|(_, level)| level);
+            let level = level.or_else(|| common.levels.get(factor));
+            level.is_some_and(|level| levels.contains(level))
         })
     }
 }
@@ -229,9 +232,9 @@ pub enum Kind {
     /// The level from which the first curve stays below the second: the last change of their order, with
     /// straight lines between the levels.
     Crossing,
-    /// How far the order of several curves reverses between levels or environments. For a pair of curves of
-    /// which each leads at some place, the figure is the smaller of the two leads, as a ratio. It is at most 1
-    /// if no pair changes its order.
+    /// How far the order of several curves reverses between levels or environments. If each curve of a pair
+    /// leads at some place, the figure is the smaller of the two leads, as a ratio. It is at most 1 if no pair
+    /// changes its order.
     Ranking,
 }
 
@@ -288,7 +291,7 @@ pub enum Asterisk {
 pub enum Weaker {
     /// The same estimate within a wider bound.
     Bound(Bound),
-    /// Another relation within a bound of its own.
+    /// Another relation within its own bound.
     Relation(Box<Relation>, Bound),
 }
 
@@ -450,4 +453,28 @@ impl TryFrom<TestText> for Test {
 
 fn yes() -> bool {
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_calibrated_by_the_levels_of_its_test_and_of_its_environment() {
+        let calibrated = Calibrated {
+            reason: String::new(),
+            levels: [
+                ("server".to_owned(), vec!["embedded".to_owned()]),
+                ("path".to_owned(), vec!["wan".to_owned()]),
+            ]
+            .into(),
+        };
+        let common = Selection::default().at("server", "embedded");
+        let at = |factor: &str, level: &str| (factor.to_owned(), level.to_owned());
+        assert!(calibrated.concerns(&common, &[at("path", "wan")]));
+        assert!(!calibrated.concerns(&common, &[at("path", "lan")]));
+        assert!(!calibrated.concerns(&common, &[]));
+        let other = [at("path", "wan"), at("server", "httpd")];
+        assert!(!calibrated.concerns(&common, &other));
+    }
 }

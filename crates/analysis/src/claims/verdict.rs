@@ -98,8 +98,8 @@ pub struct EraVerdict {
     pub era: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// The number of places with each verdict, if the places differ, and what was not measured; empty when
-    /// there is nothing to add.
+    /// The number of places with each verdict if the places differ, and the number of places that were not
+    /// measured; otherwise empty.
     pub remark: String,
     /// The verdict from the estimates without their intervals, if the verdict is undecided and they would
     /// decide.

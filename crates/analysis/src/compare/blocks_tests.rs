@@ -4,8 +4,8 @@ use super::blocks::SideMachine;
 use super::tests::{Normal, series};
 use super::*;
 
-/// A run over machines with two replicates on each. Machine i is slower by the factor `speeds[i]`, and the whole side by
-/// `factor`. Replicates have 1 % of noise, and the change of a machine has noise of its own, `own`.
+/// A run over machines with two replicates on each. Machine i is slower by the factor `speeds[i]`, and the whole side
+/// by `factor`. Replicates have 1 % of noise. `own` is the standard deviation of the change between machines.
 fn run_over(normal: &mut Normal, speeds: &[f64], factor: f64, own: f64) -> Side {
     let mut metric = series("elapsed", Vec::new());
     metric.is_series = false;
@@ -84,8 +84,8 @@ fn machines_that_differ_cancel_in_a_comparison_of_runs_on_the_same_machines() {
     );
 }
 
-/// The share of comparisons of two equal runs that report a change, if each machine has a change of its own with this
-/// deviation.
+/// The share of comparisons of two equal runs that report a change, if the change differs between machines with this
+/// standard deviation.
 fn false_alarms_over_machines(machines: usize, own: f64) -> f64 {
     const TIMES: u32 = 1000;
     let mut normal = Normal::new(22);

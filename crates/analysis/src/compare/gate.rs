@@ -1,8 +1,8 @@
 //! Limits on changes: `p99<+5%,errors<=+0`.
 //!
 //! Limits are separated by commas. Each limit is a metric of the comparison, an operator (`<`, `<=`, `>`, `>=`)
-//! and a signed number. With `%` the limit is relative (percentage points for `errors`); without `%` it is an
-//! absolute change in the metric's unit.
+//! and a signed number. With `%` the limit is relative (percentage points for `errors` and `error_pct`); without `%`
+//! it is an absolute change in the metric's unit.
 //!
 //! A limit is judged by the interval of the change: `kept` if the whole interval is within the limit, `broken` if
 //! the whole interval is beyond the limit, and `undecided` in between.
@@ -155,18 +155,21 @@ impl Limit {
                 names.join(", ")
             ));
         };
-        let Some((low, high)) = change
-            .low
-            .zip(change.high)
-            .and_then(|ends| self.scaled(change, ends))
-        else {
+        let Some(ends) = change.low.zip(change.high) else {
             return undecided(change.reason.as_deref().unwrap_or("it has no interval"));
         };
         // A share that is zero has not grown, although its true value may be above zero by the rule of three.
         let is_zero = change.scale == Scale::Difference && change.after == 0.0;
-        let is_kept = self.is_upper && self.bound >= 0.0 && is_zero;
+        if self.is_upper && self.bound >= 0.0 && is_zero {
+            return verdict(Outcome::Kept, None);
+        }
+        let Some((low, high)) = self.scaled(change, ends) else {
+            return undecided(&format!(
+                "{} is 0 in {}, so it has no relative change; write the limit in {}, without %",
+                self.metric, comparison.before, change.unit
+            ));
+        };
         let outcome = match (self.holds(low), self.holds(high)) {
-            _ if is_kept => Outcome::Kept,
             (true, true) => Outcome::Kept,
             (false, false) => Outcome::Broken,
             _ => Outcome::Undecided,
@@ -174,11 +177,21 @@ impl Limit {
         verdict(outcome, None)
     }
 
-    /// The interval of the change in the unit of the bound.
+    /// The interval of the change in the unit of the bound; `None` for a relative change from zero. A bound in percent is
+    /// a share here: 0.05 for 5 %.
     fn scaled(&self, change: &Change, (low, high): (f64, f64)) -> Option<(f64, f64)> {
+        let times = |factor: f64| Some((low * factor, high * factor));
         match (change.scale, self.is_percent) {
-            (Scale::Ratio, true) | (Scale::Difference, _) => Some((low, high)),
-            (Scale::Ratio, false) => Some((low * change.before, high * change.before)),
+            (Scale::Ratio, true) | (Scale::Difference, false) => Some((low, high)),
+            (Scale::Ratio, false) => times(change.before),
+            // Percentage points of a share.
+            (Scale::Difference, true) if change.unit.is_empty() => Some((low, high)),
+            (Scale::Difference, true) if change.unit == "%" => times(0.01),
+            // A metric of ratios that is compared by difference because a sample is zero.
+            (Scale::Difference, true) => {
+                (change.before > 0.0).then_some(())?;
+                times(1.0 / change.before)
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 //! The samples of a single result are its seconds: exchanges within a second are not independent, so the second is
 //! the unit. The samples of several results are the results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Better, Metric, Scale, Side};
 use crate::load::Summary;
@@ -40,12 +40,14 @@ pub fn of_load(name: &str, summary: &Summary) -> Side {
             per_second(|b| b.received_bytes as f64),
         ),
     ];
+    let counts = &summary.measured.counts;
+    let failures = failures_among_errors(counts.failed, counts.status_errors);
+    let tried = |b: &IntervalSummary| tried(b.completed, b.errors, failures);
     let share = |b: &IntervalSummary| {
-        // A failed exchange does not count as completed; a response with an error status does.
-        let all = b.completed.max(b.errors);
-        (all > 0).then(|| b.errors as f64 / all as f64)
+        let tried = tried(b);
+        (tried > 0.0).then(|| b.errors as f64 / tried)
     };
-    let exchanges: u64 = blocks.iter().map(|block| block.completed).sum();
+    let exchanges = blocks.iter().map(|block| tried(block)).sum::<f64>() as u64;
     let mut errors = metric(
         "errors",
         "",
@@ -69,13 +71,38 @@ pub fn of_load(name: &str, summary: &Summary) -> Side {
     }
 }
 
-/// A side from several results of the same load; each result is one sample.
+/// A side from several results of the same load; each result is one sample. INVALID results are left out if others are
+/// valid.
 pub fn of_loads(name: &str, summaries: &[Summary]) -> Side {
-    let [first, ..] = summaries else {
+    let is_valid = |summary: &&Summary| summary.validity.reasons.is_empty();
+    let all = summaries.len();
+    let reasons: BTreeSet<&str> = summaries
+        .iter()
+        .flat_map(|summary| &summary.validity.reasons)
+        .map(String::as_str)
+        .collect();
+    let reasons: Vec<&str> = reasons.into_iter().collect();
+    let valid: Vec<&Summary> = summaries.iter().filter(is_valid).collect();
+    let (mut invalid, mut left_out) = (Vec::new(), BTreeMap::new());
+    let summaries = match valid.len() {
+        0 => {
+            invalid = reasons.iter().map(|&reason| reason.to_owned()).collect();
+            summaries.iter().collect()
+        }
+        n if n < all => {
+            left_out.insert(
+                format!("{} of {all} results", all - n),
+                format!("INVALID: {}", reasons.join("; ")),
+            );
+            valid
+        }
+        _ => valid,
+    };
+    let [first, ..] = summaries.as_slice() else {
         return Side::default();
     };
     let of = |value: &dyn Fn(&Summary) -> Option<f64>| -> Vec<f64> {
-        summaries.iter().filter_map(value).collect()
+        summaries.iter().copied().filter_map(value).collect()
     };
     let phase = |value: fn(&crate::load::summary::Phase) -> f64| {
         of(&|summary| summary.measured.phases.corrected.as_ref().map(value))
@@ -102,11 +129,15 @@ pub fn of_loads(name: &str, summaries: &[Summary]) -> Side {
     ];
     let mut errors = metric("errors", "", Better::Lower, of(&|s| rates(s).errors_share));
     errors.scale = Scale::Difference;
-    let exchanges: u64 = summaries.iter().map(|s| s.measured.counts.completed).sum();
+    let exchanges = summaries.iter().map(|summary| {
+        let counts = &summary.measured.counts;
+        counts.completed + counts.failed + counts.unfinished
+    });
+    let exchanges: u64 = exchanges.sum();
     resolves(&mut errors, exchanges);
     metrics.push(errors);
     let mut by_name: BTreeMap<String, Metric> = BTreeMap::new();
-    for cost in summaries.iter().flat_map(costs) {
+    for cost in summaries.iter().copied().flat_map(costs) {
         let entry = by_name.entry(cost.name.clone());
         match entry {
             std::collections::btree_map::Entry::Vacant(place) => drop(place.insert(cost)),
@@ -117,12 +148,12 @@ pub fn of_loads(name: &str, summaries: &[Summary]) -> Side {
     }
     metrics.extend(by_name.into_values());
     metrics.retain(|metric| !metric.samples.is_empty());
-    let mut side = described(name, first);
-    side.invalid = summaries
-        .iter()
-        .flat_map(|summary| summary.validity.reasons.clone())
-        .collect();
-    Side { metrics, ..side }
+    Side {
+        metrics,
+        invalid,
+        left_out,
+        ..described(name, first)
+    }
 }
 
 /// The name and the validity of a side, the settings that must agree, and the facts that may differ.
@@ -175,8 +206,24 @@ fn described(name: &str, summary: &Summary) -> Side {
         facts,
         metrics: Vec::new(),
         without: BTreeMap::new(),
+        left_out: BTreeMap::new(),
         machines: Vec::new(),
     }
+}
+
+/// The share of failed exchanges among the errors of a result. The other errors are complete responses. An interval of
+/// the timeline counts both kinds together, so the share of the whole measured window applies to each.
+fn failures_among_errors(failed: u64, status_errors: u64) -> f64 {
+    match failed + status_errors {
+        0 => 1.0,
+        errors => failed as f64 / errors as f64,
+    }
+}
+
+/// The exchanges that ended in an interval. `completed` includes responses with an error status, but no failed
+/// exchanges.
+fn tried(completed: u64, errors: u64, failures: f64) -> f64 {
+    (completed as f64 + failures * errors as f64).max(errors as f64)
 }
 
 /// Sets the resolution of a share of events in this number of exchanges.
@@ -248,4 +295,25 @@ fn merged(values: impl Iterator<Item = f64>) -> Vec<f64> {
     chunks
         .map(|chunk| chunk.iter().sum::<f64>() / size as f64)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_of_errors_is_that_of_all_exchanges() {
+        let share = |completed, errors, (failed, status_errors)| {
+            let failures = failures_among_errors(failed, status_errors);
+            errors as f64 / tried(completed, errors, failures)
+        };
+        // 60 responses and 40 failures are 100 exchanges.
+        assert_eq!(share(60, 40, (400, 0)), 0.4);
+        // 40 of 100 responses have an error status.
+        assert_eq!(share(100, 40, (0, 400)), 0.4);
+        assert_eq!(share(80, 40, (200, 200)), 0.4);
+        // In a second in which every exchange failed, the share is 1, whatever the failures of other seconds are.
+        assert_eq!(share(0, 40, (1, 9)), 1.0);
+        assert_eq!(share(100, 0, (0, 0)), 0.0);
+    }
 }

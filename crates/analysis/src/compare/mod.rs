@@ -118,7 +118,8 @@ pub struct Change {
     pub high: Option<f64>,
     /// The change in standard deviations of a sample (Cohen's d, on the scale of `scale`); `null` without spread.
     pub effect_size: Option<f64>,
-    /// The number of machines if the sample is their changes, because these differ; absent otherwise.
+    /// The number of machines, if their changes differ and are therefore the sample; absent
+    /// otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machines: Option<usize>,
     /// The verdict on the metric.
@@ -127,11 +128,11 @@ pub struct Change {
     pub reason: Option<String>,
 }
 
-/// A metric or cell that one side lacks.
+/// A metric or cell that one side lacks, or INVALID replicates or results that are left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Missing {
-    /// The name of the metric, or of a cell with all of its metrics.
+    /// The name of the metric, of a cell with all of its metrics, or of INVALID replicates or results.
     pub what: String,
     /// The name of the side that lacks it.
     pub side: String,
@@ -318,7 +319,8 @@ fn change<'a>(
     let ends = interval.map(|i| (relative(i.low), relative(i.high)));
     // A share has no relative margin: its margin comes from the resolution of the measurement.
     let margin = match a.scale {
-        Scale::Ratio => margin,
+        Scale::Ratio if is_ratio => margin,
+        Scale::Ratio => margin * before.abs(),
         Scale::Difference => {
             let unit = if a.unit == "%" { 100.0 } else { 1.0 };
             (margin * unit).min(3.0 * (a.resolution + b.resolution))

@@ -25,6 +25,8 @@ pub struct Side {
     pub metrics: Vec<Metric>,
     /// Cells without a valid replicate, each with the reason.
     pub without: BTreeMap<String, String>,
+    /// INVALID replicates or results that are left out, because others are valid, each with the reason.
+    pub left_out: BTreeMap<String, String>,
     /// The machines of a run over several machines; empty for one machine.
     pub machines: Vec<SideMachine>,
 }
@@ -100,10 +102,18 @@ pub enum Scale {
     Difference,
 }
 
-/// Cells without a valid replicate, and metrics that only one side has.
+/// Cells without a valid replicate, INVALID replicates that are left out, and metrics that only one side has.
 pub(super) fn missing(before: &Side, after: &Side) -> Vec<Missing> {
     let mut found = Vec::new();
     for (side, other, is_before) in [(before, after, false), (after, before, true)] {
+        for (what, reason) in &other.left_out {
+            found.push(Missing {
+                what: what.clone(),
+                side: other.name.clone(),
+                is_before,
+                reason: reason.clone(),
+            });
+        }
         for (cell, reason) in &other.without {
             found.push(Missing {
                 what: cell.clone(),

@@ -282,6 +282,55 @@ fn a_gate_is_judged_on_the_interval() {
 }
 
 #[test]
+fn a_limit_in_percent_stays_relative_if_a_sample_is_zero() {
+    let of = |unit: &'static str, scale: Scale, samples: Vec<f64>| {
+        let mut metric = series("x", samples);
+        (metric.unit, metric.scale) = (unit, scale);
+        Side {
+            metrics: vec![metric],
+            ..Side::default()
+        }
+    };
+    let judged = |gate: &str, before: Side, after: Side| {
+        let comparison = Comparison::of(&before, &after, Design::Separate, 0.03);
+        let gate: Gate = gate.parse().unwrap();
+        gate.judge(&comparison).remove(0)
+    };
+    let samples = |mean: f64| {
+        vec![
+            0.0,
+            mean,
+            mean,
+            mean,
+            mean,
+            mean,
+            mean,
+            mean,
+            mean,
+            2.0 * mean,
+        ]
+    };
+    let some = |mean: f64| of("ms", Scale::Ratio, samples(mean));
+    // In each case, an absolute limit of 1 ms or of 5 ms would be kept.
+    for (gate, expected) in [("x<+500%", Outcome::Kept), ("x<+100%", Outcome::Broken)] {
+        let verdict = judged(gate, some(1e-3), some(4e-3));
+        assert_eq!(verdict.outcome, expected, "{verdict:?}");
+    }
+    let none = || of("ms", Scale::Ratio, vec![0.0; 10]);
+    let verdict = judged("x<+5%", none(), some(1.0));
+    assert_eq!(verdict.outcome, Outcome::Undecided);
+    assert!(verdict.reason.unwrap().contains("without %"));
+    assert_eq!(judged("x<+5%", none(), none()).outcome, Outcome::Kept);
+    // Percentage points, of a metric in percent and of a share.
+    let percent = |value: f64| of("%", Scale::Difference, vec![value; 10]);
+    let share = |value: f64| of("", Scale::Difference, vec![value; 10]);
+    for (gate, expected) in [("x<=+0.5%", Outcome::Kept), ("x<=+0.1%", Outcome::Broken)] {
+        assert_eq!(judged(gate, percent(1.0), percent(1.2)).outcome, expected);
+        assert_eq!(judged(gate, share(0.01), share(0.012)).outcome, expected);
+    }
+}
+
+#[test]
 fn an_invalid_side_decides_nothing_and_differences_are_reported() {
     let mut normal = Normal::new(9);
     let (mut a, mut b) = (side(&mut normal, 5.0), side(&mut normal, 50.0));

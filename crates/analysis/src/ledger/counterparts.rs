@@ -17,8 +17,8 @@ pub struct Counterpart {
     pub title: String,
     /// The study's tables and curves that are its counterpart; empty when there is none.
     pub here: Vec<String>,
-    /// Of the runs with the most figures of the counterpart (at least 90 % of the most), the one with the most replicates, and of
-    /// those the last. Absent when no run has such a figure.
+    /// The run with the most replicates, among the runs with at least 90 % of the largest number of figures of the
+    /// counterpart; the last such run. Absent when no run has such a figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// The fewest and the most replicates of a figure of that run.
@@ -39,8 +39,7 @@ pub(super) struct MeasuredFigures {
     replicates: (usize, usize),
 }
 
-/// Returns what a run measured of each table and each figure of curves; tables and figures without a measurement are left
-/// out.
+/// Returns the measured tables and figures of curves.
 pub(super) fn measured(run: &Run, data: &StudyData) -> Vec<MeasuredFigures> {
     let intervals = run.info.intervals();
     let tables = data.table_results(run, intervals);
@@ -89,10 +88,10 @@ pub(super) fn of(papers: &[(String, &StudyData)], runs: &[JudgedRun<'_>]) -> Vec
     each.collect()
 }
 
-/// A run with fewer figures than this share of the most counts as incomplete.
+/// A run with fewer figures than this share of the largest number is incomplete.
 const COMPLETE: f64 = 0.9;
 
-/// Of the complete runs, the one with the most replicates, and of those the last.
+/// The complete run with the most replicates; the last such run.
 fn best<'r, 'd: 'r>(
     runs: impl Iterator<Item = &'r JudgedRun<'d>>,
     ids: &[String],
@@ -110,7 +109,7 @@ fn best<'r, 'd: 'r>(
         })
 }
 
-/// How much a run has of some tables and curves.
+/// The number of figures that a run has of some tables and curves.
 #[derive(Debug, Clone, Copy)]
 struct Found {
     figures: usize,

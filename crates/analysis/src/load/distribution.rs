@@ -33,7 +33,7 @@ struct Unchecked {
 impl TryFrom<Unchecked> for Distribution {
     type Error = &'static str;
 
-    /// Checks what the quantiles, means and sums of merged distributions rely on.
+    /// Checks the conditions that the quantiles, means and sums of merged distributions require.
     fn try_from(read: Unchecked) -> Result<Distribution, &'static str> {
         let Unchecked {
             buckets,

@@ -1,7 +1,7 @@
 //! Notable facts about a result, one sentence each, for readers who read only the first lines.
 //!
 //! A finding is about the server or about the requested load. It never makes a result invalid, and never
-//! fails a threshold: fast refusals may be exactly what the test should measure.
+//! fails a threshold: a test may measure fast refusals on purpose.
 
 use std::collections::BTreeMap;
 

@@ -20,8 +20,8 @@ const OWN_TIME: f64 = 0.01;
 impl UserTime {
     /// Computes the users' time in the measured window, for a test with this constant number of users, each with up to
     /// `slots` pages in progress at the same time. `warm_up` is the window before. `None` if the law does not apply:
-    /// exchanges failed or were unfinished (the times of users that wait to reconnect are not measured), or the window
-    /// is empty.
+    /// exchanges failed or were unfinished (the times of users that wait to reconnect are not measured), no page was
+    /// complete (the tolerance is unknown without the longest page), or the window is empty.
     pub fn of(window: &Window, warm_up: &Window, users: u32, slots: u32) -> Option<UserTime> {
         let counts = &window.counts;
         let is_whole = counts.failed() == 0
@@ -34,7 +34,7 @@ impl UserTime {
         }
         let pages = &window.latency.page;
         let longest = pages.max().max(warm_up.latency.page.max());
-        let longest = longest.unwrap_or_default().as_secs_f64();
+        let longest = longest?.as_secs_f64();
         Some(UserTime {
             users: f64::from(users),
             busy: pages.sum().as_secs_f64() / seconds,
@@ -143,6 +143,14 @@ mod tests {
                 .unwrap()
                 .is_kept()
         );
+    }
+
+    #[test]
+    fn without_a_complete_page_the_law_says_nothing() {
+        // Every page was longer than the test.
+        assert_eq!(UserTime::of(&window(0), &Window::default(), 4, 1), None);
+        // A page of the warm-up gives the longest time.
+        assert!(UserTime::of(&window(0), &window(1), 4, 1).is_some());
     }
 
     #[test]

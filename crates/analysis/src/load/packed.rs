@@ -7,7 +7,8 @@
 
 use std::fmt;
 
-/// Quotients of at least this are written as this many ones, the length of the value in bits (6 bits), and the value.
+/// A value whose quotient is at least this is written with an escape: this many ones, the length of the value in bits
+/// (6 bits), and the value.
 const LONGEST_UNARY: u32 = 20;
 
 /// The largest k. It is chosen so that a code without an escape fits one word of the reader.

@@ -76,7 +76,7 @@ pub fn render(result: &LoadResult) -> String {
     }
     out.counter(
         "unfinished",
-        "Exchanges neither completed nor failed when the drain was over.",
+        "Exchanges neither completed nor failed at the end of the drain.",
         counts.unfinished,
     );
     out.counter(
@@ -125,7 +125,7 @@ pub fn render(result: &LoadResult) -> String {
     out.family(
         "bytes_total",
         "counter",
-        "Bytes above TCP; those of incomplete responses are in the part failed only.",
+        "Bytes above TCP. Bytes of incomplete responses are only in the part failed.",
     );
     for (direction, part, bytes) in [
         ("request", "head", bytes.request_heads),
@@ -155,7 +155,7 @@ pub fn render(result: &LoadResult) -> String {
     );
     out.rate(
         "goodput_bytes_per_second",
-        "Useful content per second.",
+        "Content bytes per second of complete responses with a status below 400, without transfer coding.",
         rates::goodput(window),
     );
     out.rate(
@@ -167,7 +167,7 @@ pub fn render(result: &LoadResult) -> String {
     out.family(
         "phase_seconds",
         "histogram",
-        "How long each phase of an exchange took; bounds are kept to 3 significant digits.",
+        "Duration of each phase of an exchange, to 3 significant digits.",
     );
     for (phase, times) in phases::of(&window.latency) {
         if !times.is_empty() {
@@ -248,7 +248,7 @@ fn tls(out: &mut Exposition, handshakes: &Handshakes) {
     out.family(
         "tls_handshake_bytes_total",
         "counter",
-        "Bytes of records until TLS was established.",
+        "Bytes of TLS records, or of datagrams with QUIC, until TLS was established.",
     );
     for (direction, bytes) in [("sent", handshakes.sent), ("received", handshakes.received)] {
         let labels = [("direction", direction)];

@@ -211,8 +211,8 @@ pub struct Ended {
     pub useful: Bytes,
     /// Connections established.
     pub connected: u64,
-    /// The time of the last complete response, from the start of the window, if the server then stopped responding: for
-    /// a long time, every exchange that ended later failed or had no response.
+    /// If the server stopped responding: the time of the last complete response, from the start of the window. All
+    /// exchanges that ended in a long time after it failed or had no response.
     pub silent_from: Option<Duration>,
 }
 
@@ -268,7 +268,7 @@ impl Counts {
         let sound = self.statuses.get(&200).copied().unwrap_or(0);
         (2 * self.wrong_size > sound && self.wrong_size > 0).then(|| {
             format!(
-                "{} of {sound} responses with status 200 have another size than the workload says: the server serves \
+                "{} of {sound} responses with status 200 have another size than in the workload: the server has \
                  other files. Use the same workload and the same --seed on both sides, as in `serve --site W --seed S` \
                  and `load --workload W --seed S`",
                 self.wrong_size

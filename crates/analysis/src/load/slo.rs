@@ -44,7 +44,7 @@ pub struct Verdict {
     /// Whether the result meets the threshold.
     #[serde(alias = "kept")]
     pub met: bool,
-    /// The reason why it does not, if the figure alone does not show it.
+    /// The reason why the result does not meet the threshold, if `measured` alone does not show it.
     pub reason: Option<String>,
 }
 

@@ -147,7 +147,7 @@ fn of_validity(digest: &Digest<'_>) -> String {
     });
     if let (Some(planned), false) = (summary.replicates_planned, summary.is_complete()) {
         text.push_str(&format!(
-            " The run is not complete: {} of {planned} replicates are there.",
+            " The run is not complete: {} of {planned} replicates are recorded.",
             summary.replicates
         ));
     }

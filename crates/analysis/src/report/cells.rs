@@ -183,7 +183,8 @@ fn is_judged(digest: &Digest<'_>) -> bool {
     replicates.any(|replicate| gave_out_first::of_replicate(replicate).is_some())
 }
 
-/// The cells with a waterfall, each with the replicate that it shows, in the order of the waterfalls.
+/// The cells with a waterfall, each with the replicate of the waterfall, in the order of the
+/// waterfalls.
 type Kept<'a> = [(&'a Cell, &'a ReplicateRecord)];
 
 fn row(digest: &Digest<'_>, cell: &Cell, kept: &Kept<'_>, is_judged: bool) -> Markup {

@@ -17,7 +17,8 @@ const LEFT: f64 = 52.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 38.0;
 const RIGHT: f64 = 14.0;
-/// The largest magnification of a curve: a chart with one panel looks like a chart with two.
+/// The largest magnification of a chart, so that one panel is not much larger than each of two
+/// panels.
 const LARGEST: f64 = 1.35;
 /// The number of panels in a row.
 const ACROSS: usize = 2;

@@ -172,7 +172,7 @@ pub(super) fn what_was_run(digest: &Digest<'_>) -> Markup {
             dd {
                 @match info.finished {
                     Some(end) => { (civil::utc(end)) }
-                    None => "not before this report was made",
+                    None => "the run had not ended when this report was written",
                 }
             }
             dt { "Seed" }

@@ -30,7 +30,8 @@ const MOST_POINTS: usize = 300_000;
 /// The content of a replicate's capture at the server's end of the path.
 #[derive(Debug, Clone)]
 pub struct Captured {
-    /// What the servers sent, in the order in which their connections were opened. Times count from the first packet.
+    /// What the servers sent, in the order in which their connections were opened. Times count from the first packet at
+    /// any tap, which the client sends when it opens the first connection.
     pub senders: Vec<Sender>,
     /// The connections as a time-sequence graph; `None` when there is no TCP connection.
     pub graph: Option<SequenceGraph>,
@@ -39,7 +40,7 @@ pub struct Captured {
 /// Reads the capture in a replicate's folder; `None` if there is no readable capture.
 pub type Captures<'a> = &'a dyn Fn(&std::path::Path) -> Option<Captured>;
 
-/// How many more bars and points a report may contain.
+/// The remaining numbers of bars and points that a report may contain.
 struct Room {
     bars: usize,
     points: usize,
@@ -47,7 +48,7 @@ struct Room {
     graphs_left_out: usize,
 }
 
-/// The section; empty when no replicate kept its exchanges.
+/// The section; empty when no replicate recorded its exchanges.
 ///
 /// # Errors
 /// When the records of a replicate cannot be read.
@@ -73,7 +74,7 @@ pub(super) fn section(digest: &Digest<'_>, captures: Captures<'_>) -> Result<Mar
             "client needed the file to its last byte; its colours are the causes of its waiting. The time of the page "
             "counts each instant once: as transfer when any byte arrives, otherwise by the cause of the exchange that "
             "was planned first. Where the run kept a capture, the packets of the same replicate follow as a "
-            "time-sequence graph, as the server's end of the path saw them."
+            "time-sequence graph, recorded at the server's end of the path."
         }
         (legend())
         @for markup in drawn { (markup) }
@@ -160,10 +161,7 @@ fn one(
         let senders = senders.filter(|senders| senders.len() == connections.len())?;
         let mut in_order: Vec<_> = connections.iter().collect();
         in_order.sort_by_key(|c| (c.opened, c.connection));
-        // The first packet reaches the server half a round trip after the client opened the connection. What the
-        // server sends reaches the client half a round trip later.
-        let shift = opened.as_nanos() + trip;
-        let moved = |at: Instant| Instant::from_nanos(at.as_nanos() + shift);
+        let moved = |at: Instant| at_client(at, opened, trip);
         let of_one = |sender: &Sender| -> Vec<Segment> {
             let gaps = sender::gaps(sender, trip).into_iter();
             gaps.map(|gap| Segment {
@@ -254,6 +252,12 @@ fn drawing(retrieval: &Retrieval<'_>, bars: &[Vec<Segment>]) -> Markup {
         }
         p.footnote { "The number after a name is the number of its connection." }
     }
+}
+
+/// The time at which a segment that the server sends at `at` reaches the client. The capture's time begins when the
+/// client opens the first connection, and the segment needs half a round trip.
+fn at_client(at: Instant, opened: Instant, round_trip_ns: u64) -> Instant {
+    Instant::from_nanos(opened.as_nanos() + at.as_nanos() + round_trip_ns / 2)
 }
 
 /// The end of a long target, because targets differ more at the end than at the beginning.
@@ -347,6 +351,13 @@ mod tests {
         assert_eq!(of_profile(text), (Some(90_000_000), Some(250_000.0)));
         assert_eq!(of_profile("[both]\npropagation = \"soon\"\n"), (None, None));
         assert_eq!(of_profile("not a profile"), (None, None));
+    }
+
+    #[test]
+    fn a_segment_of_the_server_reaches_the_client_half_a_round_trip_later() {
+        let millis = |ms: u64| Instant::from_nanos(ms * 1_000_000);
+        // The SYN leaves at 10 ms of the replicate's time, which is 0 in the capture. The server answers it 45 ms later.
+        assert_eq!(at_client(millis(45), millis(10), 90_000_000), millis(100));
     }
 
     #[test]

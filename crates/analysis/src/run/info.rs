@@ -42,10 +42,10 @@ pub struct RunInfo {
     /// End, in seconds since the Unix epoch; absent while the run is in progress, and if it was killed.
     #[serde(default)]
     pub finished: Option<f64>,
-    /// The TCP profiles, and the settings of each that the kernel applied.
+    /// The planned number of replicates of all cells; absent in runs that did not record it.
     #[serde(default)]
     pub replicates_planned: Option<u64>,
-    /// The TCP profiles, and how far the kernel applied them.
+    /// The TCP profiles, and which of their settings the kernel applied.
     #[serde(default)]
     pub eras: Vec<EraInfo>,
     /// The path profiles.
@@ -63,7 +63,7 @@ pub struct RunInfo {
     /// How the number of replicates depends on the verdicts; absent when it is fixed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopping: Option<Stopping>,
-    /// The machines that measured a merged run, by rank; `machine` then holds the facts that all of them share.
+    /// This machine's share of a study that several machines measure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<StudyShare>,
     /// The machines that measured a merged run, by rank; `machine` then has the facts that all of them have in common.
@@ -220,7 +220,7 @@ pub struct Setting {
     pub wanted: String,
     /// Whether the kernel applied it.
     pub state: SettingState,
-    /// Why the setting was not applied, or what the kernel did instead.
+    /// Why the setting was not applied, or the behaviour of the kernel instead.
     #[serde(default)]
     pub detail: Option<String>,
 }

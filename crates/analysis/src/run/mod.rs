@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `run.json` | [`RunInfo`] |
-//! | `replicates.ndjson` | one [`ReplicateRecord`] per line, in the order in which they ended; where several machines share a study, with the member `machine`: the rank. A merged run has the records of rank 0 first |
+//! | `replicates.ndjson` | one [`ReplicateRecord`] per line, in the order in which they ended. If several machines share a study, the member `machine` is the rank. A merged run has the records of rank 0 first |
 //! | `plots.json` | optional: a list of [`Plot`]s, SVG files of the same folder |
 //! | each record's `folder` | `capture.pcapng` (the client's tap; in runs of older versions all taps), `taps.pcapng` (all taps), `exchanges.ndjson`, `connections.ndjson` of that replicate |
 //!
@@ -146,14 +146,14 @@ impl Run {
                 return Err(malformed(&path, 1, &message));
             }
         }
-        let repeated = repeated(&records);
+        let repeated = repeated(&records, &mut warnings);
         let (records, has_sweeps) = by_load(records);
         Ok(Run {
             folder: folder.to_owned(),
             repeated,
             has_sweeps,
             info,
-            cells: cells(records, &mut warnings),
+            cells: cells(records),
             plots,
             warnings,
         })

@@ -76,38 +76,43 @@ pub(super) fn replicates(
     Ok(records)
 }
 
-/// Number of replicates that have an earlier, invalid record.
-pub(super) fn repeated(records: &[ReplicateRecord]) -> usize {
+/// Number of replicates that have an earlier, invalid record. Warns of every repeated replicate. `records` are those of
+/// the file: a replicate of a sweep is one record, whatever its number of loads.
+pub(super) fn repeated(records: &[ReplicateRecord], warnings: &mut Vec<String>) -> usize {
     let mut last: BTreeMap<(&str, &CellKey, u32), bool> = BTreeMap::new();
     let mut repeated = BTreeSet::new();
+    let mut times = 0;
     for record in records {
         let id = (record.block.as_str(), &record.cell, record.replicate);
-        if last.insert(id, record.validity.is_valid()) == Some(false) {
-            repeated.insert(id);
+        match last.insert(id, record.validity.is_valid()) {
+            None => {}
+            Some(false) => {
+                repeated.insert(id);
+                times += 1;
+            }
+            Some(true) => warnings.push(format!(
+                "replicate {} of {} {} is recorded twice: the later record counts",
+                record.replicate, record.block, record.cell
+            )),
         }
+    }
+    if times > 0 {
+        warnings.push(format!(
+            "{times} times an INVALID replicate was repeated; the last attempt counts"
+        ));
     }
     repeated.len()
 }
 
-pub(super) fn cells(records: Vec<ReplicateRecord>, warnings: &mut Vec<String>) -> Vec<Cell> {
+/// The cells of these records; of a replicate with several records, the last one counts.
+pub(super) fn cells(records: Vec<ReplicateRecord>) -> Vec<Cell> {
     let mut cells: BTreeMap<(String, CellKey), BTreeMap<u32, ReplicateRecord>> = BTreeMap::new();
-    let mut repeated = 0;
     for record in records {
         let id = (record.block.clone(), record.cell.clone());
-        let replicate = record.replicate;
-        match cells.entry(id).or_default().insert(replicate, record) {
-            None => {}
-            Some(earlier) if !earlier.validity.is_valid() => repeated += 1,
-            Some(earlier) => warnings.push(format!(
-                "replicate {replicate} of {} {} is recorded twice: the later record counts",
-                earlier.block, earlier.cell
-            )),
-        }
-    }
-    if repeated > 0 {
-        warnings.push(format!(
-            "{repeated} times an INVALID replicate was repeated; the last attempt counts"
-        ));
+        cells
+            .entry(id)
+            .or_default()
+            .insert(record.replicate, record);
     }
     let mut cells: Vec<Cell> = cells
         .into_iter()
@@ -154,5 +159,35 @@ mod tests {
         let other = CellKey([("cpu".to_owned(), "9".to_owned())].into());
         assert_eq!(by_levels(&keys[0], &other), Ordering::Less);
         assert_eq!(by_levels(&CellKey::default(), &other), Ordering::Less);
+    }
+
+    #[test]
+    fn a_repeated_replicate_of_a_sweep_is_counted_once() {
+        let record = |replicate: u32, reasons: &[&str]| ReplicateRecord {
+            block: "main".to_owned(),
+            cell: CellKey::default(),
+            replicate,
+            seed: 1,
+            order: 0,
+            started: 0.0,
+            metrics: [1, 8, 64]
+                .map(|users| (format!("exchanges_per_s_of_{users}_users"), 9.0))
+                .into(),
+            path: fathometer_model::PathCertificate::default(),
+            validity: fathometer_model::Validity {
+                reasons: reasons.iter().map(|&reason| reason.to_owned()).collect(),
+            },
+            folder: format!("cells/main/r{replicate}"),
+        };
+        let records = [
+            record(0, &["late"]),
+            record(1, &[]),
+            record(0, &["late"]),
+            record(0, &[]),
+        ];
+        let mut warnings = Vec::new();
+        assert_eq!(repeated(&records, &mut warnings), 1);
+        let expected = "2 times an INVALID replicate was repeated; the last attempt counts";
+        assert_eq!(warnings, [expected]);
     }
 }

@@ -34,7 +34,7 @@ impl Load {
     }
 }
 
-/// Splits records into one record for each load of a sweep, and tells whether there are sweeps.
+/// Splits records into one record for each load of a sweep, and returns whether there are sweeps.
 pub(crate) fn by_load(records: Vec<ReplicateRecord>) -> (Vec<ReplicateRecord>, bool) {
     // All numbers of users of a cell, because a failed replicate has no figures.
     let mut loads: BTreeMap<CellOf<'_>, BTreeSet<Load>> = BTreeMap::new();

@@ -22,7 +22,7 @@ pub const CLAIMS: usize = 69;
 /// Replicates of each claim of the simulated ledger.
 const REPLICATES_OF_A_CLAIM: usize = 5;
 
-/// The relative standard deviation of a value. Near-constant counts have a standard deviation of their own
+/// The relative standard deviation of a value. Near-constant counts have another standard deviation
 /// ([`Noise`]).
 const NOISE: f64 = 0.02;
 
@@ -296,7 +296,7 @@ fn rows(draws: Seed, noise: Noise, effect: f64, trials: u32) -> Vec<DesignRow> {
         let draws = draws.child(trial);
         let other = noise.sample(draws.child(0), MOST, 100.0);
         let one = noise.sample(draws.child(1), MOST, 100.0 * (1.0 + effect));
-        // The p-value and the direction after each number of replicates, computed when a design looks.
+        // The p-value and the direction after each number of replicates, computed only at looks.
         let mut seen = vec![None; MOST as usize + 1];
         for (looks, (found, wrong, replicates)) in looks.iter().zip(&mut sums) {
             let mut made = 0;

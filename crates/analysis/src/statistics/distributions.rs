@@ -1,4 +1,4 @@
-//! The normal distribution, Student's t, F and the binomial distribution, as far as intervals and counts need them.
+//! The normal distribution, Student's t, F and the binomial distribution, for intervals and counts.
 //!
 //! Numbers in brackets are formulas of Abramowitz and Stegun, "Handbook of Mathematical Functions" (1964). Quantiles are
 //! found by bisection: they are needed a few times per interval, never in a loop over resamples.
@@ -36,7 +36,7 @@ pub fn normal_quantile(p: f64) -> f64 {
 /// # Panics
 /// When `freedom` is not above zero.
 pub fn student_t_cdf(t: f64, freedom: f64) -> f64 {
-    assert!(freedom > 0.0, "Student's t has more than no freedom");
+    assert!(freedom > 0.0, "the degrees of freedom must be above 0");
     if t.is_nan() {
         return f64::NAN;
     }
@@ -72,7 +72,7 @@ pub fn student_t_quantile(p: f64, freedom: f64) -> f64 {
 pub fn f_tail(ratio: f64, numerator: f64, denominator: f64) -> f64 {
     assert!(
         numerator > 0.0 && denominator > 0.0,
-        "F has more than no freedom"
+        "the degrees of freedom must be above 0"
     );
     if ratio.is_nan() {
         return f64::NAN;

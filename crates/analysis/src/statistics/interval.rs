@@ -54,7 +54,7 @@ pub enum Sides {
 impl Sides {
     /// Paired if all samples have the same replicates. Each item holds the replicate numbers of one sample.
     ///
-    /// Replicates of the same number used the same random numbers, whatever their cell.
+    /// Replicates of the same number used the same random numbers in every cell.
     pub(crate) fn of<T: PartialEq>(numbers: impl IntoIterator<Item = T>) -> Sides {
         let mut numbers = numbers.into_iter();
         let first = numbers.next();

@@ -1,6 +1,6 @@
 //! The coverage of the intervals of runs over several machines, by simulation.
 //!
-//! Two cells are compared by their ratio. Each machine has a ratio of its own around the true ratio, and the ratios of
+//! Two cells are compared by their ratio. The ratios of machines vary around the true ratio, and the ratios of
 //! replicates vary around the ratio of their machine. The true ratio is that of all machines of this kind. Three rules
 //! are applied to the same samples: the rule of this program ([`OnMachines`](super::OnMachines)), all replicates as one
 //! sample, and the machines' means as one sample.

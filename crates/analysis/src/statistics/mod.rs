@@ -2,7 +2,7 @@
 //!
 //! A cell has few replicates, so no method here assumes a normal limit. Every random choice comes from a
 //! [`Seed`](fathometer_model::Seed) of the caller: the same records give the same interval on every machine. The
-//! module does not depend on what was measured.
+//! module is independent of the measured quantities.
 //!
 //! - [`Summary`]: n, mean, median, standard deviation, extremes
 //! - [`Intervals`]: means, differences, ratios and other figures of few replicates, by Student's t; [`Basis`]: the
@@ -14,7 +14,7 @@
 //! - [`simulation`]: the coverage of the intervals; [`designs`]: the error rates and power of stopping rules and
 //!   ledgers
 //! - [`machine_coverage`]: the coverage of the intervals of several machines
-//! - `distributions`: the normal and the binomial distribution, Student's t and F, as far as they are needed
+//! - `distributions`: the normal and the binomial distribution, Student's t and F
 
 mod basis;
 pub mod designs;

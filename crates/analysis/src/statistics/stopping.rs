@@ -2,8 +2,9 @@
 //!
 //! A run that is evaluated after every replicate, and that stops when a 95 % interval decides, errs far more often
 //! than once in twenty. So the looks are planned, and each look spends a part of the allowed error. The parts add
-//! up to the error of the whole run, which is therefore kept whatever the dependence of the looks (Bonferroni): the
-//! probability that any of the intervals misses the true value is at most the sum of the probabilities of each.
+//! up to the error of the whole run, which is therefore not exceeded, whatever the dependence of the looks
+//! (Bonferroni): the probability that any of the intervals misses the true value is at most the sum of the
+//! probabilities of each.
 //!
 //! The share that each look spends follows O'Brien and Fleming's rule as a spending function: little early, nearly
 //! all at the end (K. K. G. Lan and D. L. DeMets, "Discrete sequential boundaries for clinical trials", Biometrika

@@ -210,7 +210,7 @@ impl OnMachines<'_> {
     }
 
     /// Any smooth statistic of one or more samples, by the jackknife; `None` when a sample is empty. Only the
-    /// relative resolution counts, because the statistic has a unit of its own.
+    /// relative resolution counts, because the unit of the statistic differs from that of the samples.
     ///
     /// # Panics
     /// When the samples are paired and differ in length.

@@ -3,7 +3,8 @@
 use super::family::{is_family, members};
 use super::shape::slope;
 use super::{
-    Curve, CurvePoint, CurveResult, Fit, Line, NoCurve, Panel, PanelResult, PublishedLine, levels,
+    Curve, CurvePoint, CurveResult, Fit, LeftOutLevel, Line, NoCurve, Panel, PanelResult,
+    PublishedLine, levels,
 };
 use crate::inputs::Inputs;
 use crate::machines::{self, Matched};
@@ -63,12 +64,21 @@ impl Builder<'_> {
 
     fn panel(&self, curve: &Curve, panel: &Panel, era: &str) -> PanelResult {
         let series = &self.inputs.factors[&curve.series].levels;
+        let mut left_out = Vec::new();
         let lines = series.iter().enumerate().filter_map(|(place, level)| {
             let selection = curve.select.clone().at("era", era);
             let selection = selection.with(&panel.select).at(&curve.series, level);
             let points = match is_family(&panel.metric) {
                 true => self.distribution(&selection, &panel.metric),
-                false => self.points(&selection, &curve.along, panel),
+                false => {
+                    let (points, without) = self.points(&selection, &curve.along, panel);
+                    left_out.extend(without.into_iter().map(|point| LeftOutLevel {
+                        series: level.clone(),
+                        level: point.level,
+                        remark: point.remark,
+                    }));
+                    points
+                }
             };
             let cells = || {
                 let levels = levels(&self.inputs, &selection, &curve.along);
@@ -91,6 +101,7 @@ impl Builder<'_> {
                 fit,
             })
         });
+        let lines = lines.collect();
         let along = match is_family(&panel.metric) {
             true => &panel.metric,
             false => panel.per.as_ref().unwrap_or(&curve.along),
@@ -101,30 +112,46 @@ impl Builder<'_> {
             unit: panel.unit.clone(),
             along: along.clone(),
             identity: panel.identity,
-            lines: lines.collect(),
+            lines,
+            left_out,
         }
     }
 
-    /// One point for each level of the factor, in ascending order along the axis.
-    fn points(&self, selection: &Selection, along: &str, panel: &Panel) -> Vec<CurvePoint> {
+    /// One point for each level of the factor, in ascending order along the axis; then the points of INVALID cells that
+    /// have no place on the axis.
+    fn points(
+        &self,
+        selection: &Selection,
+        along: &str,
+        panel: &Panel,
+    ) -> (Vec<CurvePoint>, Vec<CurvePoint>) {
         let mut cells: Vec<(f64, &Cell)> = self
             .inputs
             .cells(selection)
             .filter_map(|cell| Some((number(cell.key.level(along)?)?, cell)))
             .collect();
         cells.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-        let mut points: Vec<CurvePoint> = cells
-            .chunk_by(|(a, _), (b, _)| a == b)
-            .filter_map(|at| {
-                let mut point = self.point(at, &panel.metric)?;
-                if let Some(per) = &panel.per {
-                    point.x = mean_of(at[0].1, per)?;
+        let (mut points, mut without) = (Vec::new(), Vec::new());
+        for at in cells.chunk_by(|(a, _), (b, _)| a == b) {
+            let Some(mut point) = self.point(at, &panel.metric) else {
+                continue;
+            };
+            let Some(per) = &panel.per else {
+                points.push(point);
+                continue;
+            };
+            match mean_of(at[0].1, per) {
+                Some(x) => {
+                    point.x = x;
+                    points.push(point);
                 }
-                Some(point)
-            })
-            .collect();
+                None if point.estimate.is_none() => without.push(point),
+                // The valid replicates lack the metric of the horizontal axis.
+                None => {}
+            }
+        }
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        points
+        (points, without)
     }
 
     /// One point for each step of a cell's distribution.

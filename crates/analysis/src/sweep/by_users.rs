@@ -1,4 +1,4 @@
-//! The curves of a load study without tables of its own: throughput, latency and CPU time by the number of users.
+//! The curves of a load study that defines no tables: throughput, latency and CPU time by the number of users.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,8 +23,8 @@ const PANELS: [(&str, &str, &str); 4] = [
     ("processor time per exchange", "cpu_us_per_exchange", "µs"),
 ];
 
-/// Builds the figures of each block that varies the number of users, and the factors that they name. Of the other factors that
-/// vary, the levels of the one with the most levels are the lines, and each combination of the rest has a figure.
+/// Builds the figures of each block that varies the number of users, and the factors that they name. The lines are the
+/// levels of the other varying factor with the most levels. Each combination of the remaining factors has a figure.
 pub(crate) fn by_users(run: &Run) -> (BTreeMap<String, Factor>, Vec<Curve>) {
     let mut factors = BTreeMap::new();
     let mut curves = Vec::new();

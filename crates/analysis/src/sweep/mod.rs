@@ -154,12 +154,20 @@ impl CurveResult {
     /// `h1.0 clients 1, 4; h1.1 clients 1`.
     pub fn remarks(&self) -> Vec<(&str, String)> {
         let mut remarks: Vec<(&str, Places<'_>)> = Vec::new();
-        for line in self.panels.iter().flat_map(|panel| &panel.lines) {
-            for point in line.points.iter().filter(|point| !point.remark.is_empty()) {
-                let places = entry(&mut remarks, point.remark.as_str());
-                let levels = entry(places, line.series.as_str());
-                if !levels.contains(&point.level) {
-                    levels.push(point.level);
+        for panel in &self.panels {
+            let points = panel.lines.iter().flat_map(|line| {
+                let points = line.points.iter();
+                points.map(|point| (&*line.series, point.level, &*point.remark))
+            });
+            let left_out = panel.left_out.iter();
+            let left_out = left_out.map(|it| (&*it.series, it.level, &*it.remark));
+            for (series, level, remark) in points.chain(left_out) {
+                if remark.is_empty() {
+                    continue;
+                }
+                let levels = entry(entry(&mut remarks, remark), series);
+                if !levels.contains(&level) {
+                    levels.push(level);
                 }
             }
         }
@@ -205,12 +213,27 @@ pub struct PanelResult {
     pub identity: bool,
     /// One line for each measured level of the factor whose levels are the lines.
     pub lines: Vec<Line>,
+    /// INVALID cells without a point: in a panel with [`Panel::per`], a cell without valid replicates has no place
+    /// on the horizontal axis.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOutLevel>,
+}
+
+/// A level of a line that has no point.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LeftOutLevel {
+    /// The line's level of the factor whose levels are the lines.
+    pub series: String,
+    /// The level of the numeric factor.
+    pub level: f64,
+    /// The reason.
+    pub remark: String,
 }
 
 /// One line of a panel.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Line {
-    /// The level of that factor.
+    /// The line's level of the factor whose levels are the lines.
     pub series: String,
     /// The index of the level among the factor's levels, from 0. A level has the same colour and marker in all
     /// figures.
@@ -219,7 +242,7 @@ pub struct Line {
     pub points: Vec<CurvePoint>,
     /// The knee of the means, if the panel marks knees and the line has a knee.
     pub knee: Option<f64>,
-    /// The straight line through the points, if the panel is per a metric.
+    /// The straight line through the points, if the panel has [`Panel::per`].
     pub fit: Option<Fit>,
 }
 
@@ -250,7 +273,7 @@ pub struct Fit {
 pub struct CurvePoint {
     /// The position of the point on the horizontal axis.
     pub x: f64,
-    /// The level of the numeric factor; it equals the position unless the panel is per a metric.
+    /// The level of the numeric factor; it equals the position unless the panel has [`Panel::per`].
     pub level: f64,
     /// The mean over valid replicates; `None` without valid replicates.
     pub estimate: Option<Estimate>,

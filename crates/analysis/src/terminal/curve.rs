@@ -39,7 +39,7 @@ pub(super) fn full(curve: &CurveResult, name_era: bool) -> String {
         let greatest = greatest(panel);
         for line in &panel.lines {
             let mut fields = vec![labels.next().unwrap_or_default(), line.series.clone()];
-            fields.extend(shown.iter().map(|x| figure(line, *x)));
+            fields.extend(shown.iter().map(|x| figure(panel, line, *x)));
             fields.push(picture(line, &levels, greatest));
             grid.line(fields);
         }
@@ -96,7 +96,9 @@ pub(super) fn legend() -> String {
 
 /// All levels of all lines.
 fn levels(curve: &CurveResult) -> Vec<f64> {
-    let mut levels: Vec<f64> = curve.points().map(|point| point.level).collect();
+    let left_out = curve.panels.iter().flat_map(|panel| &panel.left_out);
+    let points = curve.points().map(|point| point.level);
+    let mut levels: Vec<f64> = points.chain(left_out.map(|it| it.level)).collect();
     levels.sort_by(f64::total_cmp);
     levels.dedup();
     levels
@@ -112,9 +114,11 @@ fn shown(levels: &[f64]) -> Vec<f64> {
     (0..SHOWN).map(|i| levels[place(i)]).collect()
 }
 
-fn figure(line: &Line, x: f64) -> String {
+fn figure(panel: &PanelResult, line: &Line, x: f64) -> String {
     let Some(point) = line.points.iter().find(|point| point.level == x) else {
-        return "-".to_owned();
+        let mut left_out = panel.left_out.iter();
+        let is_left_out = left_out.any(|it| it.series == line.series && it.level == x);
+        return if is_left_out { "INV" } else { "-" }.to_owned();
     };
     match point.estimate {
         Some(estimate) if estimate.value == 0.0 => "0".to_owned(),

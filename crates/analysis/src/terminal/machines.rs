@@ -7,7 +7,7 @@ use crate::digest::Digest;
 use crate::machine_differences::MachineDifference;
 use crate::text::{Align, Grid, hanging};
 
-/// The largest number of machines that have a column of their own.
+/// The largest number of machines with one column each.
 const COLUMNS: usize = 6;
 
 /// A row for each metric, and the missing parts; empty for a run of one machine.

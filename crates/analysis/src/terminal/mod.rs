@@ -428,7 +428,7 @@ fn validity(digest: &Digest<'_>) -> String {
     text.push_str(&left_out(&digest.run));
     for era in &digest.run.info.eras {
         for limit in &era.limits {
-            let head = format!("Out of reach, era {}: ", era.name);
+            let head = format!("Not restored, era {}: ", era.name);
             text.push_str(&hanging(&head, limit, WIDTH));
         }
         for setting in era
@@ -436,7 +436,7 @@ fn validity(digest: &Digest<'_>) -> String {
             .iter()
             .filter(|s| s.state == SettingState::Impossible)
         {
-            let head = format!("Not possible here, era {}: ", era.name);
+            let head = format!("Not applied, era {}: ", era.name);
             let detail = setting.detail.as_deref().unwrap_or("refused by the kernel");
             let line = format!("{} = {}: {detail}", setting.name, setting.wanted);
             text.push_str(&hanging(&head, &line, WIDTH));

@@ -185,9 +185,14 @@ pub(super) fn brief(eras: &[&TableResult]) -> String {
         for group in 0..first.groups.len() {
             for table in eras {
                 let found = table.rows.iter().find(|r| is_same(r, row));
+                let base = table.rows.iter().find(|r| {
+                    r.section == row.section && table.relative_to.as_ref() == Some(&r.label)
+                });
                 for column in &columns {
                     line.push(found.map_or("– ".to_owned(), |found| {
-                        brief_ours(table, *column, &found.data[group][*column])
+                        let datum = |row: &RowResult| row.data[group][*column].clone();
+                        let base = base.map(datum);
+                        brief_ours(table, *column, &datum(found), base.as_ref())
                     }));
                 }
             }
@@ -211,14 +216,22 @@ fn shown_half(ratio: Estimate) -> Option<f64> {
     ratio.half_length().filter(|half| *half >= 0.0005)
 }
 
-/// In the short form, a relative table shows only the ratios.
-fn brief_ours(table: &TableResult, column: usize, datum: &Datum) -> String {
-    match datum.relative {
-        None => measured(&table.columns[column], &datum.ours),
-        Some(relative) => relative
-            .ours
-            .map_or("– ".to_owned(), |ratio| significant(ratio.value) + " "),
+/// In the short form, a relative table shows only the ratios. A ratio without a figure shows why its row, or the reference
+/// row `base`, has none.
+fn brief_ours(table: &TableResult, column: usize, datum: &Datum, base: Option<&Datum>) -> String {
+    let shown = |figure: &Measured| measured(&table.columns[column], figure);
+    let Some(relative) = datum.relative else {
+        return shown(&datum.ours);
+    };
+    if let Some(ratio) = relative.ours {
+        return significant(ratio.value) + " ";
     }
+    let figures = [Some(datum), base].into_iter().flatten();
+    let mut unusable = figures.filter_map(|datum| match &datum.ours {
+        figure @ (Measured::Invalid { .. } | Measured::Ambiguous { .. }) => Some(figure),
+        Measured::Value { .. } | Measured::Missing => None,
+    });
+    unusable.next().map_or("– ".to_owned(), shown)
 }
 
 fn brief_published(table: &TableResult, column: usize, datum: &Datum) -> String {
@@ -248,7 +261,9 @@ pub(super) fn legend(
         parts.push("ratio: ours over the paper's");
     }
     if is_relative {
-        parts.push("rel: over the row named, ours by ours and the paper's by the paper's");
+        parts.push(
+            "rel: ratio to the row named in the title, ours to ours and the paper's to the paper's",
+        );
     }
     parts.extend(["– not measured", "~ derived from what the paper prints"]);
     parts.push("* not in the paper");
@@ -304,5 +319,59 @@ fn footnotes(text: &mut String, table: &TableResult) {
     for (index, note) in table.footnotes.iter().enumerate() {
         let head = format!("{} era {}: ", superscript(index + 1), table.era);
         text.push_str(&hanging(&head, note, WIDTH));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::Relative;
+
+    #[test]
+    fn a_ratio_of_an_invalid_cell_is_shown_as_invalid() {
+        let column = r#"{"label": "CPU", "metric": "cpu_total_pct"}"#;
+        let table = TableResult {
+            id: "T2".to_owned(),
+            title: String::new(),
+            era: "today".to_owned(),
+            note: String::new(),
+            of_the_paper: true,
+            columns: vec![serde_json::from_str(column).unwrap()],
+            groups: Vec::new(),
+            also: Vec::new(),
+            relative_to: Some("HTTP/1.0".to_owned()),
+            rows: Vec::new(),
+            footnotes: Vec::new(),
+            replicates: None,
+        };
+        let datum = |ours: Measured, ratio: Option<f64>| Datum {
+            ours,
+            also: Vec::new(),
+            published: None,
+            relative: Some(Relative {
+                ours: ratio.map(|value| Estimate {
+                    n: 1,
+                    value,
+                    interval: None,
+                }),
+                published: None,
+            }),
+        };
+        let value = || Measured::Value {
+            estimate: Estimate {
+                n: 1,
+                value: 40.0,
+                interval: None,
+            },
+            footnote: None,
+        };
+        let invalid = || Measured::Invalid { footnote: 2 };
+        let shown = |ours: Measured, ratio, base: Measured| {
+            brief_ours(&table, 0, &datum(ours, ratio), Some(&datum(base, None)))
+        };
+        assert_eq!(shown(value(), Some(0.8), value()), "0.800 ");
+        assert_eq!(shown(invalid(), None, value()), "INVALID²");
+        assert_eq!(shown(value(), None, invalid()), "INVALID²");
+        assert_eq!(shown(Measured::Missing, None, value()), "– ");
     }
 }

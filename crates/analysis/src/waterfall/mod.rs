@@ -2,18 +2,18 @@
 //!
 //! The phases follow from the client's records:
 //!
-//! | phase | of it | cause |
+//! | phase | part | cause |
 //! |---|---|---|
 //! | planned to sent | while its connection is being opened | [`Cause::RoundTrip`] |
 //! | | while its connection has another response outstanding | [`Cause::HeadOfLine`] |
 //! | | the rest | [`Cause::Client`] |
 //! | sent to first byte | while its connection delivers another response | [`Cause::HeadOfLine`] |
-//! | | of the rest, as long as one round trip of the path | [`Cause::RoundTrip`] |
+//! | | of the rest, at most one round trip of the path | [`Cause::RoundTrip`] |
 //! | | the rest, if the path dropped nothing and no other connection was receiving | [`Cause::Server`] |
 //! | | the rest otherwise, or if the round trip is not known | [`Cause::Unknown`] |
 //! | first to last byte | a gap of the sender, with its cause ([`sender`]) | |
 //! | | the rest | [`Cause::Transfer`] |
-//! | first to last byte, over all of these but a loss | the server had used up a window of HTTP/2 or HTTP/3 (`window`) | [`Cause::FlowControl`] |
+//! | first to last byte, replacing every cause except a loss | the server had used up a window of HTTP/2 or HTTP/3 (`window`) | [`Cause::FlowControl`] |
 //!
 //! Without a capture, gaps of the sender are not visible. In that case, the time beyond what the bytes need at the path's rate
 //! is [`Cause::Unknown`].

@@ -36,8 +36,8 @@ pub struct Sent {
     pub repeats: bool,
 }
 
-/// What one end of a connection sent, and what it received from its peer. Sequence numbers are relative to the
-/// first.
+/// The segments that one end of a connection sent, and the acknowledgements and windows that it received.
+/// Sequence numbers are relative to the first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sender {
     /// Data segments in order.

@@ -272,7 +272,7 @@ fn a_window_of_http2_explains_a_wait_until_a_round_trip_after_the_grant() {
         // The window of another stream does not block this stream.
         wait(Some(1), 92, 92, 95),
         wait(None, 100, 101, 110),
-        // A grant this early had reached the server long before.
+        // This grant reached the server long before the wait ended.
         wait(Some(0), 120, 60, 130),
     ];
     let exchange = exchange(0, 0, [20, 20, 40, 140]);

@@ -326,7 +326,7 @@ fn a_table_has_the_ratio_to_its_base_ours_and_the_papers() {
     let ours = relative.ours.unwrap();
     assert!((ours.value - 0.7).abs() < 1e-12);
     let interval = ours.interval.unwrap();
-    // Without noise, what is left is the resolution.
+    // Without noise, only the resolution remains.
     assert!(
         interval.contains(0.7) && interval.high - interval.low < 0.002,
         "{interval:?}"
@@ -403,6 +403,34 @@ fn distributions_and_slopes_are_curves() {
 }
 
 #[test]
+fn an_invalid_cell_without_a_place_on_the_axis_is_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut fixture = barford::run(Mode::Full, 2);
+    for record in &mut fixture.records {
+        let is_first = is(record, "ues", "5") && is(record, "loop", "idle");
+        if record.block == "idle" && is_first && is(record, "server", "httpd-prefork") {
+            record.validity.invalidate("generator 97 % busy");
+        }
+    }
+    fixture.write(folder.path());
+    let mut study = barford::study();
+    study.claims.clear();
+    study.tables.clear();
+    study.curves.retain(|curve| curve.id == "F9");
+    let digest = Digest::of(folder.path(), &study).unwrap();
+    let mut curves = digest.curves.iter();
+    let curve = curves.find(|curve| curve.era == "today").unwrap();
+    let panel = &curve.panels[0];
+    let lines = panel.lines.iter();
+    let mut points = lines.flat_map(|line| line.points.iter().map(|p| (&*line.series, p.level)));
+    assert!(!points.any(|point| point == ("idle", 5.0)));
+    assert_eq!(panel.left_out.len(), 1);
+    let remarks = curve.remarks();
+    let expected = ("INVALID: generator 97 % busy", "idle ues 5".to_owned());
+    assert!(remarks.contains(&expected), "{remarks:?}");
+}
+
+#[test]
 fn a_quick_run_prints_ratios_to_the_base_alone() {
     let fixture = barford::run(Mode::Quick, 2);
     insta::assert_snapshot!(printed(&fixture, &barford::study()));
@@ -410,7 +438,8 @@ fn a_quick_run_prints_ratios_to_the_base_alone() {
 
 #[test]
 fn a_full_run_prints_everything() {
-    // The other curves are printed like any others, and the claims of so many cells take long.
+    // A part of the tables, curves and claims, because the others are printed in the same way, and
+    // judging all claims takes long.
     let mut study = barford::study();
     study
         .tables

@@ -102,7 +102,7 @@ fn copies_without_an_interval_are_shown_and_not_counted() {
         assert!(comparison.ratio.is_some() && comparison.interval.is_none());
         assert_eq!(comparison.verdict, CopyVerdict::Undecided);
     }
-    // A copy that is INVALID throughout leaves nothing to compare.
+    // If every replicate of a copy is INVALID, nothing can be compared.
     let mut fixture = with_copies(3);
     for record in &mut fixture.records {
         if record.cell.level("copy") == Some("b") {
@@ -163,7 +163,8 @@ fn noise_that_the_replicates_have_is_reported_in_one_comparison_of_twenty() {
         assert_eq!(count.expected_at_most, 2);
     }
     assert_eq!(compared, 2000);
-    // Expected: 100 with a standard deviation of 10; 5 % of the runs; at most 1.2 % of the runs.
+    // Expected: 100 differences, with a standard deviation of 10. A difference at the simultaneous
+    // level in 5 % of the runs, and a number above the bound in at most 1.2 % of the runs.
     assert!((70..=130).contains(&different), "{different}");
     assert!(together <= 20, "{together}");
     assert!(above <= 8, "{above}");

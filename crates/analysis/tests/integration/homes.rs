@@ -1,6 +1,6 @@
-//! Results in other programs: pandas, the client of Prometheus, the performance panel of Chromium's developer tools for
-//! traces. Exports of page retrievals are also judged against the published structure of their formats by a validator
-//! that is not ours (Python's `jsonschema`).
+//! Other programs read the results: pandas, the client of Prometheus, and the performance panel of Chromium's developer
+//! tools for traces. Python's `jsonschema` also validates exports of page retrievals against the published structure of
+//! their formats.
 
 #![expect(clippy::disallowed_types, reason = "other programs are processes")]
 
@@ -25,7 +25,7 @@ const ARCHIVE: &str = include_str!("homes/har-1.2.schema.json");
 /// The Trace Event Format: a JSON object with the events of the kinds that we write.
 const TRACE: &str = include_str!("homes/trace-event.schema.json");
 
-/// Prints the faults of each document by a schema as JSON.
+/// Prints the violations of a schema by each document as JSON.
 const JUDGE: &str = r#"
 import jsonschema
 schema, documents = given
@@ -35,10 +35,10 @@ faults = lambda one: [f"{e.json_path}: {e.message[:300]}" for e in validator.ite
 answer = [faults(one) for one in documents]
 "#;
 
-/// What a script of Python makes of `given`, as `answer`; `None` without its modules, which `FATHOMETER_REQUIRE_TOOLS`
-/// requires. `packages` are those of Debian with the modules.
+/// Runs a Python script with the variable `given` and returns its variable `answer`. `None` if a module is missing,
+/// unless `FATHOMETER_REQUIRE_TOOLS` is set. `packages` names the Debian packages of the modules.
 fn in_python(script: &str, given: &Value, packages: &str) -> Option<Value> {
-    // A module that is missing is no fault of the script.
+    // A missing module is not an error of the script.
     let script = format!(
         "import json, sys\ngiven = json.load(sys.stdin)\ntry:\n{}\nexcept ModuleNotFoundError:\n    sys.exit(77)\n\
          print(json.dumps(answer))\n",
@@ -67,17 +67,14 @@ fn in_python(script: &str, given: &Value, packages: &str) -> Option<Value> {
         _ => {
             let required =
                 std::env::var("FATHOMETER_REQUIRE_TOOLS").is_ok_and(|value| value == "1");
-            assert!(
-                !required,
-                "this test needs Python with {packages} of Debian"
-            );
+            assert!(!required, "this test needs the Debian packages {packages}");
             eprintln!("not tested: Python lacks {packages}");
             None
         }
     }
 }
 
-/// What is wrong with each document.
+/// The violations of the schema by each document.
 fn faults(schema: &str, documents: &[Value]) -> Option<Vec<Vec<String>>> {
     let schema: Value = serde_json::from_str(schema).unwrap();
     let faults = in_python(JUDGE, &json!([schema, documents]), "python3-jsonschema")?;
@@ -109,7 +106,7 @@ fn an_archive_has_the_structure_of_har() {
         return;
     };
     assert_eq!(faults[0], [""; 0]);
-    // The validator finds what is missing.
+    // The validator finds the missing members.
     for (faults, place) in faults[1..].iter().zip([
         "$.log.entries[0].timings",
         "$.log.entries[1].response.content",

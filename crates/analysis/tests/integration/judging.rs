@@ -61,7 +61,7 @@ fn replicates_that_share_their_noise_are_compared_pair_by_pair() {
     let httpd = part(&paired, "wan httpd");
     assert_eq!((httpd.n, httpd.sides), (5, Sides::Paired));
     let interval = httpd.interval.unwrap();
-    // What is left is the resolution of a time.
+    // Only the resolution of a time remains.
     assert!(interval.low < 1.5 && 1.5 < interval.high);
     assert!(interval.high - interval.low < 0.001, "{interval:?}");
 
@@ -77,7 +77,7 @@ fn replicates_that_share_their_noise_are_compared_pair_by_pair() {
     assert_eq!(unpaired.verdict, Verdict::Undecided);
     assert_eq!(unpaired.leaning, Some(Verdict::Holds));
     assert!(unpaired.replicates_to_decide.is_some_and(|n| n > 5));
-    // The servers whose service times are the paper's own count for nothing.
+    // Servers whose service times were calibrated with the paper's figures do not count.
     let jigsaw = part(&unpaired, "wan embedded-jigsaw");
     assert!(jigsaw.calibrated && !jigsaw.counts);
     assert_eq!(jigsaw.verdict, Verdict::Holds);
@@ -98,7 +98,7 @@ fn a_contrast_is_a_ratio_over_the_same_ratio_elsewhere() {
         claims: r#"
             [[claim]]
             id = "X01"
-            sentence = "What one request at a time costs is more on a longer path."
+            sentence = "The cost of serial requests is larger on a longer path."
             published = "made up"
             [[claim.test]]
             label = "seconds, serial over pipelined, WAN over LAN"
@@ -205,7 +205,7 @@ fn one_buffer_that_stalls_is_enough_and_none_may_without_nagle() {
         verdict_of(&fixture, &study, "N11").verdict,
         Verdict::Reversed
     );
-    // Stalls also without Nagle: this is not what the claim states.
+    // Stalls also occur without Nagle, contrary to the claim.
     stalls(&mut fixture, &["128", "1024"], 2.0);
     let verdict = verdict_of(&fixture, &study, "N11");
     assert_eq!(verdict.verdict, Verdict::Reversed);
@@ -235,11 +235,11 @@ fn a_count_that_is_one_in_every_replicate_is_not_none() {
     assert_eq!(one.simultaneous_verdict, Verdict::Reversed);
     assert_eq!(one.interval.map(|i| (i.low, i.high)), Some((1.0, 1.0)));
     assert_eq!(one.p_value, Some(0.0));
-    // Replicates that agree do not prove it: the resolution stays the floor.
+    // Replicates that agree with the claim do not prove it: the resolution remains the floor.
     let none = judged(&|_| 0.0);
     assert_eq!(none.verdict, Verdict::Holds);
     assert!(none.interval.unwrap().high > 0.5 && none.p_value.unwrap() > 0.0);
-    // Nor is a count exact that differs between replicates.
+    // A count that differs between replicates is not exact.
     let some = judged(&|replicate| f64::from(replicate % 2));
     assert_eq!(some.verdict, Verdict::Undecided);
 }
@@ -251,7 +251,7 @@ fn a_ratio_of_two_metrics_and_a_difference_are_as_told() {
     let value = html.parts[0].value.unwrap();
     assert!((value - 11_264.0 / 43_008.0).abs() < 1e-12);
     assert_eq!(html.parts[0].verdict, Verdict::Holds);
-    // The page was made to have this ratio, which is no evidence.
+    // The page was built to have this ratio, so the ratio is no evidence.
     assert_eq!(html.verdict, Verdict::NotTested);
 
     let mut fixture = Fixture::whole(Mode::Full, 3);
@@ -264,7 +264,7 @@ fn a_ratio_of_two_metrics_and_a_difference_are_as_told() {
     assert_eq!(verdict.verdict, Verdict::Holds);
     let ten: Vec<&Part> = verdict.parts.iter().filter(|part| !part.counts).collect();
     assert_eq!(ten.len(), 2);
-    // Shown, although it contradicts the expectation; it does not count for the verdict.
+    // These parts contradict the claim. They are shown, but do not count towards the verdict.
     assert!(ten.iter().all(|part| part.verdict == Verdict::Reversed));
     assert!((ten[0].value.unwrap() - 0.05).abs() < 1e-12);
 }
@@ -289,7 +289,7 @@ fn several_cells_in_one_place_are_named_and_not_guessed_among() {
 fn closeness_is_against_the_published_and_relative_where_asked() {
     let study = common::study();
     let mut fixture = main_block();
-    // Twice as slow throughout: no figure is close, but every ratio between policies still is.
+    // All times are doubled: no figure is close, but every ratio between policies is.
     set(&mut fixture, "elapsed_s", |r| {
         let (first, revalidate) = match (r.cell.level("policy")?, r.cell.level("coding")?) {
             ("h1.0x4", _) => (4.17, 2.96),
@@ -442,8 +442,8 @@ fn a_replicate_recorded_twice_counts_once() {
     assert_eq!(cell.state(), CellState::Valid);
 }
 
-/// The changes of content, with these bytes for a style sheet and for PNG, and the time of all techniques together as
-/// a share of HTTP/1.0's.
+/// The block of content techniques: bytes with style sheets and with PNG, and the time of all techniques together as
+/// a share of the time of the others.
 fn contents(style_sheet: f64, png: f64, all: f64) -> Fixture {
     let mut fixture = Fixture::whole(Mode::Full, 5);
     fixture.keep(|r| r.block == "content");

@@ -12,7 +12,8 @@ use fathometer_model::ReplicateRecord;
 
 use crate::common::{self, Fixture};
 
-/// The main block in one era with six replicates, as merged from three machines; without machines: the same on one.
+/// The main block in one era with six replicates: merged from `ranks` machines, or from one machine if not
+/// `is_merged`.
 fn run_of(ranks: u32, is_merged: bool) -> Fixture {
     let mut fixture = Fixture::whole(Mode::Full, 6);
     fixture.keep(|r| r.block == "main" && r.cell.level("era") == Some("1997"));
@@ -112,7 +113,7 @@ fn a_machine_that_is_slower_in_all_cells_changes_no_comparison() {
 fn machines_that_differ_in_a_comparison_are_its_sample() {
     let study = common::study();
     let mut merged = run_of(3, true);
-    // The serial policy is slower by a factor that each machine has for itself.
+    // The serial policy is slower by a different factor on each machine.
     let serial = |r: &ReplicateRecord| r.cell.level("policy") == Some("h1.1");
     scale(&mut merged, |r| match serial(r) {
         true => [1.0, 1.4, 0.8][r.replicate as usize % 3],
@@ -126,7 +127,7 @@ fn machines_that_differ_in_a_comparison_are_its_sample() {
             .contains("interval is that of 3 machines"),
         "{of_machines:?}"
     );
-    // The same records without their machines are overconfident.
+    // Without the machines, the intervals of the same records are too narrow.
     merged.info.machines.clear();
     let verdict = claim(&merged, &study, "N03");
     let of_replicates = part(&verdict);
@@ -165,7 +166,7 @@ fn replicates_without_a_partner_are_left_out_of_comparisons_between_machines() {
     for (n, sides, _) in &parts {
         assert_eq!((*n, *sides), (5, Sides::Paired));
     }
-    // On one machine both sides are samples of their own, and the slow machine's absence changes the ratio.
+    // On one machine the sides are independent samples, and the missing slow replicate changes the ratio.
     let mut plain = run_of(3, false);
     invalidate(&mut plain);
     let unmatched = wan(&claim(&plain, &study, "N03"));

@@ -38,7 +38,7 @@ fn papers() -> Vec<(String, StudyData)> {
             claims: &claims,
             figures: &figures,
         });
-        // A study of our own publishes no claims.
+        // A study without a paper has no published claims.
         let study = match file("claims-published.csv") {
             Ok(published) => data.unwrap().with_published_claims(&published).unwrap(),
             Err(_) => data.unwrap(),
@@ -234,7 +234,7 @@ fn the_page_has_the_tables_that_the_command_prints() {
     }
 }
 
-/// `[N01 1997: holds]` for each bracket of the page of findings.
+/// The claim, era and verdict of each bracket in the page of findings, as in `[N01 1997: holds]`.
 fn brackets(text: &str) -> Vec<(String, String, String)> {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let inside = words
@@ -263,7 +263,7 @@ fn each_finding_is_a_verdict_of_the_ledger_that_stands() {
     };
     let wrong: Vec<_> = named.iter().filter(|found| !has(found)).collect();
     assert!(wrong.is_empty(), "not in docs/ledger.md: {wrong:?}");
-    // What stands and is left out would make the page a choice of its author.
+    // The page must not select among the verdicts that stand.
     let standing = ledger.lines().filter(|row| row.contains(", stands**"));
     let left_out: Vec<&str> = standing
         .filter(|row| {

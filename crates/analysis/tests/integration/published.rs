@@ -14,7 +14,7 @@ const SCRIPT: &str = concat!(
     "/tests/integration/published/recompute.py"
 );
 
-/// The seed of what is drawn.
+/// The seed of random selections.
 const SEED: &str = "20";
 
 fn root() -> PathBuf {
@@ -44,7 +44,7 @@ fn script(run: &Path, options: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// What the script finds in the run of a folder. Its exit code says whether anything differs.
+/// The results of the script for a run. Its exit code is 1 if anything differs.
 fn recomputed(run: &Path, options: &[&str]) -> Value {
     let output = script(run, &[options, &["--json"]].concat());
     let said = String::from_utf8_lossy(&output.stderr);
@@ -133,7 +133,8 @@ fn a_record_that_was_changed_after_its_summary_is_found() {
         !differences(&recomputed(copy.path(), &[])).is_empty()
     };
     assert!(!differ(&records));
-    // One replicate less, and then figures that are a ten-thousandth larger.
+    // First a replicate is removed, then the figures of one replicate are increased by a
+    // ten-thousandth.
     let (_, rest) = records.split_once('\n').unwrap();
     assert!(differ(rest));
     let mut first: Value = serde_json::from_str(records.lines().next().unwrap()).unwrap();
@@ -153,7 +154,7 @@ fn a_digit_that_was_changed_in_a_report_is_found() {
     let page = fs::read_to_string(&path).unwrap();
     let found = recomputed(copy.path(), &[]);
     assert!(differences(&found).is_empty() && found["printed"].as_u64() > Some(0));
-    // The last digit of the first figure of the first table.
+    // The last digit of the first figure of the first table is changed.
     let mark = "<td class=\"value first\"><a href=\"";
     let figure = page.find(mark).unwrap() + mark.len();
     let end = figure + page[figure..].find("</a>").unwrap();

@@ -63,8 +63,8 @@ fn the_report_is_whole_and_stands_alone() {
     assert!(page.contains("lateness p99 1.9 ms, limit 0.1 ms"));
     assert!(page.contains("this kernel&#39;s is 40 ms") || page.contains("this kernel's is 40 ms"));
     assert!(page.contains("data:image/svg+xml;base64,"));
-    // The page fetches nothing and runs one script, whose hash its policy has: every reference is a fragment, a data
-    // URI or a file of the run beside it.
+    // The page fetches nothing and runs one script, whose hash is in its policy: every reference is a fragment, a
+    // data URI or a file of the run beside it.
     assert_eq!(page.matches("<script>").count(), 1);
     assert!(page.contains("default-src 'none'") && page.contains("script-src 'sha256-"));
     let page = without_scripts(&page);
@@ -149,13 +149,14 @@ fn the_summary_has_the_figures_for_programs() {
     assert_eq!(claims.len(), 20);
     assert_eq!(claims[0]["eras"][0]["verdict"], "holds");
     assert_eq!(claims[2]["id"], "N03");
-    // The invalid cell is one of those that count for nothing.
+    // The invalid cell does not count towards the verdict.
     assert_eq!(claims[2]["eras"][0]["verdict"], "holds");
     assert_eq!(claims[17]["eras"][0]["verdict"], "not-tested");
     assert_eq!(summary["closeness"][0]["comparisons"][0]["table"], "T8");
 }
 
-/// A page with the report in a frame as wide as a telephone; it prints by how much the report is wider.
+/// A page with the report in a frame as wide as a telephone; it prints by how many pixels the report
+/// exceeds the frame.
 const FRAME: &str = r#"<!doctype html><body><iframe src="report.html" width="390" height="844"></iframe>
 <script>
 const frame = document.querySelector("iframe");

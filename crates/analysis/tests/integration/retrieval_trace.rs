@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::common::{self, Fixture, write_report};
 
-/// Two pipelined exchanges, and one that never got an answer; the last line is truncated, as in a killed run.
+/// Two pipelined exchanges, and one without a response; the last line is truncated, as in a killed run.
 const EXCHANGES: &str = r#"
 {"exchange":0,"connection":0,"method":"GET","target":"/a","planned":1000000,"sent":3000000,"first_byte":5000000,"last_byte":9000000,"request_head":100,"request_body":0,"response_head":200,"response_body":3000,"status":200,"outcome":{"outcome":"complete"}}
 {"exchange":1,"connection":0,"method":"GET","target":"/b","planned":3000000,"sent":4000000,"first_byte":9000000,"last_byte":9500000,"request_head":100,"request_body":0,"response_head":200,"response_body":40,"status":304,"outcome":{"outcome":"complete"},"named_by":"/a"}
@@ -102,7 +102,7 @@ fn the_report_draws_a_waterfall_with_causes() {
     let (_, section) = page.split_once("<section id=\"waterfalls\">").unwrap();
     let (section, _) = section.split_once("</section>").unwrap();
     assert_eq!(section.matches("<details class=\"waterfall\" ").count(), 1);
-    // The replicate in the list of all cells leads to it.
+    // The replicate in the list of all cells links to the waterfall.
     assert!(section.contains("id=\"waterfall-0\""));
     assert!(page.contains("<a href=\"#waterfall-0\">waterfall and packets</a>"));
     // The connection is opened first. The second request waits for its turn. The path of the synthetic run has no round
@@ -126,7 +126,7 @@ fn the_graph_of_a_replicates_packets_is_drawn_beside_its_waterfall() {
     let digest = Digest::of(folder.path(), &study).unwrap();
     let captured = |points| {
         move |replicate: &Path| {
-            // The records of this replicate are in the folder that is asked for.
+            // The records of this replicate are in the requested folder.
             assert!(replicate.join("exchanges.ndjson").is_file());
             Some(Captured {
                 senders: Vec::new(),

@@ -241,7 +241,7 @@ fn a_test_whose_condition_did_not_occur_is_not_tested() {
         errors.remark,
         "error_pct is nowhere above 1, up to clients 64"
     );
-    // The rest of the claim holds, with a remark on what is missing.
+    // The rest of the claim holds, with a remark about the missing level.
     assert_eq!(factor.verdict, Verdict::Holds);
     assert!(
         factor.remark.contains("1 of 23 not measured"),

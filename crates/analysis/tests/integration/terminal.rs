@@ -1,4 +1,4 @@
-//! Snapshots of what a study prints, over a synthetic run.
+//! Snapshots of the final screen of a study, over a synthetic run.
 
 use fathometer_analysis::run::Mode;
 

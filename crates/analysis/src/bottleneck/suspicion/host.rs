@@ -222,14 +222,14 @@ impl Seen<'_> {
         if self.has_refaults {
             let pages = number(self.signals.refaults_per_s.unwrap_or(0.0));
             evidence.push(format!(
-                "memory may be the cause: {pages} pages per second had been in the cache before"
+                "memory may be the cause: {pages} pages per second were read again after eviction"
             ));
         }
         evidence
     }
 }
 
-/// The kernel enforces disk limits only to within a few per cent, and counts requests when they complete. So
+/// The kernel enforces disk limits only to within a few percent, and counts requests when they complete. So
 /// 0.05 is added.
 fn disk_by_use(share: f64) -> Option<Confidence> {
     by_use(share + 0.05)

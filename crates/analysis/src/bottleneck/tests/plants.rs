@@ -179,7 +179,7 @@ pub(super) fn memory() -> Plant {
     }
 }
 
-/// The same probes, but with so many files that a little more memory changes little.
+/// The same probes with many more files, so that a little more memory has little effect.
 pub(super) fn disk_operations() -> Plant {
     Plant {
         answers: answers(&[(Resource::Memory, 0.15), (Resource::DiskOperations, 0.95)]),

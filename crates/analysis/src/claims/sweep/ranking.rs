@@ -100,7 +100,7 @@ impl Bench<'_> {
                 turn.places.0, turn.places.1
             )
         } else {
-            "no two change places".to_owned()
+            "no two change their order".to_owned()
         };
         let estimate = Estimate {
             n: contests.values().map(|c| c.n).min().unwrap_or(0),

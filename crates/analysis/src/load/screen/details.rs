@@ -299,7 +299,7 @@ fn generator(result: &LoadResult) -> String {
         && worker.rested > 0.0
     {
         let effect = worker.rest_latency_ratio.map_or(String::new(), |effect| {
-            format!(" (mean latency {effect:.2} of that without)")
+            format!(" (mean latency {effect:.2} times that without delays)")
         });
         facts.push(format!(
             "wake-ups delayed {}{effect}",

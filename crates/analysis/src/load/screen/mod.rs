@@ -100,7 +100,7 @@ pub(super) fn invalid(result: &LoadResult) -> Option<String> {
     Some(text)
 }
 
-/// The findings, each on a line of its own; empty when there are none.
+/// The findings, one per line; empty when there are none.
 pub(super) fn remarks(result: &LoadResult) -> String {
     let findings = findings::of(result);
     // The size mismatch is already shown at the top.

@@ -283,8 +283,8 @@
     return charts;
   };
 
-  // A figure becomes interactive when it comes near the window, and the other figures one by one after the page has
-  // opened, so that a long report opens at once.
+  // Figures near the window become interactive first, and the others one by one after the page has opened. So a
+  // long report opens at once.
   const charts = [];
   const waiting = new Set([...document.querySelectorAll("figure.curve")].filter(figure => figure.querySelector("script.data")));
   const start = figure => {

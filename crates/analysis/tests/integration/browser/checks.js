@@ -1,12 +1,12 @@
-// Opens each report in a frame and collects its problems: figures that are not drawn, links without a target, text
-// with too little contrast (WCAG 2.2, 1.4.3), elements that show no focus, pages wider than their window, and what print
-// would cut off.
+// Opens each report in a frame and collects its problems: figures that are not drawn, links without a target, text with
+// too little contrast (WCAG 2.2, 1.4.3), elements that show no focus, pages wider than their window, and elements that
+// print would cut off.
 const WIDTHS = [2560, 1400, 390];
 // The area of the style sheet's A4 page within its margins, in pixels of 1/96 inch.
 const PAPER = { width: Math.floor((210 - 2 * 13) * 96 / 25.4), height: Math.floor((297 - 2 * 14) * 96 / 25.4) };
 
 const turn = () => new Promise(done => setTimeout(done, 30));
-// Charts are made when the browser has drawn a frame with their figure in it.
+// The script makes a chart after the browser has drawn a frame that contains its figure.
 const until = async condition => {
   for (let turns = 0; turns < 200 && !condition(); turns += 1) {
     await Promise.race([new Promise(requestAnimationFrame), turn()]);
@@ -113,7 +113,8 @@ const keyboard = (view, page) => {
   return problems;
 };
 
-// Applies the rules of print, and none of screens. The rest of a media query stays, such as the colour scheme.
+// Applies the rules for print, and no rules for screens. Other parts of a media query stay, such as the colour
+// scheme.
 const asPrinted = page => {
   const visit = rules => [...rules].forEach(rule => {
     if (!rule.media) return;
@@ -145,7 +146,7 @@ const printed = async (view, page, frame) => {
   }
   for (const element of page.body.querySelectorAll("*")) {
     if (!element.checkVisibility() || element.closest("script, style, head")) continue;
-    // Parts of a drawing are within its view box, which the drawing's own rectangle has.
+    // Only the drawing as a whole is checked, because its parts are within its view box.
     if (element instanceof view.SVGElement && element.tagName !== "svg") continue;
     const box = element.getBoundingClientRect();
     if (box.right > PAPER.width + 1 || box.left < -1) note(`${Math.round(box.left)} to ${Math.round(box.right)} of ${PAPER.width} pixels`, element);
@@ -186,7 +187,7 @@ const check = async (name, frame) => {
   await turn();
   problems.push(...await undrawn(page), ...weak(view, page), ...keyboard(view, page));
   const dark = view.matchMedia("(prefers-color-scheme: dark)").matches;
-  // Last: it changes the page's style sheets.
+  // This check comes last, because it changes the page's style sheets.
   problems.push(...await printed(view, page, frame));
   return { name, dark, figures: page.querySelectorAll("figure").length, links: [...new Set(links)], problems };
 };

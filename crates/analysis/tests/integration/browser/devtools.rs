@@ -1,6 +1,5 @@
-//! Chromium's own front end of its developer tools, driven over the DevTools protocol: a page of Chromium that opens
-//! Chrome traces as Perfetto does. The protocol uses a pipe (`--remote-debugging-pipe`): messages of JSON that end with
-//! a zero byte.
+//! The front end of Chromium's developer tools, a page that opens Chrome traces as Perfetto does. It is driven over the
+//! DevTools protocol on a pipe (`--remote-debugging-pipe`): JSON messages that end with a zero byte.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 /// The page of the front end that shows traces.
 const FRONT_END: &str = "devtools://devtools/bundled/js_app.html?panel=timeline";
 
-/// A Chromium without a window; it ends when this is dropped.
+/// A Chromium process without a window; killed when this is dropped.
 pub struct DevTools {
     child: Child,
     input: ChildStdin,
@@ -54,14 +53,14 @@ impl DevTools {
         }
     }
 
-    /// Opens the front end and returns what a script in it results in, as JSON. `script` is the body of an asynchronous
+    /// Opens the front end, runs a script in it and returns the result as JSON. `script` is the body of an asynchronous
     /// function.
     pub fn in_front_end(&mut self, script: &str) -> Value {
         let target = self.call("Target.createTarget", &json!({ "url": FRONT_END }), None);
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         let session = self.call("Target.attachToTarget", &attach, None);
         let session = session["sessionId"].as_str().unwrap();
-        // The page may still be opening: then it has no context, or another one.
+        // While the page opens, it has no script context, or that of another page.
         let ready = json!({ "expression": "document.readyState + location.protocol", "returnByValue": true });
         for _ in 0..1_000 {
             let state = self.call("Runtime.evaluate", &ready, Some(session));
@@ -101,7 +100,7 @@ impl DevTools {
 
 impl Drop for DevTools {
     fn drop(&mut self) {
-        // It may have exited by itself.
+        // Chromium may already have exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,5 @@
-//! Reports in a browser: nothing fails in its console, every figure is drawn, links lead somewhere, contrast suffices,
-//! and neither a window of any width nor paper cuts anything off.
+//! Reports in a browser: its console has no errors, every figure is drawn, links have a target, the contrast is
+//! sufficient, and nothing is cut off in windows of any width or on paper.
 
 #![expect(
     clippy::disallowed_types,
@@ -40,7 +40,8 @@ pub fn chromium() -> Option<PathBuf> {
     found
 }
 
-/// Opens a page of a folder and returns what its script left in `data-seen` of its body, and stderr.
+/// Opens a page of a folder and returns the attribute `data-seen` that the page's script sets on the
+/// body, and stderr.
 pub fn open(chromium: &Path, folder: &Path, page: &str, more: &[&str]) -> (String, String) {
     let output = Command::new(chromium)
         .args([
@@ -70,7 +71,7 @@ pub fn open(chromium: &Path, folder: &Path, page: &str, more: &[&str]) -> (Strin
     (seen.to_owned(), error)
 }
 
-/// What the checks found in one report.
+/// The results of the checks of one report.
 #[derive(Debug, Deserialize)]
 struct Seen {
     name: String,
@@ -80,7 +81,7 @@ struct Seen {
     problems: Vec<String>,
 }
 
-/// Writes the report of every published run that has records into a folder of its own.
+/// Writes the report of every published run that has records, each into its own folder.
 fn publish(folder: &Path) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut names = Vec::new();
@@ -158,7 +159,7 @@ fn check(chromium: &Path, folder: &Path, names: &[String], least: usize) {
 #[test]
 fn reports_of_all_published_runs_are_whole_in_a_browser() {
     let Some(chromium) = chromium() else { return };
-    // FATHOMETER_PUBLISHED_FOLDER keeps the reports, so that they can be looked at.
+    // FATHOMETER_PUBLISHED_FOLDER keeps the reports for inspection.
     let scratch = tempfile::tempdir().unwrap();
     let kept = std::env::var_os("FATHOMETER_PUBLISHED_FOLDER");
     let folder = kept.as_deref().map_or(scratch.path(), Path::new);

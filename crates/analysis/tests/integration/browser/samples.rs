@@ -5,7 +5,7 @@ use fathometer_analysis::content_page::{
     self, ContentReport, FileSaving, ImageFile, ImagePair, Replaced, Treatment,
 };
 
-/// A path that is longer than a telephone is wide.
+/// A path that is wider than a telephone's screen.
 const LONG: &str = "a/folder/of/a/site/with/a/name/that/has/no/spaces/and-does-not-end/before-the-picture-of-the-page-0042";
 
 /// The page of a capacity search over three loads.

@@ -1,5 +1,5 @@
 //! A synthetic load study: closed systems with a known knee, so that tests of curves and of their claims need
-//! no network. Nothing here was measured, and the run's title says so.
+//! no network. Nothing here was measured, as the run's title states.
 
 use std::collections::BTreeMap;
 

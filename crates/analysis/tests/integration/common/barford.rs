@@ -1,5 +1,5 @@
 //! A synthetic run of barford98: cells like those of the study, with figures of a system with known costs, for
-//! which every claim holds. Nothing here was measured, and the run's title says so.
+//! which every claim holds. Nothing here was measured, as the run's title states.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub const SOURCES: StudySources<'_> = StudySources {
 pub const DESIGN: &str = include_str!("../../../../../papers/barford98/study.toml");
 const FIXED_DESIGN: &str = include_str!("barford.toml");
 
-/// The factors that every cell names, whatever its block varies.
+/// The factors that every cell of every block names.
 const KEY_FACTORS: [&str; 6] = ["policy", "coding", "visit", "path", "era", "server"];
 
 /// The study's own data.

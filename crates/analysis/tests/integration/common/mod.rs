@@ -1,5 +1,5 @@
 //! A synthetic run: every cell of the study with made-up figures near the published ones, so that tests of
-//! tables, claims and the report need no network. Nothing here was measured, and the run's title says so.
+//! tables, claims and the report need no network. Nothing here was measured, as the run's title states.
 
 pub mod almeida;
 pub mod barford;
@@ -148,7 +148,7 @@ pub enum Text {
     Tables,
 }
 
-/// The error for a study in whose text the first `from` is replaced by `to`.
+/// The error for a study after the first `from` in one of its texts is replaced by `to`.
 pub fn refusal(sources: StudySources<'_>, text: Text, from: &str, to: &str) -> String {
     let whole = match text {
         Text::Claims => sources.claims,
@@ -454,7 +454,7 @@ fn metrics(block: &str, cell: &CellKey, seed: Seed) -> BTreeMap<String, f64> {
             packets *= 1.31;
             seconds *= 1.9;
         }
-        // What the paper's sizes save; over a modem bytes are time.
+        // The savings with the paper's sizes. Over a modem, times are proportional to bytes.
         "content" => {
             let share = match level("workload") {
                 "microscape-css" => 0.89,

@@ -243,7 +243,7 @@ fn buckets_hold_what_their_bounds_say() {
             .unwrap()
             .2
     };
-    // Of the exchanges, 9 001 never queued; of the others, one waited n ms for every n from 1 to 999.
+    // 9 001 exchanges did not queue; the others waited 1, 2 … 999 ms.
     assert_eq!(bucket("queue", "0.00001"), 9_001.0);
     assert_eq!(bucket("queue", "0.1"), 9_101.0);
     assert_eq!(bucket("queue", "1"), 10_000.0);

@@ -27,7 +27,7 @@ fn assert_published(name: &str, schema: &str) {
     let value = |text: &str| serde_json::from_str::<Value>(text).ok();
     assert!(
         value(&published) == value(schema),
-        "docs/{name} is not the types': write it again with {UPDATE}=1 cargo test -p fathometer-analysis --test \
+        "docs/{name} is stale: update it with {UPDATE}=1 cargo test -p fathometer-analysis --test \
          integration load::schema"
     );
 }
@@ -254,7 +254,7 @@ impl Judge<'_> {
                 }
                 Ok(())
             }
-            other => panic!("{at}: the judge does not know {other}"),
+            other => panic!("{at}: the keyword {other} is not supported"),
         }
     }
 }

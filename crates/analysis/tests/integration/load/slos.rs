@@ -99,8 +99,8 @@ fn what_was_not_measured_is_not_kept() {
 
 #[test]
 fn exchanges_that_never_ended_are_longer_than_any_that_did() {
-    // Ten of fifteen ended: every quantile up to two thirds is known. Those that did not end are recorded with the
-    // time that they waited, as the load engine does.
+    // Ten of fifteen ended: every quantile up to two thirds is known. As in the load engine, exchanges that did
+    // not end are recorded with the time that they waited.
     let mut result = sample::silent();
     let latency = &mut result.measured.latency;
     for times in [

@@ -1,4 +1,4 @@
-"""The entries of a run's summary: each with what was published, and what the raw records say."""
+"""The entries of a run's summary: each with the published figure and the figure from the raw records."""
 
 import math
 from dataclasses import dataclass, replace
@@ -13,18 +13,18 @@ RELATIVE = 1e-9
 
 @dataclass
 class Entry:
-    """A published figure: `published` as in summary.json, `found` as the raw records give it."""
+    """A published figure: `published` as in summary.json, `found` from the raw records."""
 
     name: str
     published: dict
     found: Estimate | None
-    # Where it is printed, and how; see printed.py.
+    # The place and the decimals in which it is printed; see printed.py.
     place: tuple | None = None
     decimals: int | None = None
 
 
 def agrees(published, found, level):
-    """Whether a published estimate is what the records say: n, the value, and the interval."""
+    """Whether a published estimate agrees with the records: n, the value, and the interval."""
     if found is None or published["n"] != found.n:
         return False
     if not math.isclose(published["value"], found.value, rel_tol=RELATIVE, abs_tol=1e-12):
@@ -32,7 +32,7 @@ def agrees(published, found, level):
     ours, theirs = found.interval(level), published["interval"]
     if ours is None or theirs is None:
         return ours is None and theirs is None
-    # The ends are sums: where the interval is narrow against the value, digits are lost.
+    # The ends are sums: if the interval is much shorter than the value, digits are lost.
     slack = 1e-6 * (ours[1] - ours[0]) + 1e-12 * abs(found.value)
     return abs(theirs["low"] - ours[0]) <= slack and abs(theirs["high"] - ours[1]) <= slack
 
@@ -156,7 +156,7 @@ def estimate(run, test, place):
 
 
 def exact(found, test, metric):
-    """A count that is another whole number than the one claimed, in every replicate, has no rounding error."""
+    """The estimate without rounding error, if it is a count that has the same unclaimed whole number in every replicate."""
     if found is None or found.error != 0.0 or found.centre != int(found.centre):
         return found
     is_number = test["holds"].startswith("=") and resolution(metric).absolute == 1.0

@@ -1,4 +1,4 @@
-"""Means and ratios of few replicates with Student's intervals, by the sources that docs/statistics.md names."""
+"""Means and ratios of few replicates with Student's intervals, by the methods of docs/statistics.md."""
 
 import math
 import statistics
@@ -28,9 +28,9 @@ def beta_fraction(a, b, x):
 
 
 def beyond(t, freedom):
-    """The probability that Student's t is farther from 0 than t."""
+    """The probability that the absolute value of Student's t is above t."""
     a, b = freedom / 2.0, 0.5
-    # Both parts of the whole, so that neither loses digits.
+    # x and y = 1 - x are computed separately, so that neither loses digits.
     x, y = freedom / (freedom + t * t), t * t / (freedom + t * t)
     front = math.exp(
         math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(y)
@@ -42,7 +42,7 @@ def beyond(t, freedom):
 
 @lru_cache(maxsize=None)
 def student(freedom, level):
-    """The value that t is beyond with a probability of 1 - level."""
+    """The value that |t| exceeds with a probability of 1 - level."""
     low, high = 1e-3, 1e4
     while beyond(high, freedom) > 1.0 - level:
         high *= 10.0
@@ -53,7 +53,7 @@ def student(freedom, level):
 
 
 def normal(level):
-    """The same of the normal distribution."""
+    """The same for the normal distribution."""
     return statistics.NormalDist().inv_cdf(0.5 + 0.5 * level)
 
 
@@ -187,7 +187,7 @@ def product(cells, signs, metric, times=1.0):
 
 
 def jackknife(samples, signs, paired, resolved, n, times):
-    """The same where a value is not positive: of arithmetic means (Miller, Biometrika 61, 1974)."""
+    """The same product if a value is not positive: of arithmetic means (Miller, Biometrika 61, 1974)."""
 
     def figure(samples):
         value = 1.0

@@ -11,7 +11,7 @@ QUOTIENT = Resolution(0.0, 1e-3)
 
 
 def curve(run, selection, metric, along, over):
-    """The values at each level of a curve, by replicate, with those that divide them; None if a level has two cells."""
+    """The values at each level of a curve, by replicate, with their divisors; None if a level has two cells."""
     levels = {}
     for own, replicates in run.matching(selection):
         x = number(own[along])
@@ -88,7 +88,7 @@ def jackknife(figure, replicates, numbers, wants_logarithm):
     scaled = (lambda one: math.log(one)) if logarithmic else (lambda one: one)
     variances = [(statistics.pvariance(map(scaled, family)) * (len(family) - 1), len(family)) for family in families]
     if not paired:
-        # Levels that are not looked at add nothing but their number of replicates.
+        # Other levels do not change the estimate: they add no variance, only their number of replicates.
         variances += [(0.0, len(own)) for own in numbers]
     error, freedom = satterthwaite(variances)
     floor = QUOTIENT.deviation(1.0 if logarithmic else value)

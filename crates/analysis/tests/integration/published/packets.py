@@ -33,7 +33,7 @@ def lines(capture):
 
 
 def class_of(flags, length):
-    """The class of a TCP segment: each excludes the ones before it."""
+    """The class of a TCP segment: the first that applies."""
     if flags & RST:
         return "rst"
     if flags & SYN:
@@ -67,7 +67,7 @@ def counted(capture):
 
 
 def recount(run, folder, number, seed):
-    """Counts the packets of some cells, drawn at random: each difference, and the cells."""
+    """Counts the packets of some cells, drawn at random. Returns the differences and the cells."""
     known = list(captures(run, folder))
     drawn = random.Random(seed).sample(known, min(number, len(known)))
     differ, names = [], []

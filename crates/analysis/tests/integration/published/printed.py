@@ -7,7 +7,7 @@ BORDER = 1e-11
 
 
 class Tables(HTMLParser):
-    """The printed figures: by (table, row) and kind of line, a list of (figure, what is behind it)."""
+    """The printed figures: by (table, row) and kind of line, a list of (figure, text after it)."""
 
     def __init__(self, page):
         super().__init__()
@@ -74,7 +74,7 @@ def candidates(value):
 
 
 def texts(entry, level):
-    """What may be printed for an entry: figures, and what may be behind them."""
+    """The correct texts for an entry: figures, and texts after them."""
     value, half = entry.found.value, entry.found.half(level)
     is_relative = entry.place[-1] == "rel."
     places = {
@@ -91,7 +91,7 @@ def texts(entry, level):
 
 
 def differences(entries, page, level):
-    """Each entry of a table whose printed digits are not those of the raw records, with both; and how many were looked at."""
+    """Each table entry whose printed digits differ from the raw records, with both texts; and the number of entries checked."""
     printed = Tables(page).figures
     differ, count = [], 0
     for entry in entries:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Computes the figures of a run again, from its raw records, and compares them with what the run prints.
+"""Computes the figures of a run again, from its raw records, and compares them with the published figures.
 
 It shares no code with the program that made the run. It needs Python 3.11 without further modules, and tshark for
 --packets. Entries are:
@@ -18,7 +18,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-# The folder of the sources stays as it is.
+# No __pycache__ in the folder of the sources.
 sys.dont_write_bytecode = True
 
 import entries
@@ -35,7 +35,7 @@ def arguments():
     parser.add_argument("--study", type=Path, metavar="FOLDER", help="the folder of tables.toml and claims.toml [default: papers/NAME]")
     parser.add_argument("--draw", type=int, metavar="N", help="compare N entries, drawn at random [default: all]")
     parser.add_argument("--packets", type=int, default=0, metavar="N", help="count the packets of N cells, drawn at random, with tshark [default: 0]")
-    parser.add_argument("--seed", type=int, default=1, metavar="SEED", help="the seed of what is drawn [default: 1]")
+    parser.add_argument("--seed", type=int, default=1, metavar="SEED", help="the seed of random selections [default: 1]")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_args()
 
@@ -45,7 +45,7 @@ def toml(path):
 
 
 def compared(options):
-    """The entries that are compared, what differs, and the level of the intervals."""
+    """The run, the entries that are compared, the differences, and the level of the intervals."""
     summary = json.loads((options.run / "summary.json").read_text(encoding="utf-8"))
     study = options.study or PAPERS / summary["study"]
     tables = tomllib.loads((study / "tables.toml").read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ class Run:
         last = {}
         with open(folder / "replicates.ndjson", encoding="utf-8") as records:
             for line in records:
-                # Records of older versions say octets.
+                # Records of older versions have names with octets.
                 record = json.loads(line.replace("octets", "bytes"))
                 key = (record["block"], tuple(sorted(record["cell"].items())))
                 # The last attempt of a replicate counts.
@@ -20,7 +20,7 @@ class Run:
         for (key, number), record in last.items():
             if not record["validity"]["reasons"]:
                 self.cells.setdefault(key, {})[number] = record["metrics"]
-        # Every cell, those without valid replicates too.
+        # Every cell, including those without valid replicates.
         self.levels = {}
         for key, _ in last:
             self.levels.setdefault(key[0], {})[key] = dict(key[1])
@@ -31,7 +31,7 @@ class Run:
         }
 
     def selected(self, selection):
-        """The levels of each cell that a selection fits."""
+        """The levels of each cell that matches a selection."""
         block = selection.get("block", "main")
         for key, levels in self.levels.get(block, {}).items():
             if self.is_selected(selection, block, levels):
@@ -41,20 +41,20 @@ class Run:
         wanted = {name: level for name, level in selection.items() if name != "block"}
         if any(levels.get(name, self.defaults.get(name)) != level for name, level in wanted.items()):
             return False
-        # Copies of a cell are used nowhere, unless they are named.
+        # A copy of a cell matches only if the selection names the copy.
         if "copy" not in wanted and levels.get("copy", "a") != "a":
             return False
         rest = {name: level for name, level in levels.items() if name not in wanted}
         return block != "main" or all(self.defaults.get(name, level) == level for name, level in rest.items())
 
     def matching(self, selection):
-        """The levels and the replicates of each cell with valid replicates that a selection fits."""
+        """The levels and the replicates of each cell with valid replicates that matches a selection."""
         for key, levels in self.selected(selection):
             if key in self.cells:
                 yield levels, self.cells[key]
 
     def values(self, selection, metric, plus=None):
-        """The values of the one cell of a selection, by replicate; None if there is not just one."""
+        """The values of the one cell of a selection, by replicate; None unless exactly one cell matches."""
         fitting = [key for key, _ in self.selected(selection)]
         if len(fitting) != 1:
             return None
