@@ -1,4 +1,4 @@
-//! Sets the commit that the program is built from, where git knows it.
+//! Sets the commit that the program is built from, if git is available.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::{env, fs};
 
 /// Data folders that `fathometer-lab` embeds.
 const FOLDERS: [&str; 4] = ["papers", "paths", "eras", "servers"];
-/// Besides the crates and the data folders.
+/// Other sources, besides the crates and the data folders.
 const SOURCES: [&str; 2] = ["Cargo.toml", "Cargo.lock"];
 
 fn main() {
@@ -39,7 +39,7 @@ fn name_commit(root: &Path) {
         commit.unwrap_or_default()
     );
     println!("cargo::rustc-env=FATHOMETER_MODIFIED={modified}");
-    // Whether the sources are those of the commit is asked again whenever one of them changes.
+    // A changed source may differ from the commit, so this script runs again.
     for source in SOURCES {
         println!("cargo::rerun-if-changed={}", root.join(source).display());
     }
@@ -49,8 +49,7 @@ fn name_commit(root: &Path) {
             println!("cargo::rerun-if-changed={sources}");
         }
     }
-    // A commit of the very sources that were built changes nothing but their name: worth compiling again for
-    // a release alone.
+    // A commit of unchanged sources changes only the version line. Only a release build is compiled again for it.
     if env::var("PROFILE").is_ok_and(|profile| profile == "release")
         && let Some(log) = git(root, &["rev-parse", "--git-path", "logs/HEAD"])
         && root.join(&log).exists()
@@ -59,8 +58,8 @@ fn name_commit(root: &Path) {
     }
 }
 
-/// The commit that is checked out, where `root` is the top of a checkout: an archive of the sources may lie
-/// inside of another checkout.
+/// The commit that is checked out; `None` if `root` is not the top of a checkout. A source archive may lie inside
+/// another checkout.
 fn commit(root: &Path) -> Option<String> {
     let top = git(root, &["rev-parse", "--show-toplevel"])?;
     let top = Path::new(&top).canonicalize().ok()?;
@@ -69,7 +68,7 @@ fn commit(root: &Path) -> Option<String> {
         .flatten()
 }
 
-/// Whether what the program is built from has changes that are in no commit.
+/// Whether the sources have uncommitted changes.
 fn modified(root: &Path) -> Option<bool> {
     let mut arguments = vec![
         "--no-optional-locks",
@@ -87,7 +86,7 @@ fn modified(root: &Path) -> Option<bool> {
 fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new("git");
     command.arg("-C").arg(root).args(arguments);
-    // Of a hook that builds, about another checkout.
+    // A git hook sets these variables, for a checkout that may be another one.
     for variable in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
         command.env_remove(variable);
     }

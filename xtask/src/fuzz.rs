@@ -139,15 +139,15 @@ fn targets(fuzz: &Path) -> Result<Vec<String>, String> {
 fn build(fuzz: &Path) -> Result<PathBuf, String> {
     let host = host()?;
     let folder = match std::env::var_os("CARGO_TARGET_DIR") {
-        // As cargo does: relative to the folder in which cargo was called.
+        // Like cargo: relative to the folder in which cargo was called.
         Some(folder) => std::path::absolute(PathBuf::from(folder).join("fuzz"))
             .map_err(|error| format!("failed to find the target folder: {error}"))?,
         None => fuzz.join("target"),
     };
     // With an explicit `--target`, cargo applies the flags to the targets and not to build scripts.
     let mut command = Command::new(env!("CARGO"));
-    // The compiler beside this cargo: rustup's `rustc` would obey a toolchain file in a dependency's folder, where
-    // cargo runs it.
+    // Uses the compiler in cargo's own folder. Cargo runs the compiler in a dependency's folder, where rustup's `rustc`
+    // would obey a toolchain file.
     let compiler = Path::new(env!("CARGO")).with_file_name("rustc");
     if std::env::var_os("RUSTC").is_none() && compiler.is_file() {
         command.env("RUSTC", compiler);

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 }
 
 /// Files and folders of a run that are published unchanged, if the run has them.
-const KEPT: [&str; 7] = [
+const KEPT: [&str; 8] = [
     "run.json",
     "replicates.ndjson",
     "summary.json",
@@ -32,6 +32,8 @@ const KEPT: [&str; 7] = [
     "curves.csv",
     "plots.json",
     "plots",
+    // The files of a study that was given by its path: reports need them.
+    "study",
 ];
 
 /// The fields that are read from a record.

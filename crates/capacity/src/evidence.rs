@@ -8,8 +8,8 @@
 //!
 //! The evidence is a likelihood ratio averaged over several alternatives (a mixture sequential probability ratio test:
 //! Robbins, "Statistical methods related to the law of the iterated logarithm", 1970). By Ville's inequality, the
-//! evidence for a false claim exceeds 1/α with a probability of at most α, however often it is evaluated. So a trial
-//! may end at any look.
+//! evidence for a false claim exceeds 1/α with a probability of at most α, however often it is evaluated. A trial may
+//! therefore end at any look.
 
 use crate::series::{LEVELS, SLOT, Slot};
 use crate::slo_limit::SloLimit;
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn evidence_of_a_false_claim_is_as_rare_as_its_level() {
-        // At the limit itself, each claim may be made at most as often as its level, over all looks.
+        // At the limit itself, each claim has a probability of at most its level, over all looks.
         let level = 0.05;
         let mut wrong = (0, 0);
         for seed in 0..200 {
@@ -320,7 +320,7 @@ mod tests {
             }
             wrong = (wrong.0 + u32::from(works), wrong.1 + u32::from(fails));
         }
-        // 10 are expected at most; 19 or more of 200 have a probability of 0.5 % at a share of 5 %.
+        // At a probability of 5 %, 10 of 200 are expected, and 19 or more have a probability of 0.5 %.
         assert!(wrong.0 < 19 && wrong.1 < 19, "{wrong:?} of 200");
     }
 

@@ -1,4 +1,6 @@
-//! The goal of a search, in the terms of RFC 9971 (multiple loss ratio search) where it has one.
+//! The goal of a search. Terms of RFC 9971 (Multiple Loss Ratio Search) are in parentheses.
+
+use crate::slo_limit::SloLimit;
 
 /// Growth of the load while the capacity is not bracketed.
 pub(crate) const GROWTH: f64 = 4.0;
@@ -22,6 +24,9 @@ pub struct Goal {
     pub final_trial: f64,
     /// The longest trial.
     pub longest_trial: f64,
+    /// Time after which an exchange counts as failed; 0: no exchange times out. Short trials of an SLO without a
+    /// latency limit may be longer by twice this time, because the outcome of an exchange is known only then.
+    pub timeout: f64,
     /// A load works only if a rise of its latency would not violate the SLO within this time.
     pub horizon: f64,
     /// No trial starts after this time.
@@ -41,6 +46,7 @@ impl Default for Goal {
             warm_up: 1.0,
             final_trial: 10.0,
             longest_trial: 120.0,
+            timeout: 0.0,
             horizon: 300.0,
             budget: 900.0,
             noise_repeats: 3,
@@ -69,18 +75,26 @@ impl Goal {
         (1.0 - self.confidence) * 6.0 / (std::f64::consts::PI * std::f64::consts::PI * k * k)
     }
 
-    /// The load that is applied for a proposed load: at most the largest one, and a whole number of users, at least
+    /// The load that is applied for a proposed load: at most [`Goal::most`], and for users a whole number of at least
     /// one.
     pub fn possible(&self, load: f64) -> f64 {
-        let load = load.min(self.most);
         if self.whole {
-            load.round().max(1.0)
+            load.round().min(self.most.floor()).max(1.0)
         } else {
-            load
+            load.min(self.most)
         }
     }
 
-    /// The next lower load to try, while no load is known to be possible.
+    /// The longest time until the outcome of an exchange is known for all of these SLOs: the latency limit, or the
+    /// timeout of an SLO without one.
+    pub fn longest_wait<'a>(&self, slos: impl IntoIterator<Item = &'a SloLimit>) -> f64 {
+        let waits = slos
+            .into_iter()
+            .map(|slo| slo.limit.unwrap_or(self.timeout));
+        waits.fold(0.0, f64::max)
+    }
+
+    /// The next lower load to try.
     pub fn lower(&self, load: f64) -> f64 {
         self.possible(load / GROWTH)
     }
@@ -110,6 +124,8 @@ mod tests {
         };
         assert_eq!(users.possible(0.3), 1.0);
         assert_eq!(users.possible(7.4), 7.0);
+        let limited = Goal { most: 7.6, ..users };
+        assert_eq!(limited.possible(7.6), 7.0);
         assert!(users.is_reached(7.0, 8.0) && !users.is_reached(7.0, 9.0));
         assert!(users.is_reached(100.0, 102.0));
         assert!(!Goal::default().is_reached(7.0, 8.0));

@@ -1,9 +1,10 @@
-//! The knee of the curve of latency over load: above this load, more throughput costs more latency than it is worth.
+//! The knee of the curve of latency over load: above this load, latency grows by a larger factor than throughput.
 //!
 //! The knee is the load with the largest *power*, throughput over response time (Kleinrock, "Power and deterministic
 //! rules of thumb for probabilistic problems in computer communications", ICC 1979). Throughput counts only exchanges
 //! that meet every SLO, and power is multiplied by their share of the offered load: a server that rejects requests
-//! quickly has no power. The median of the latency replaces its mean, which timeouts dominate in an overload.
+//! quickly has no power. The median of the latency replaces its mean, because timeouts dominate the mean in an
+//! overload.
 
 use crate::trial::TrialRecord;
 

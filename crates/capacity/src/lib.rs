@@ -10,7 +10,7 @@
 //! # Why the confidence holds
 //! - The evidence of a trial may be evaluated as often as the driver likes: it is a test martingale ([`evidence`]).
 //! - At most one end of a pair can be wrong: the lower end is wrong only above the capacity, the upper end only below
-//!   it. So each end of the *k*-th pair is tested at the level α·6/(π²k²), and all pairs together err with a
+//!   it. Therefore each end of the *k*-th pair is tested at the level α·6/(π²k²), and all pairs together err with a
 //!   probability of at most α ([`goal`]).
 //! - Exchanges are not independent. Their number is divided by the measured dispersion of the share of bad exchanges
 //!   ([`evidence`]). The dispersion is an estimate, so [`self_test`] measures the coverage.

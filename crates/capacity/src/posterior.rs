@@ -1,9 +1,9 @@
-//! A posterior of the capacity, given the results of all trials. It only proposes the next load and guarantees
-//! nothing.
+//! A posterior of the capacity, given the results of all trials. It only proposes the next load, without a
+//! guarantee.
 //!
 //! The share of bad exchanges grows with the load. Around the capacity, the logit of this share is modelled as linear
-//! in the logarithm of the load, with an unknown slope: from a server that degrades slowly to a server that fails at
-//! once. This is probabilistic bisection (Waeber, Frazier, Henderson: "Bisection search with noisy responses", 2013).
+//! in the logarithm of the load. The slope is unknown: small if the server degrades slowly, large if it fails at once.
+//! This is probabilistic bisection (Waeber, Frazier, Henderson: "Bisection search with noisy responses", 2013).
 //! The weight of each answer grows with the number of independent exchanges of its trial, up to a maximum.
 
 /// The observation of a trial.
@@ -23,12 +23,12 @@ const POINTS: usize = 121;
 /// The largest weight of a trial near the capacity. It is bounded because the model is not exact.
 const WEIGHT: f64 = 5_000.0;
 /// Trials further away than this, in logarithms, are bounds with a small weight: the logit is linear only locally. A
-/// far trial that fails counts only against capacities for which the model expects fewer bad exchanges than it had: a
-/// server that rejects requests above its rate has a flat logit there. A far trial that works counts only against
-/// capacities for which the model expects more.
+/// far trial that fails counts only against capacities for which the model expects a smaller share of bad exchanges:
+/// a server that rejects requests above its rate has a flat logit there. A far trial that works counts only against
+/// capacities for which the model expects a larger share.
 const NEAR: f64 = 0.05;
 const FAR_WEIGHT: f64 = 6.0;
-/// The most that one trial counts against a capacity, as a natural logarithm, so that no trial decides alone.
+/// The largest evidence of one trial against a capacity, as a natural logarithm, so that no single trial decides.
 const MOST_AGAINST: f64 = 8.0;
 
 /// The capacity with its uncertainty.
@@ -143,7 +143,7 @@ impl Weighed {
     }
 
     /// The logarithm of the likelihood of a share of bad exchanges, relative to that of the best share; at most zero.
-    /// It is bounded, so that a trial that no capacity explains does not decide alone.
+    /// It is bounded, so that a single trial that no capacity explains does not decide.
     fn log_likelihood(&self, bad: f64, limit: f64) -> f64 {
         let share = self.share;
         let is_within = if share > limit {

@@ -197,9 +197,12 @@ fn with_capacity(searches: &[SearchResult]) -> Vec<SearchResult> {
     all.copied().collect()
 }
 
-/// Whether the searches agree with a confidence: enough intervals contain the capacity (`least_hits`), at most one
-/// search of twenty gave no interval, no search gave an interval where there is no capacity, and every search certified
-/// a load that fails where no load meets the SLO.
+/// Whether the searches agree with a confidence:
+///
+/// - enough intervals contain the capacity (`least_hits`);
+/// - with a capacity, at most one search of twenty gave no interval;
+/// - without a capacity, no search gave an interval;
+/// - if no load meets the SLO, every search certified a load that fails.
 pub fn covers(searches: &[SearchResult], confidence: f64) -> bool {
     let row = Row::of("all", &with_capacity(searches));
     let is_false = |one: &SearchResult| {
@@ -211,8 +214,8 @@ pub fn covers(searches: &[SearchResult], confidence: f64) -> bool {
         && !searches.iter().any(is_false)
 }
 
-/// The smallest number of hits among `all` that is not too small: if each is a hit with this probability, fewer hits
-/// have a probability of less than 0.1 % (binomial distribution).
+/// The smallest plausible number of hits among `all` searches. If each is a hit with probability `hit`, fewer hits have a
+/// probability of less than 0.1 % (binomial distribution).
 fn least_hits(all: usize, hit: f64) -> usize {
     let mut log = all as f64 * libm::log(1.0 - hit);
     let mut sum = 0.0;

@@ -10,7 +10,7 @@ use crate::slo_limit::SloLimit;
 pub const SLOT: f64 = 0.05;
 
 /// Thresholds of the latency that are counted, as shares of the SLO's limit. The first thresholds are close to the
-/// limit, because a path in front of the server may be most of the latency.
+/// limit, because a path in front of the server may cause most of the latency.
 pub const THRESHOLDS: [f64; LEVELS] = [1.0, 0.99, 0.97, 0.94, 0.9, 0.84, 0.75, 0.6, 0.4, 0.2];
 
 /// Number of thresholds.

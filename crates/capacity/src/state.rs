@@ -35,7 +35,7 @@ pub(crate) struct State {
     /// How many loads were tested for each end.
     pub(crate) works_tests: u32,
     pub(crate) fails_tests: u32,
-    /// Certified or clear failures below a load that works.
+    /// Loads that failed, certified or clearly, below a load that works.
     pub(crate) failing_below: Vec<f64>,
     /// Why the search for this SLO was given up.
     pub(crate) given_up: Option<String>,
@@ -241,7 +241,7 @@ impl State {
         let by_evidence = all.fails >= -libm::log(level) && evidence.effective() >= LEAST_EFFECTIVE;
         // The bound for the running share holds for a single trial, not for several together.
         let by_share = earlier.is_none() && evidence.share() >= limit / level;
-        // If the limit is so large that the share cannot reach `limit / level`.
+        // For limits so large that the share cannot reach `limit / level`.
         let throughout = limit >= level
             && second_half.seconds >= goal.shortest_failing()
             && second_half.share() >= THROUGHOUT;

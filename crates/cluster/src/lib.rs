@@ -1,8 +1,8 @@
 //! Load tests on clusters, without I/O: the batch script for Slurm and the manifests for Kubernetes, the values of
 //! their options, and the rules that decide when and how a submitted job has ended.
 //!
-//! A cluster's own scheduler places, starts, limits and accounts for the ranks of a test. This crate writes what the
-//! scheduler reads and interprets what it reports. It starts no program and reads no file or clock.
+//! A cluster's own scheduler places, starts, limits and accounts for the ranks of a test. This crate writes the
+//! scheduler's input and interprets its reports. It starts no program and reads no file or clock.
 
 pub mod kubernetes;
 pub mod shell;

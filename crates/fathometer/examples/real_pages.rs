@@ -1,5 +1,5 @@
-//! What deflate makes of real pages, with tags in each case, and PNG of real small GIFs: a run that the claims N08, N09
-//! and N18 of nielsen97 are judged on.
+//! Measures how well deflate compresses real pages, with tags in each case, and how large real small GIFs are as PNG.
+//! The run tests the claims N08, N09 and N18 of nielsen97.
 //!
 //! `real_pages OUTPUT PACKAGE=VERSION=FOLDER ...` reads extracted packages and writes to the folder OUTPUT:
 //!
@@ -33,7 +33,7 @@ const SMALL_IMAGE: u64 = 200;
 const GZIP_BYTES: usize = 18;
 /// The seed of the mixed case.
 const SEED: Seed = Seed(1997);
-/// How the names of tags and attributes are written; the first is the page as it is.
+/// The cases of tag and attribute names; the first leaves the page unchanged.
 const CASES: [&str; 5] = ["as-is", "lower", "upper", "mixed-names", "mixed-letters"];
 
 type Failure = Box<dyn Error>;
@@ -59,7 +59,7 @@ impl<'a> Package<'a> {
         })
     }
 
-    /// Its regular files with one of these endings and a length in the range, in the order of their paths.
+    /// The regular files of the package with one of these endings and a length in the range, sorted by path.
     fn files(
         &self,
         endings: &[&str],
@@ -93,7 +93,8 @@ impl<'a> Package<'a> {
     }
 }
 
-/// The page with its names in one of the [`CASES`]; `None` if a tag cannot be distinguished from text without building the tree.
+/// The page with its names in one of the [`CASES`]; `None` if a tag cannot be distinguished from text without
+/// building the tree.
 fn in_case(page: &[u8], case: &str, seed: Seed) -> Option<Vec<u8>> {
     let mut draws = (0_u64..).map(|n| seed.draw(n) & 1 == 1);
     let mut heads = || draws.next().unwrap_or_default();
@@ -121,7 +122,7 @@ fn deflated(page: &[u8]) -> Result<usize, Failure> {
     Ok(Coding::Gzip(6).encode(page)?.len() - GZIP_BYTES)
 }
 
-/// The GIF as PNG by the paper's converters, with the arguments of the second.
+/// Bytes of the GIF as PNG by the paper's converters; the arguments are those of `pnmtopng`.
 fn by_netpbm(gif: &Path, arguments: &[&str]) -> Result<usize, Failure> {
     let mut first = Command::new("giftopnm")
         .arg(gif)
@@ -138,7 +139,7 @@ fn by_netpbm(gif: &Path, arguments: &[&str]) -> Result<usize, Failure> {
     Ok(second.stdout.len())
 }
 
-/// The GIF as PNG by `fathometer content`; `None` for an animation.
+/// Bytes of the GIF as PNG by `fathometer content`; `None` for an animation.
 fn by_oxipng(gif: &[u8]) -> Result<Option<usize>, Failure> {
     let limits = Limits {
         pixels: 1 << 20,
@@ -210,7 +211,7 @@ fn pages(package: &Package<'_>, csv: &mut String, records: &mut Records) -> Resu
         csv.push('\n');
     }
     for case in CASES {
-        // A package most of whose pages cannot be changed is not compared.
+        // A package is excluded if most of its pages cannot be changed.
         let own = ratios.remove(case).unwrap_or_default();
         if own.len() * 2 >= PAGES {
             let mean = own.iter().sum::<f64>() / own.len() as f64;

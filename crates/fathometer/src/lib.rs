@@ -1,5 +1,4 @@
-//! The command line. Everything that measures is in the crates below. The program never prints a number that it did
-//! not measure.
+//! The command line. The crates below measure, predict and analyse.
 
 // Must be first, so that all other modules can use its macros.
 #[macro_use]

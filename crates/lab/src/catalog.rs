@@ -2,8 +2,8 @@
 //! program.
 //!
 //! A study's folder may contain `paths/NAME.toml`, `eras/NAME.toml` and `servers/NAME/server.toml`. The level
-//! `NAME` then refers to that file. A level that is a path (it contains a slash or ends in `.toml`), and the
-//! file of a workload (`log:FILE`), are relative to the study's folder, or to the current directory if the
+//! `NAME` then refers to that file. A level is a path if it contains a slash or ends in `.toml`. Paths,
+//! and files of workloads (`log:FILE`), are relative to the study's folder, or to the current directory if the
 //! study's folder has no such file.
 
 use std::fs;

@@ -20,7 +20,7 @@ use fathometer_http::driver::Policy;
 use fathometer_model::{Instant, PathCertificate, Seed, Validity};
 use fathometer_path::Profile;
 use fathometer_sys::Clock;
-use fathometer_sys::cgroup::{AppliedLimit, CpuLimit, DiskLimit, Group, Limits};
+use fathometer_sys::cgroup::{AppliedLimit, CpuLimit, DiskLimit, Group, Limits, UsageProbe};
 use fathometer_sys::era::{AppliedSettings, TcpSettings};
 use fathometer_sys::priority;
 use fathometer_sys::probe::{Detail, Plan as ProbePlan, Sampler, Samples};
@@ -37,7 +37,7 @@ use fathometer_files::site_folder::{self, SiteFolderError};
 use fathometer_load::without_port;
 use fathometer_load::{LoadError, Options};
 
-/// The period of the probes. It is a thirtieth of a window of three seconds, and the accuracy of the window's ends.
+/// The period of the probes: the accuracy of a window's ends, and a thirtieth of a window of three seconds.
 const PROBE_PERIOD: Duration = Duration::from_millis(100);
 
 /// The name of the probed server.
@@ -73,7 +73,7 @@ pub struct Trial<'a> {
     pub seed: Seed,
     /// The clock of all instants.
     pub clock: Clock,
-    /// A load that runs first and is not measured, so that the cache is warm as far as the site fits; `None` if
+    /// A load that runs first and is not measured, so that the cache contains as much of the site as fits; `None` if
     /// the measured load starts with a cold cache.
     pub warm_cache: Option<Options>,
     /// The load. The trial sets the address of the server.
@@ -121,6 +121,7 @@ pub struct Measured {
 pub struct ServerAccess {
     address: SocketAddr,
     tls: Option<Arc<ClientSettings>>,
+    host: UsageProbe,
 }
 
 impl ServerAccess {
@@ -128,6 +129,15 @@ impl ServerAccess {
     pub fn apply_to(&self, options: &mut Options) {
         options.address = self.address;
         options.tls.clone_from(&self.tls);
+    }
+
+    /// Reads the processor time that the server's host has used so far. The readings of a [`Series`] are too far apart for
+    /// short loads if the series is long.
+    ///
+    /// # Errors
+    /// When no control group accounts for the host.
+    pub fn host_cpu(&self) -> Result<Duration, fathometer_sys::Error> {
+        Ok(self.host.cpu()?.total)
     }
 }
 
@@ -308,6 +318,7 @@ impl<'a> Trial<'a> {
                 name: definition.name.clone(),
                 port: service.access.port_at(slot),
                 tls: tls.transpose().map_err(ServerError::from)?,
+                host: group.usage_probe(),
             })
         };
         let first = serve(
@@ -520,7 +531,7 @@ pub fn test_limits() -> Result<String, TrialError> {
 const REHEARSED: &str = "name = \"rehearsal\"\nsource = \"none\"\n[both]\npropagation = \"1ms\"";
 
 /// A host's limits while its server starts and its cache is warmed: a CPU quota of a whole core, and practically no
-/// disk limits, because this would take long with a tenth of a core. The memory limit is already the final limit, because
+/// disk limits, because both steps would take long with a tenth of a core. The memory limit is already the final limit, because
 /// it determines what remains in the cache.
 fn while_starting(limits: &Limits) -> Limits {
     let plenty = |rate: Option<u64>| rate.map(|_| 1 << 30);
@@ -543,6 +554,7 @@ struct RunningServer {
     name: String,
     port: u16,
     tls: Option<Arc<ClientSettings>>,
+    host: UsageProbe,
 }
 
 impl RunningServer {
@@ -550,6 +562,7 @@ impl RunningServer {
         ServerAccess {
             address: SocketAddr::new(Side::Server.ipv4().into(), self.port),
             tls: self.tls.clone(),
+            host: self.host.clone(),
         }
     }
 }

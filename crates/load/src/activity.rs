@@ -10,8 +10,8 @@ use super::tally::Edges;
 
 /// The time of a loop within the measured window.
 ///
-/// A loop waits and works in turns. Delays and busy-waits are parts of waits, so neither is longer than the time
-/// waited.
+/// A loop alternates between waiting and working. Delays and busy-waits are parts of waits, so neither is longer
+/// than the time waited.
 #[derive(Debug)]
 pub(super) struct Activity {
     edges: Edges,
@@ -148,6 +148,22 @@ mod tests {
         assert_eq!(health.busy_waited, Duration::from_nanos(15 + 15 + 10));
         assert_eq!(health.longest_turn, Duration::from_nanos(40));
         assert_eq!(health.rest_latency_ratio, Some(1.5));
+    }
+
+    #[test]
+    fn a_loop_that_has_nothing_left_to_do_waits_until_the_end() {
+        let mut activity = activity();
+        // This loop works until it finishes at 120; the last loop finishes at 180.
+        activity.waits(at(120));
+        activity.wakes(at(120), at(180), false);
+        let health = activity.health(Duration::from_nanos(80), None, None);
+        assert!((health.busy - 0.25).abs() < 1e-9, "{health:?}");
+        // The last loop finishes at the end.
+        activity.wakes(at(180), at(180), false);
+        assert_eq!(
+            activity.health(Duration::from_nanos(80), None, None),
+            health
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //!
 //! The cost is that a response is read later, by up to the length of the delay (plus the wake-up latency,
 //! as after any sleep). Where the server is saturated, this adds nothing: the next request would have
-//! waited there instead. The mean latency is then the number of users divided by the throughput, wherever
+//! waited at the server instead. The mean latency is then the number of users divided by the throughput, wherever
 //! the waiting happens. Where the server (or the path) is only slow, every response would be reported later
 //! than it arrived. The loop distinguishes the two cases by experiment: part of the time it runs without
 //! delays, and it compares the mean latencies of neighbouring periods by Little's law, which includes
@@ -26,7 +26,7 @@ use fathometer_model::Instant;
 
 use super::nanos::Nanos;
 
-/// A delay takes at most the mean latency divided by this.
+/// A delay is at most the mean latency divided by this number.
 const SHARE: u64 = 2;
 
 /// The minimum number of responses expected in a delay; the loop does not delay for fewer.
@@ -34,7 +34,7 @@ const WORTH: u64 = 2;
 
 /// The shortest and the longest time over which the rate of responses is measured. Between the two, the
 /// measurement ends when [`ROUNDS`] times as many exchanges have ended as are in flight on average. The
-/// time is long against a delay, and short against the changes of a load.
+/// time is long compared with a delay, and short compared with changes of the load.
 const WINDOW: (Nanos, Nanos) = (Nanos(1_000_000), Nanos(100_000_000));
 const ROUNDS: u64 = 4;
 
@@ -50,7 +50,8 @@ const TRIALS: usize = 16;
 /// The number of comparisons that a decision uses.
 const MEMORY: usize = 32;
 
-/// One period in this many is of the other kind: while delays are used, and while they are not.
+/// One period in this many is of the other kind: the first number applies while delays are used, the second while
+/// they are not.
 const PROBES: (u32, u32) = (16, 32);
 
 /// If the mean latency is at least this multiple of the longest delay, delays need no trial: on average a
@@ -306,9 +307,9 @@ mod tests {
     /// A simulated server.
     #[derive(Debug)]
     enum Server {
-        /// One exchange after the other, each in this many nanoseconds.
+        /// One exchange after another, each in this many nanoseconds.
         Busy(u64),
-        /// All of them at the same time, each in this many nanoseconds or up to half as many more.
+        /// All exchanges concurrently, each in this many nanoseconds or up to 50 % more.
         Slow(u64),
         /// Both: the first number serially, then the second.
         Both(u64, u64),
@@ -330,7 +331,7 @@ mod tests {
         sleeps: f64,
     }
 
-    /// Runs a closed loop for `seconds`, which needs no time itself. Each user pauses for `pause` nanoseconds
+    /// Simulates a closed loop for `seconds`; the loop itself takes no time. Each user pauses for `pause` nanoseconds
     /// between its exchanges. The first quarter is not counted.
     fn run(server: &Server, users: u64, pause: u64, longest: u64, seconds: u64) -> Outcome {
         let mut coalescing = Coalescing::new(Duration::from_nanos(longest));
@@ -384,7 +385,8 @@ mod tests {
             ];
             let next = next.into_iter().flatten().min().unwrap();
             sleeps += u64::from(now > end / 4);
-            // Planned instants are kept. After a delay in which nothing arrived there is no second one.
+            // No delay lasts beyond the next planned instant. After a delay without a response, the loop sleeps
+            // until the next event.
             let planned = pausing.front().map_or(u64::MAX, |&at| at - now);
             now = match length {
                 1.. if length <= planned => next.max(now + length),
@@ -489,7 +491,7 @@ mod tests {
         for _ in 0..MEMORY {
             trial.compare(1.03);
         }
-        assert!(trial.good, "not enough to give them up");
+        assert!(trial.good, "not enough to stop delays");
         for _ in 0..MEMORY {
             trial.compare(1.1);
         }
@@ -497,6 +499,6 @@ mod tests {
         for _ in 0..MEMORY {
             trial.compare(1.03);
         }
-        assert!(!trial.good, "too much to begin them");
+        assert!(!trial.good, "too much to start delays");
     }
 }

@@ -7,8 +7,8 @@ use fathometer_model::{Bytes, Failure, Instant};
 
 /// One exchange: planned, passed to a connection, sent, answered.
 ///
-/// Its instants are in this order as far as they are set. A retry keeps the instants of the first attempt,
-/// except for the first byte of the response.
+/// The instants that are set are in this order. A retry keeps the instants of the first attempt, except for the
+/// first byte of the response and, if the request was not sent, the instant from which it could be sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exchange {
     request: RequestId,
@@ -45,9 +45,9 @@ pub(super) struct Unanswered {
 /// A permission to send a request again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retry {
-    /// The only retry of an exchange that counts as one.
+    /// A counted retry; an exchange has at most one.
     Only,
-    /// A retry that does not count: the server has not processed the request, but answers others.
+    /// A retry that is not counted: the server has not processed the request, but answers others.
     Uncounted,
 }
 
@@ -99,11 +99,11 @@ impl Exchange {
         self.status = 0;
     }
 
-    /// Records that the request could have been sent from `from` on, but not before it was planned. Does
-    /// nothing if the request was sent.
+    /// Records that the request could not be sent before `from`, nor before it was planned. Does nothing if
+    /// the request was sent.
     pub(super) fn could_leave(&mut self, from: Instant) {
         if !self.is_sent() {
-            self.due = self.planned.max(from);
+            self.due = self.due.max(self.planned).max(from);
         }
     }
 
@@ -278,6 +278,8 @@ mod tests {
         assert_eq!(exchange.due_at(), at(50), "not before its plan");
         exchange.could_leave(at(60));
         assert_eq!((exchange.due_at(), exchange.is_sent()), (at(60), false));
+        exchange.could_leave(at(55));
+        assert_eq!(exchange.due_at(), at(60), "the later of two waits");
         assert!(exchange.leaves(at(61)));
         exchange.response_begins(at(70));
         let queued = Queued {
@@ -299,7 +301,7 @@ mod tests {
         assert_eq!(exchange.retry(&IDLE, at(60), TIMEOUT), Some(Retry::Only));
         exchange.retried(Retry::Only);
         assert_eq!(exchange.retry(&IDLE, at(60), TIMEOUT), None);
-        // What the server refuses while it answers others can be sent again at any time.
+        // A request that the server refuses while it answers others may be retried without limit.
         let uncounted = Some(Retry::Uncounted);
         assert_eq!(exchange.retry(&REFUSED, at(60), TIMEOUT), uncounted);
         exchange.retried(Retry::Uncounted);

@@ -8,8 +8,7 @@ use std::time::Duration;
 use fathometer_analysis::load::{Generator, LoopKind, UserTime, Window};
 use fathometer_model::{Failure, Validity};
 
-/// The default limit of the send lag's 99th percentile. If [`LAG_SHARE`] of the median latency is more,
-/// that is the limit.
+/// The default limit of the send lag's 99th percentile, unless [`LAG_SHARE`] of the median latency is more.
 pub(super) const LAG: Duration = Duration::from_millis(1);
 
 /// See [`LAG`].
@@ -25,8 +24,8 @@ const BUSY_FROM: Duration = Duration::from_millis(100);
 /// The largest share of the processors' time that may go to other guests.
 const STEAL: f64 = 0.05;
 
-/// The share of stolen processor time from which steal may explain that one request in a hundred was sent
-/// late; from there on it is reported with that reason.
+/// From this share of stolen processor time on, steal may explain why one request in a hundred was sent late. It
+/// is then reported with that reason.
 const STEAL_REPORTED: f64 = 0.005;
 
 /// In a shorter window steal is not judged: the kernel counts it in ticks of 10 ms, and one tick would be a
@@ -125,7 +124,7 @@ pub(super) fn examine(
                 LoopKind::Open { .. } => "a lower --rate, more --threads, a longer --spin",
             };
             validity.invalidate(format!(
-                "{LATE}: 1 request of 100 left more than {lag:.1?} after it was due (limit \
+                "{LATE}: 1 request in 100 was sent more than {lag:.1?} after it was due (limit \
                  {limit:.1?}){stolen}; try {change}, or a machine with less other work"
             ));
         }

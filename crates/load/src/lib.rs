@@ -7,7 +7,7 @@
 //! one step are written together. Once a loop is warm, no exchange allocates memory.
 //!
 //! # Closed loop
-//! A user requests a page, then all members of it, then pauses as the plan says and continues. Connections
+//! A user requests all members of a page, pauses as the plan says, and continues with the next page. Connections
 //! belong to the user. Each is opened when it is first needed, up to the number that the [`Policy`] allows,
 //! and is kept for the session unless the policy or the server closes it. The user closes its connections
 //! at the end of the session (after its last pause).
@@ -15,9 +15,9 @@
 //! The base is fetched completely before any other member. The other members are requested in order, each
 //! when the member that refers to it is complete. Without pipelining, a free connection takes the next
 //! member; with pipelining, all members are written at once, in turn over the connections. A member is not
-//! requested if the member that refers to it failed. If pages have one member, sessions do not end and
-//! there are no pauses, a page cannot fill a pipeline. A user of a pipelining policy then keeps every
-//! pipeline full, and each exchange is a page of its own.
+//! requested if the member that refers to it failed. A page cannot fill a pipeline if pages have
+//! one member, sessions do not end and there are no pauses. A user of a pipelining policy then keeps every
+//! pipeline full, and each exchange is a page.
 //!
 //! If a connection cannot be established, the user waits [`CONNECT_PAUSE`] before it continues. (WebStone
 //! continues at once, which makes a server that refuses connections look very busy.)
@@ -52,7 +52,7 @@
 //!
 //! # TLS and HTTP/2
 //! Where the policy has TLS, a connection is established when its handshake is complete. The handshake's
-//! duration is a phase of its own, after connecting. HTTP/2 streams take the place of a pipeline. A user
+//! duration is a separate phase, after connecting. HTTP/2 streams take the place of a pipeline. A user
 //! assigns the members of a page to streams of its connection, within both sides' limits. It keeps the
 //! policy's number of streams busy if the policy sets a number and users have nothing to wait for. An
 //! exchange that times out ends its stream; the connection continues, unless no byte has arrived on it
@@ -130,7 +130,7 @@ use fathometer_workload::plan::Plan;
 pub use health::is_noise;
 pub use host_names::without_port;
 pub use recorder::{Recorder, RecorderError};
-pub use run::run;
+pub use run::{most_by_open_files, run};
 pub use share::Share;
 pub use shared::cannot;
 

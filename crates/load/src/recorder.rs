@@ -10,7 +10,7 @@ use fathometer_sys::Clock;
 /// Why a record could not be written.
 pub type RecorderError = Box<dyn Error + Send + Sync>;
 
-/// Stores a row for every exchange. It runs on a thread of its own.
+/// Stores a row for every exchange. It runs on its own thread.
 pub trait Recorder: Send {
     /// Stores rows, which are in no particular order.
     fn record(&mut self, rows: Vec<ExchangeRow>) -> Result<(), RecorderError>;

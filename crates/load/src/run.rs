@@ -1,4 +1,4 @@
-//! Starts the loops, collects what they report, and merges their results.
+//! Starts the loops, collects their reports, and merges their results.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvError, RecvTimeoutError, SyncSender};
@@ -155,18 +155,34 @@ fn needs(options: &Options) -> (u64, u32) {
         Users::Closed { users, steps, .. } => {
             let most = steps.iter().map(|&(_, users)| users).fold(*users, u32::max);
             let most = options.share.of(most.into()) as u32;
-            // A user never has more connections than its largest page has members, unless it fills
-            // pipelines.
-            let policy = options.policy;
-            let members = largest_page(&options.plan).min(256) as u16;
-            let each = match policy.pipeline.or(policy.streams) {
-                Some(_) => policy.connections,
-                None => policy.connections.min(members),
-            };
-            let each = u64::from(each.max(1)) * u64::from(policy.hosts.clamp(1, members.max(1)));
-            (u64::from(most) * each, most)
+            (u64::from(most) * connections_of_a_user(options), most)
         }
     }
+}
+
+/// The maximum number of connections of a closed-loop user.
+fn connections_of_a_user(options: &Options) -> u64 {
+    // A user never has more connections than its largest page has members, unless it fills
+    // pipelines.
+    let policy = options.policy;
+    let members = largest_page(&options.plan).min(256) as u16;
+    let each = match policy.pipeline.or(policy.streams) {
+        Some(_) => policy.connections,
+        None => policy.connections.min(members),
+    };
+    u64::from(each.max(1)) * u64::from(policy.hosts.clamp(1, members.max(1)))
+}
+
+/// The largest number of closed-loop users, or of open-loop connections, that the limit of open files allows. The
+/// soft limit is first raised to the hard limit.
+pub fn most_by_open_files(options: &Options) -> u32 {
+    let others = 2 * options.threads as u64 + SPARE_DESCRIPTORS;
+    let connections = raise_open_files().saturating_sub(others);
+    let each = match options.users {
+        Users::Open { .. } => 1,
+        Users::Closed { .. } => connections_of_a_user(options),
+    };
+    u32::try_from(connections / each).unwrap_or(u32::MAX)
 }
 
 /// The number of intervals that a test is expected to have.
@@ -232,7 +248,7 @@ impl Starts {
 type Handle<'s> = ScopedJoinHandle<'s, Result<Outcomes, LoadError>>;
 
 impl SharedInputs<'_> {
-    /// Whether anything is planned for a given instant, so that a thread can be late for it.
+    /// Whether busy-waiting is allowed, and requests are planned for instants for which a thread may be late.
     fn may_be_late(&self) -> bool {
         let plan = &self.shared.plan;
         let pauses = plan.sessions.off.is_some() || matches!(plan.choice, Choice::Scripts(_));
@@ -465,7 +481,9 @@ impl Test<'_> {
         let mut targets = vec![(0, 0); outcomes.first().map_or(0, |o| o.tallied.targets.len())];
         let mut recorder_wait = Duration::ZERO;
         let mut connections = 0;
-        for outcome in outcomes {
+        for mut outcome in outcomes {
+            // A loop without further exchanges waits for the other loops.
+            outcome.activity.wakes(outcome.finished, end, false);
             let tally = outcome.tallied;
             generator.cpu_user += outcome.processor.user;
             generator.cpu_system += outcome.processor.system;

@@ -18,7 +18,7 @@ const FIELDS: [&str; 9] = [
 
 /// The command line of this process, program first, with its secrets redacted.
 pub fn command_line() -> Vec<String> {
-    // A name that is not Unicode is converted as far as possible.
+    // Bytes that are not Unicode are replaced.
     let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
     redact(arguments)
 }

@@ -30,25 +30,25 @@ impl Share {
         self.ranks
     }
 
-    /// The number of things of this rank among `count` things numbered from 0.
+    /// The number of items (users, arrivals) of this rank among `count` items numbered from 0.
     pub fn of(self, count: u64) -> u64 {
         let (rank, ranks) = (u64::from(self.rank), u64::from(self.ranks));
         count / ranks + u64::from(rank < count % ranks)
     }
 
-    /// The number of things of this rank among the `count` things from number `first` on.
+    /// The number of items of this rank among the `count` items from number `first` on.
     pub fn of_range(self, first: u64, count: u64) -> u64 {
         self.of(first.saturating_add(count)) - self.of(first)
     }
 
-    /// The number in the whole test of this rank's `own`-th thing, from 0.
+    /// The number in the whole test of this rank's `own`-th item, from 0.
     pub fn number(self, own: u64) -> u64 {
         own.saturating_mul(self.ranks.into())
             .saturating_add(self.rank.into())
     }
 
-    /// The number, within this rank, of the first thing of an event loop, and the distance to its next
-    /// thing. The `loops` loops together cover each thing of this rank once. Ranks may have different
+    /// The number, in the whole test, of the first item of an event loop, and the distance to its next item.
+    /// The `loops` loops together cover each item of this rank once. Ranks may have different
     /// numbers of loops.
     pub(crate) fn of_loop(self, number: usize, loops: usize) -> (usize, usize) {
         let (rank, ranks) = (self.rank as usize, self.ranks as usize);

@@ -63,7 +63,7 @@ pub(super) struct Limits {
     pub(super) keep_alive: Option<Duration>,
 }
 
-/// A counter that has a cache line to itself.
+/// A counter on its own cache line.
 #[derive(Default)]
 #[repr(align(128))]
 struct Padded(AtomicU64);

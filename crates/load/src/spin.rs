@@ -175,7 +175,7 @@ mod tests {
     fn the_estimate_follows_the_median_and_no_single_sleep() {
         let nanos = Duration::from_nanos;
         let mut wake_ups = WakeUps::of(vec![nanos(40_000)]);
-        // Three of four sleeps end within 4 µs, each fourth a millisecond late.
+        // Three of four sleeps are at most 3.5 µs late; every fourth is a millisecond late.
         for number in 0..2000 {
             wake_ups.took(match number % 4 {
                 0 => nanos(1_000_000),
@@ -203,7 +203,7 @@ mod tests {
         assert!(!spare.is_due(millis(50)));
         assert!(spare.is_due(millis(60)));
         assert!(spare.read(millis(60), waited(5_001)));
-        // Nor where the kernel reports nothing, or where the loops fill the machine.
+        // No busy-waiting if the kernel has no figures, or if there are as many loops as processors.
         assert!(!Spare::new(2, 1).read(millis(10), None));
         let mut full = Spare::new(2, 2);
         full.read(millis(10), waited(0));
@@ -214,7 +214,7 @@ mod tests {
     fn where_threads_wait_for_a_processor_no_loop_busy_waits_for_a_time_that_doubles() {
         let mut spare = Spare::new(2, 1);
         let mut total = 0;
-        // A server that needs both processors as soon as a loop busy-waits: it waits for a quarter of that time.
+        // The server needs both processors: while a loop busy-waits, it waits for a quarter of that time.
         let mut spinning = 0;
         let mut may = false;
         for step in 0..2400 {
@@ -224,7 +224,7 @@ mod tests {
             }
             may = spare.read(millis(50 * step), waited(total));
         }
-        // Two minutes: after 1, 2, 4, 8, 16, 16 … seconds it is tried again for one period.
+        // Two minutes: busy-waiting is retried for one period after 1, 2, 4, 8, 16, 16 … seconds.
         assert!((7..=12).contains(&spinning), "{spinning}");
         // The server has stopped: busy-waiting begins again and stays.
         let begin = 50 * 2400;

@@ -383,9 +383,9 @@ pub fn merge_counts(to: &mut Counts, from: Counts) {
 /// Times below this many nanoseconds are in one class.
 const LEAST: u64 = 1 << LEAST_POWER;
 const LEAST_POWER: u32 = 10;
-/// Each doubling from [`LEAST`] on has this many classes …
+/// The number of classes in each doubling from [`LEAST`] on.
 const CLASSES_A_DOUBLING: usize = 32;
-/// … and there are this many doublings. Times of 137 s and more are in the last class.
+/// The number of doublings. Times of 137 s and more are in the last class.
 const DOUBLINGS: usize = 27;
 const CLASSES: usize = 1 + DOUBLINGS * CLASSES_A_DOUBLING;
 

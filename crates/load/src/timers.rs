@@ -107,7 +107,7 @@ mod tests {
         deadline.set_by(at(20), timer, &mut timers);
         deadline.set_by(at(5), timer, &mut timers);
         deadline.set_by(at(5), timer, &mut timers);
-        // The later instant needed no timer, and the same instant no second one.
+        // The later instant set no timer, and the equal instant no second one.
         let due: Vec<Instant> = std::iter::from_fn(|| timers.due(at(100)))
             .map(|(at, _)| at)
             .collect();

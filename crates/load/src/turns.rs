@@ -36,15 +36,15 @@ impl Turns {
 mod tests {
     use super::*;
 
-    /// Jain's fairness index: 1 where all have the same share, 1/n where one has everything.
+    /// Jain's fairness index: 1 if all have the same share, 1/n if one has everything.
     fn fairness(shares: &[u64]) -> f64 {
         let sum: f64 = shares.iter().map(|&share| share as f64).sum();
         let squares: f64 = shares.iter().map(|&share| (share as f64).powi(2)).sum();
         sum * sum / (shares.len() as f64 * squares)
     }
 
-    /// Reads `turns` times over connections that always have more, as the loop does: in each turn of
-    /// the loop as many reads as connections waited when it began, each of which waits again.
+    /// Simulates `turns` turns of the loop over connections that always have more data: each turn reads the
+    /// connections that wait at its beginning, and each then waits again.
     fn read(connections: usize, turns: usize) -> Vec<u64> {
         let (mut queue, mut waits) = (Turns::default(), vec![false; connections]);
         let mut shares = vec![0; connections];

@@ -24,7 +24,7 @@ const LONG_WAIT: Duration = Duration::from_millis(2);
 pub(super) struct Spin {
     /// The limit that the options set.
     pub(super) longest: Duration,
-    /// `None` if nothing is planned for which a loop could be late.
+    /// `None` if the loop never busy-waits.
     pub(super) wake_ups: Option<WakeUps>,
 }
 
@@ -90,7 +90,7 @@ impl Waiting {
             if ready == 0 {
                 poller.sleep(delay);
                 was_delayed = true;
-                // Nearly always something has arrived. Only otherwise is another clock reading needed.
+                // Data has nearly always arrived. If not, the clock must be read again.
                 ready = poller.wait(Some(Duration::ZERO))?;
                 if ready == 0 {
                     context.tick();
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(sleep(500, 0), micros(500));
         assert_eq!(sleep(500, 60), micros(440));
         assert_eq!(sleep(50, 60), Duration::ZERO);
-        // The second, exact sleep has the busy-wait.
+        // The rest of the wait, which is exact, contains the busy-wait.
         assert_eq!(sleep(2_560, 60), micros(2_550));
         assert_eq!(sleep(3_600_000_000, 0), LONGEST_WAIT - LONGEST_WAIT / 256);
     }

@@ -25,7 +25,7 @@ const BUFFER: usize = 128 * 1024;
 /// itself was longer.
 const TOGETHER: usize = 16;
 
-/// One event loop. It connects its parts, and adds only the time at which the test ends.
+/// One event loop. It connects its parts, and determines only when the test ends.
 ///
 /// After each event, all work that follows from it without waiting is done ([`Worker::settle`]) before the
 /// next event is handled, except after a delay.
@@ -93,6 +93,11 @@ impl<'a> Worker<'a> {
                 return Ok(self.finish());
             }
             let Woken { ready, was_delayed } = self.wait()?;
+            // Arrivals that are due get connections that are free already. If a response were read first, its
+            // connection would look as if these arrivals had waited for it.
+            if ready > 0 {
+                self.settle();
+            }
             let together = if was_delayed { TOGETHER } else { 1 };
             for place in 0..ready {
                 let event = self.connections.poller.ready(place);

@@ -180,7 +180,7 @@ fn group_by_mean(name: &str, settings: &str, seed: Seed) -> Result<Workload, Loa
     let mean = settings.strip_prefix("mean=").filter(|m| known.contains(m));
     let mean = mean.ok_or_else(|| LoadError::Name {
         name: name.to_owned(),
-        fault: format!("write mean= and one of {}", known.join(", ")),
+        fault: format!("write mean=SIZE; the sizes are {}", known.join(", ")),
     })?;
     let options = Options {
         seed,
@@ -222,7 +222,7 @@ fn first_files_of_microscape(
         .filter(|files| (1..=members.len()).contains(files))
         .ok_or_else(|| {
             let most = members.len();
-            fault(format!("files must be 1 to {most}, and is {number:?}"))
+            fault(format!("files must be 1 to {most}, not {number:?}"))
         })?;
     workload.plan.pages = Pages::new();
     workload.plan.pages.push(&members[..files]);
@@ -244,7 +244,7 @@ fn parameters(word: &str, settings: &str) -> Result<Parameters, String> {
         let number = || {
             value
                 .parse::<u64>()
-                .map_err(|_| format!("{key} must be a number, and is {value:?}"))
+                .map_err(|_| format!("{key} must be a number, not {value:?}"))
         };
         match (key, value) {
             ("files", _) => {
@@ -284,12 +284,7 @@ impl Loaded {
     pub fn notes(&self) -> Vec<String> {
         match self {
             Loaded::Plain(workload) => workload.notes.clone(),
-            Loaded::Surge(surge) => surge
-                .parameters
-                .unconfirmed
-                .iter()
-                .map(|what| format!("unconfirmed: {what}"))
-                .collect(),
+            Loaded::Surge(surge) => surge.parameters.notes(),
         }
     }
 
@@ -342,7 +337,7 @@ pub fn describe(name: &str) -> String {
         "log" => "an access log (Common or Combined Log Format), replayed".to_owned(),
         "har" => "the pages of a HAR file, with their dependencies".to_owned(),
         SIGMETRICS => {
-            "SURGE with the parameters of SIGMETRICS '98, unconfirmed; settings as surge's"
+            "SURGE with the parameters of SIGMETRICS '98, unconfirmed; settings as for surge"
                 .to_owned()
         }
         SURGE => "SURGE (Barford and Crovella 1998); also \
@@ -426,7 +421,7 @@ mod tests {
             encoder.write_all(part.as_bytes()).unwrap();
             encoder.finish().unwrap();
         }
-        // Two frames, as two files that are put together have them.
+        // Two frames, as in concatenated files.
         let zstandard = [&text[..1000], &text[1000..]].map(|part| {
             let level = ruzstd::encoding::CompressionLevel::Fastest;
             ruzstd::encoding::compress_to_vec(part.as_bytes(), level)

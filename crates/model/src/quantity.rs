@@ -343,7 +343,7 @@ mod tests {
                 Rate::try_from(number).err(),
                 TimeSpan::from_milliseconds(number).err(),
             ] {
-                let error = refused.expect("no quantity is so").to_string();
+                let error = refused.expect("the value is out of range").to_string();
                 assert!(error.contains("must be a number"), "{error}");
             }
         }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{Bytes, Instant};
 
-/// One request and its response, as the client saw it.
+/// One request and its response, as the client recorded them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExchangeRecord {
     /// The index of the exchange in this replicate, from 0, in the order in which exchanges were planned.
@@ -112,8 +112,8 @@ pub enum Delivery {
 pub struct ExchangeRow {
     /// The planned time.
     pub planned: u64,
-    /// The time from which the generator could send the request: it was planned, and a connection was free. The server
-    /// causes the waiting before this time, the generator the waiting after it.
+    /// The time from which the generator could send the request: it was planned, its user or session could continue, and
+    /// a connection was free. The server causes the waiting before this time, the generator the waiting after it.
     pub due: u64,
     /// When the first byte of the request was passed to the transport.
     pub sent: u64,
@@ -273,7 +273,7 @@ impl Failure {
     }
 }
 
-/// One transport connection, as the client saw it.
+/// One transport connection, as the client recorded it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionRecord {
     /// The index of the connection in this replicate, from 0, in the order in which connections were opened.
@@ -303,8 +303,8 @@ pub struct ConnectionRecord {
     /// inside TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsRecord>,
-    /// The times in which the server waited because the client's flow-control window of HTTP/2 (RFC 9113 section 5.2) or
-    /// HTTP/3 (RFC 9000 section 4.1) was used up, in the order in which they ended; at most 10 000 between two reads.
+    /// The server's waits for a flow-control window of the client, in HTTP/2 (RFC 9113 section 5.2) or HTTP/3 (RFC 9000
+    /// section 4.1), in the order in which they ended; at most 10 000 between two reads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub window_waits: Vec<WindowWait>,
 }

@@ -2,7 +2,7 @@
 //!
 //! The elasticity of throughput X to a limit L is ln(X′/X) / ln *f* for a step that multiplies the limit by *f*
 //! ([`fathometer_analysis::bottleneck`]). The model predicts X and X′, with the step that was measured. All elasticities are to
-//! relief, so a positive elasticity of throughput means that relief helps.
+//! relief: a positive elasticity of throughput means that relief helps.
 //!
 //! The interval of a prediction is that of the model alone. The noise of replicates is in the interval of the measurement.
 
@@ -14,7 +14,9 @@ use crate::PredictError;
 use crate::bootstrap::draws;
 use crate::change::{Predictor, System};
 use crate::fit::Model;
-use crate::prediction::{Figure, Options, interval, with_further_round_trips, with_page_cache};
+use crate::prediction::{
+    Figure, Options, UNKNOWN_LINK, interval, with_further_round_trips, with_page_cache,
+};
 use crate::scenario::{Change, Scenario};
 use crate::series::{FitData, Series};
 
@@ -168,9 +170,7 @@ impl Steps<'_> {
                 scenario.link = Some(Change::Times(factor));
             }
             Resource::LinkRate => {
-                return Err(
-                    "the rate of the link, or the bytes of an exchange, are unknown".into(),
-                );
+                return Err(UNKNOWN_LINK.into());
             }
             Resource::Memory => {
                 scenario.memory = Some(Change::Times(factor));

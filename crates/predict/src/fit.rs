@@ -108,7 +108,7 @@ impl Model {
                 rejected.join("; "),
                 match data.loads.len() {
                     ..TREND_LOADS => "measure at least 3 different numbers of users below the knee",
-                    _ => "the server's cost is not a smooth function of its load",
+                    _ => "the processor time per exchange is not a smooth function of the load",
                 }
             )));
         };

@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
+use fathometer_analysis::statistics::quantile_of_sorted;
+
 use crate::prediction::{Compared, Figure, Prediction, Row};
 use crate::screen::digits;
 
-/// The table of all measured loads, and the errors for the loads that were not fitted.
+/// The table of all measured loads, and the errors for the loads that were not used for the fit.
 pub fn table(predictions: &[Prediction]) -> String {
     let tail = predictions
         .first()
@@ -22,8 +24,9 @@ pub fn table(predictions: &[Prediction]) -> String {
     text.push('\n');
     for (what, of) in FIGURES {
         let rows = predictions.iter().flat_map(|prediction| &prediction.rows);
+        // A burst does not test the model, because its processor time was fitted.
         let predicted = rows
-            .filter(|row| !row.fitted)
+            .filter(|row| !row.fitted && !row.burst)
             .filter_map(of)
             .collect::<Vec<Compared>>();
         // Writing to a String does not fail.
@@ -94,14 +97,36 @@ fn errors(what: &str, predicted: &[Compared], tail: u32) -> String {
         .map(|compared| compared.error_share.abs())
         .collect();
     sizes.sort_by(f64::total_cmp);
-    let (Some(worst), Some(median)) = (sizes.last(), sizes.get(sizes.len() / 2)) else {
-        return format!("{what}: no measured load that was not fitted");
+    let Some(worst) = sizes.last() else {
+        return format!("{what}: no measured load that was neither fitted nor a burst");
     };
+    let median = quantile_of_sorted(&sizes, 0.5);
     format!(
-        "{what} of {} loads that were not fitted: median error {:.0} %, largest {:.0} %; {} within the interval",
+        "{what} of {} loads that were neither fitted nor bursts: median error {:.0} %, largest {:.0} %; {} within the interval",
         sizes.len(),
         100.0 * median,
         100.0 * worst,
         predicted.iter().filter(|compared| compared.within).count()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(share: f64) -> Compared {
+        Compared {
+            measured: 100.0,
+            error_share: share,
+            within: true,
+        }
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_of_errors_is_the_mean_of_the_middle_two() {
+        let text = errors("throughput", &[0.1, -0.2, 0.0, 0.4].map(error), 99);
+        assert!(text.contains("of 4 loads"), "{text}");
+        assert!(text.contains("median error 15 %, largest 40 %"), "{text}");
+        assert!(errors("throughput", &[], 99).contains("no measured load"));
+    }
 }

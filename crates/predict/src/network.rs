@@ -68,19 +68,7 @@ impl Fitted {
     ) -> Result<Option<Fitted>, PredictError> {
         let loads = &data.loads;
         let count = loads.len() as f64;
-        let bytes: Option<Vec<f64>> = loads
-            .iter()
-            .flat_map(|load| &load.readings)
-            .map(|reading| reading.wire_bytes)
-            .collect();
-        let link_time = match (series.link, bytes) {
-            (Some(rate), Some(bytes)) => {
-                8.0 * bytes.iter().sum::<f64>()
-                    / bytes.len() as f64
-                    / rate.as_bits_per_second() as f64
-            }
-            _ => 0.0,
-        };
+        let link_time = link_time(series, loads).unwrap_or(Seconds(0.0));
         let pause = |load: &Load| f64::from(load.users) / load.throughput().0 - load.response().0;
         let think = loads.iter().map(pause).sum::<f64>() / count;
         let rates = loads.iter().map(|load| load.throughput().0);
@@ -92,7 +80,7 @@ impl Fitted {
             delay: Seconds(0.0),
             think: Seconds(think.max(0.0)),
             cores: usable_cores(series.cores, &data.bursts),
-            link_time: Seconds(link_time),
+            link_time,
             link: series.link,
             disk: disk_use(loads).time,
             admission: series.admission.clone(),
@@ -147,7 +135,7 @@ impl Fitted {
     /// The number of servers of the processor's station, and the service time of an exchange with the processor time `demand`.
     pub fn processor(&self, scenario: &Scenario, demand: Seconds) -> (u32, Seconds) {
         let cores = scenario.cores(self.cores);
-        let servers = cores.floor().max(1.0);
+        let servers = servers(cores);
         (servers as u32, Seconds(demand.0 * servers / cores))
     }
 
@@ -296,6 +284,16 @@ impl Fitted {
     }
 }
 
+/// The time of an exchange on the link; `None` if its rate or the bytes of an exchange are unknown.
+pub(crate) fn link_time(series: &Series, loads: &[Load]) -> Option<Seconds> {
+    let rate = series.link?.as_bits_per_second() as f64;
+    let readings = loads.iter().flat_map(|load| &load.readings);
+    let bytes: Option<Vec<f64>> = readings.map(|reading| reading.wire_bytes).collect();
+    let bytes = bytes.filter(|bytes| !bytes.is_empty())?;
+    let mean = bytes.iter().sum::<f64>() / bytes.len() as f64;
+    Some(Seconds(8.0 * mean / rate))
+}
+
 /// The cores that a server can use. A server does not use the last few percent of its quota in each period; a burst that
 /// keeps the processor busy shows the usable part.
 fn usable_cores(cores: f64, bursts: &[Load]) -> f64 {
@@ -306,6 +304,18 @@ fn usable_cores(cores: f64, bursts: &[Load]) -> f64 {
         false => cores,
     }
 }
+
+/// The number of servers of a processor with this number of cores. If a server uses 1.98 of two cores, these are two slightly slower
+/// cores, and not one fast core.
+fn servers(cores: f64) -> f64 {
+    match cores >= NEARLY_WHOLE * cores.ceil() {
+        true => cores.ceil(),
+        false => cores.floor().max(1.0),
+    }
+}
+
+/// Cores count as whole from this share of the next whole number.
+const NEARLY_WHOLE: f64 = 0.95;
 
 /// A burst that uses at least this share of the processor keeps it busy.
 const BUSY_BURST: f64 = 0.9;
@@ -318,3 +328,14 @@ pub(crate) fn demand(load: &Load) -> Seconds {
 /// The maximum number of steps of the search for a processor time, and the relative precision at which the search ends.
 const MOST_STEPS: u32 = 60;
 const PRECISION: f64 = 1e-5;
+
+#[cfg(test)]
+mod tests {
+    use super::servers;
+
+    #[test]
+    fn nearly_whole_cores_are_whole() {
+        let counts = [0.2, 0.97, 1.0, 1.5, 1.98, 2.0, 2.02, 7.9].map(servers);
+        assert_eq!(counts, [1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 8.0]);
+    }
+}

@@ -61,6 +61,10 @@ const UNRECORDED: QuotaTimes = QuotaTimes {
     burst: Seconds(0.0),
 };
 
+/// From this start of a run, in seconds since the Unix epoch (28 November 2026), a replicate without the times of a quota was
+/// on a host without a quota. Some earlier runs did not record these times.
+const RECORDS_QUOTAS: f64 = 1_795_824_000.0;
+
 /// The headers of IPv4 and of TCP with its timestamps, in bytes.
 const HEADERS: u32 = 52;
 
@@ -211,6 +215,27 @@ fn of_cells(run: &Run, name: String, places: &[Place<'_>]) -> Option<Series> {
     failing.sort_by_key(|load| load.users);
     let cell = places.first()?.cell;
     let page_cache = page_cache(&places);
+    // The first cell may have no valid replicate.
+    let has_times = |place: &&Place<'_>| !place.cell.values("cpu_period_ms").is_empty();
+    let timed = places.iter().find(has_times).or(places.first())?;
+    let quota = quota_times(run.info.started, timed.cell);
+    let cores = match quota {
+        Some(_) => quotas.iter().sum::<f64>() / quotas.len() as f64,
+        // Without a quota, the recorded percentages are those of one core.
+        None => {
+            let cores = machine_cores(run);
+            notes.push(match cores {
+                Some(cores) => format!(
+                    "the host has no CPU quota: its server is assumed to have all {cores} cores of the machine, which the \
+                     generator and the path also use"
+                ),
+                None => "the number of cores of the machine is not recorded: one core is assumed for the host, which has no \
+                         CPU quota"
+                    .to_owned(),
+            });
+            cores.unwrap_or(1.0)
+        }
+    };
     let profile = profile(run, cell);
     let trip = profile.as_ref().and_then(round_trip);
     (!loads.is_empty() && !quotas.is_empty()).then(|| Series {
@@ -218,8 +243,8 @@ fn of_cells(run: &Run, name: String, places: &[Place<'_>]) -> Option<Series> {
         loads,
         batches,
         has_processor_time: true,
-        cores: quotas.iter().sum::<f64>() / quotas.len() as f64,
-        quota: Some(quota_times(cell)),
+        cores,
+        quota,
         link: profile.as_ref().and_then(link),
         round_trip: trip,
         further_trips: further_trips(cell, profile.as_ref()).unwrap_or_default(),
@@ -338,6 +363,12 @@ fn read_limit(cell: &CellKey) -> Option<f64> {
     (limit > 0.0).then_some(limit)
 }
 
+/// The number of cores of the run's machine; `None` if it is not recorded, or if the run is merged from machines that differ.
+fn machine_cores(run: &Run) -> Option<f64> {
+    let cores: f64 = run.info.machine.get("cores")?.parse().ok()?;
+    (cores >= 1.0).then_some(cores)
+}
+
 /// The host's quota in cores: its processor time in cores, divided by its processor time as a share of the quota.
 fn quota(record: &ReplicateRecord) -> Option<f64> {
     let percent = *record.metrics.get("cpu_total_pct")?;
@@ -345,14 +376,17 @@ fn quota(record: &ReplicateRecord) -> Option<f64> {
     (quota.is_finite() && quota > 0.0).then_some(quota)
 }
 
-/// The period and the burst of the quota of the cell's host.
-fn quota_times(cell: &Cell) -> QuotaTimes {
+/// The period and the burst of the quota of the cell's host; `None` if the host has no quota. `started` is the start of the run.
+fn quota_times(started: f64, cell: &Cell) -> Option<QuotaTimes> {
     let first = |metric: &str| {
         let value = cell.values(metric).first().map(|(_, value)| *value);
         value.map(|milliseconds| Seconds(milliseconds / 1e3))
     };
     let recorded = first("cpu_period_ms").zip(first("cpu_burst_ms"));
-    recorded.map_or(UNRECORDED, |(period, burst)| QuotaTimes { period, burst })
+    match recorded {
+        Some((period, burst)) => Some(QuotaTimes { period, burst }),
+        None => (started < RECORDS_QUOTAS).then_some(UNRECORDED),
+    }
 }
 
 /// The profile of the cell's path.
@@ -453,6 +487,27 @@ mod tests {
         assert_eq!(of("none", &[("disk_read_kB_per_s", 3.0)]), None);
         assert_eq!(of("none", &[("psi_io_pct", 3.0)]), None);
         assert_eq!(of("none", &[("disk_reads_per_s", 0.0)]), Some((0.0, 0.0)));
+    }
+
+    #[test]
+    fn a_host_without_the_times_of_a_quota_has_none_since_runs_record_them() {
+        let of = |started: f64, metrics: &[(&str, f64)]| {
+            let cell = Cell {
+                block: "main".to_owned(),
+                key: CellKey([(USERS.to_owned(), "4".to_owned())].into()),
+                replicates: vec![record("none", metrics)],
+            };
+            quota_times(started, &cell)
+        };
+        let recorded = [("cpu_period_ms", 20.0), ("cpu_burst_ms", 4.0)];
+        let times = Some(QuotaTimes {
+            period: Seconds(0.02),
+            burst: Seconds(0.004),
+        });
+        assert_eq!(of(RECORDS_QUOTAS, &recorded), times);
+        assert_eq!(of(RECORDS_QUOTAS - 1.0, &recorded), times);
+        assert_eq!(of(RECORDS_QUOTAS, &[]), None);
+        assert_eq!(of(RECORDS_QUOTAS - 1.0, &[]), Some(UNRECORDED));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! Hit ratios come from Che's approximation (`fathometer_queueing::cache`) with the popularity of the workload's files.
 //! Linux evicts by two lists, not strictly by the last use, and also caches other data than the files of the site. Therefore
-//! the measured reads are scaled by the ratio of the model's reads after and before a change. Only if a run has no disk reads,
-//! the model's reads are used directly.
+//! the measured reads are scaled by the ratio of the model's reads after and before a change. The
+//! model's reads are used directly only if a run has no disk reads.
 
 use fathometer_model::Bytes;
 use fathometer_queueing::Seconds;

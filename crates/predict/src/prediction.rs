@@ -12,7 +12,7 @@ use crate::PredictError;
 use crate::bootstrap::{Draw, draws};
 use crate::change::{Predictor, System};
 use crate::fit::{Model, Point};
-use crate::network::{DISK, LINK, PROCESSOR};
+use crate::network::{DISK, LINK, PROCESSOR, link_time};
 use crate::scenario::Scenario;
 use crate::series::{FitData, Load, Reading, Series, disk_use, pooled_deviation};
 use crate::simulated::Shape;
@@ -24,6 +24,10 @@ pub use figures::{
 
 /// The level of the prediction intervals.
 pub const LEVEL: f64 = 0.9;
+
+/// The reason why a change of the link cannot be predicted.
+pub(crate) const UNKNOWN_LINK: &str =
+    "the rate of the link, or the bytes of an exchange, are unknown";
 
 /// A station with at least this utilisation is called saturated.
 const SATURATED: f64 = 0.95;
@@ -50,6 +54,11 @@ pub fn predict(
     }
     let data = series.fit_data(&options.fit)?;
     let loads = &data.loads;
+    if scenario.link.is_some() && link_time(series, loads).is_none() {
+        return Err(PredictError::Scenario(format!(
+            "{scenario}: {UNKNOWN_LINK}; predict a study's run with a path that has a rate, in which packets were counted"
+        )));
+    }
     let series = &with_further_round_trips(series, loads);
     let (scenario, page_cache) = &with_page_cache(series, loads, scenario)?;
     let model = Model::choose(&data, series, options.seed.stream("predict.fit"))?;
@@ -66,6 +75,10 @@ pub fn predict(
     let most = series.measured().map(|load| load.users).max().unwrap_or(1);
     let mut notes = series.notes.clone();
     let users = context.users(most, &mut notes)?;
+    let effect = match scenario.is_as_measured() {
+        true => None,
+        false => context.effect_within_connections(most, &mut notes)?,
+    };
     let rows: Result<Vec<Row>, PredictError> =
         users.iter().map(|&users| context.row(users)).collect();
     let fitted = &model.fitted;
@@ -95,10 +108,7 @@ pub fn predict(
         fitted_readings: data.all().iter().map(|load| load.readings.len()).sum(),
         crossing_users: fitted.crossing(scenario, largest, demand),
         tail_percent: series.tail(),
-        effect: match scenario.is_as_measured() {
-            true => None,
-            false => Some(context.effect(most)?),
-        },
+        effect,
         rows: rows?,
         notes,
     })
@@ -204,8 +214,8 @@ impl Context<'_> {
     /// The tail latency, in ms, of a server that takes waiting exchanges in random order. Light loads do not show the order;
     /// the simulation takes exchanges in the order of arrival, and real servers are in between ([`RANDOM_ORDER`]). In random
     /// order, each waiting exchange waits as if it had just arrived, so that the wait is about exponential (Kingman, "On queues
-    /// in which customers are served in random order", 1962). It is added to the tail latency of the lightest load. `None` if
-    /// that was not measured.
+    /// in which customers are served in random order", 1962). This wait is added to the tail latency of the lightest load.
+    /// `None` if that latency was not measured.
     fn tail_in_random_order(&self, point: &Point) -> Option<f64> {
         let lightest = self.data.loads.first()?;
         let unloaded = lightest.percentile(self.series.tail())?;
@@ -326,6 +336,27 @@ impl Context<'_> {
                 .and_then(|load| load.percentile(self.series.tail()))
                 .map(|measured| compared(tail, measured.ms())),
         })
+    }
+
+    /// The effect at a measured number of users. `None`, with a note, if the scenario has more users than the server accepts
+    /// connections: the model would give an effect of users that have no connection.
+    fn effect_within_connections(
+        &self,
+        most: u32,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<Effect>, PredictError> {
+        let users = self.scenario.users(most);
+        match self.series.admission.most_users(self.scenario) {
+            Some(connections) if users > connections => {
+                notes.push(format!(
+                    "the effect of {} at {users} users is not predicted: the server accepts {connections} connections, so \
+                     that more users have no effect beyond them",
+                    self.scenario
+                ));
+                Ok(None)
+            }
+            _ => self.effect(most).map(Some),
+        }
     }
 
     /// The change of throughput and mean latency that two replicates would show, one before and one after the change of the

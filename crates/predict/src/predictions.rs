@@ -102,7 +102,7 @@ impl Predictions {
         unpredicted.any(|left| left.series == series.name)
     }
 
-    /// A series without a network, for a reason: the scalability law may still predict its throughput.
+    /// Handles a series that no network fits, with the reason: the scalability law may still predict its throughput.
     fn without_network(
         &mut self,
         series: &Series,
@@ -129,7 +129,7 @@ impl Predictions {
                 }
             }
             Err(Some(error)) if !has_processor_time => {
-                self.leave_out(series, format!("{reason}; without it: {error}"));
+                self.leave_out(series, format!("{reason}; scalability law: {error}"));
             }
             Err(_) => self.leave_out(series, PredictError::NoModel(reason).to_string()),
         }

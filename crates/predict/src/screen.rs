@@ -134,7 +134,7 @@ fn shortage(workers: &WorkersModel, rows: &[Row]) -> Option<String> {
             workers.backlog, first.users
         ),
         (Some(first), None) => format!(
-            "the accept queue of {} overflows from {} users on: connections are repeated, after 1 s if their SYN is dropped",
+            "the accept queue of {} overflows from {} users on: connections are retried, after 1 s if their SYN is dropped",
             workers.backlog, first.users
         ),
         (None, Some(failures)) => {

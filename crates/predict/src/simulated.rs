@@ -5,8 +5,8 @@
 //!
 //! A response that is longer than the initial window takes further round trips (RFC 5681, 3.1; RFC 6928). The server has then
 //! already written the response to its socket, and the kernel sends the rest when acknowledgements arrive, so that further
-//! round trips are a delay without queueing. A tail that is longer than slow start explains is caused by the server, and is
-//! modelled as more rounds.
+//! round trips are a delay without queueing. If a tail is longer than slow start explains, the
+//! server causes it, and it is modelled as more rounds.
 //!
 //! A quota is not a slower processor: an exchange runs at full speed, and waits for the next period only if the quota of the
 //! current period is used up. Mean value analysis has no such station.
@@ -88,7 +88,7 @@ impl Shape {
                         further: further(more, longer, trip),
                         ..plain(0.0)
                     },
-                    // The server causes the tail, which hides the further round trips: take those of slow start.
+                    // The server causes the tail, which hides the further round trips: use those of slow start.
                     false => {
                         let further = by_probability(&series.further_trips, trip);
                         let longer = longer - mean(&further).0 / trip.0;

@@ -1,5 +1,5 @@
-//! Series made from networks whose parameters are known: the fit finds them, predictions come true, and what no law
-//! describes is not predicted.
+//! Series from networks with known parameters: the fit finds the parameters, predictions are accurate, and a series that
+//! no law describes is not predicted.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ fn network(demand: f64, cores: f64) -> Network {
     }
 }
 
-/// The exact solution and the processor time: each step moves the cost half the way to that of the queue that results.
+/// The exact solution and its processor time, by a fixed-point iteration with steps of one half.
 fn exact(cost: Cost, cores: f64, users: u32) -> (Solution, f64) {
     let mut demand = cost.busy + cost.alone;
     for _ in 0..200 {
@@ -70,7 +70,7 @@ fn exact(cost: Cost, cores: f64, users: u32) -> (Solution, f64) {
     (network(demand, cores).solve(users).unwrap(), demand)
 }
 
-/// Two replicates a load, one above and one below the exact figures by `noise`.
+/// Two replicates per load, one above and one below the exact figures by `noise`.
 fn series(cost: Cost, cores: f64, noise: f64) -> Series {
     let loads = LOADS.map(|users| {
         let (exact, demand) = exact(cost, cores, users);
@@ -136,19 +136,19 @@ fn light_loads_of_a_known_network_predict_the_others() {
     for (cost, cores, accuracy) in [
         (CONSTANT, 0.2, 0.03),
         (CONSTANT, 4.0, 0.03),
-        // What is assumed of the wake-ups shows.
+        // The assumed share of wake-ups reduces the accuracy.
         (FALLING, 0.2, 0.05),
     ] {
         let series = series(cost, cores, 0.01);
         let prediction = predict(&series, &"users=1x".parse().unwrap(), &options());
-        // A scenario that changes nothing is not a comparison with the measurement; the plain one is.
+        // Only a prediction without a scenario is compared with the measurement, even if the scenario has no effect.
         assert!(prediction.unwrap().rows[0].throughput_compared.is_none());
         let prediction = predict(&series, &Default::default(), &options()).unwrap();
         assert!(prediction.fitted_users.len() < LOADS.len());
         let mut predicted = 0;
         for row in &prediction.rows {
             let (Some(rate), Some(mean)) = (row.throughput_compared, row.mean_compared) else {
-                // Twice the largest.
+                // Twice the largest measured number.
                 assert_eq!(row.users, 128);
                 continue;
             };
@@ -202,7 +202,7 @@ fn with_quota(users: u32) -> Load {
     with_quota_and(users, Distribution::Exponential(ROUND))
 }
 
-/// That server with another distribution of the processor time.
+/// The same server with another distribution of the processor time.
 fn with_quota_and(users: u32, service: Distribution) -> Load {
     let station = |name: &str, service, discipline| SimulatedStation {
         name: name.to_owned(),
@@ -281,13 +281,13 @@ fn light_loads_of_a_quota_predict_its_knee_and_its_percentiles() {
         for compared in [row.throughput_compared, row.mean_compared] {
             assert!(compared.unwrap().error_share.abs() < 0.03, "{row:?}");
         }
-        // The server takes exchanges in the order of arrival. A real one, which is predicted, does so mostly: its tail is longer
-        // where exchanges wait.
+        // This server takes exchanges in the order of arrival. The model predicts real servers, whose order is partly random:
+        // if exchanges wait, the predicted tail is longer.
         let tail = row.tail_compared.unwrap().error_share;
         let longest = if row.users <= 8 { 0.02 } else { 0.35 };
         assert!((-0.02..longest).contains(&tail), "{row:?}");
     }
-    // A slower processor in place of the quota has neither the knee nor its latencies.
+    // A model with a slower processor instead of the quota predicts neither the knee nor the latencies.
     let slower = Series {
         quota: None,
         round_trip: None,
@@ -347,7 +347,7 @@ fn the_interval_of_the_tail_has_all_variations_that_light_loads_allow() {
 
 #[test]
 fn bursts_show_what_an_exchange_costs_among_many() {
-    // Nearly all of the cost is that of an exchange alone: more than the assumption about wake-ups expects.
+    // Nearly all processor time is that of wake-ups: more than the assumed share.
     let cost = Cost {
         busy: 40e-6,
         alone: 220e-6,
@@ -377,7 +377,7 @@ fn bursts_show_what_an_exchange_costs_among_many() {
     );
 }
 
-/// Batches of `size` exchanges at a light load, each of which costs what it costs with those that are left.
+/// Batches of `size` exchanges at a light load. The processor time of an exchange depends on the number that remain.
 fn batch(cost: Cost, size: u32, noise: f64) -> Load {
     let rate = 200.0;
     let shared = (1..=size).map(|left| cost.alone / (1.0 + f64::from(left)));
@@ -419,14 +419,14 @@ fn batches_show_what_an_exchange_costs_among_many() {
     };
     let error = at_64(&predict(&series, &Default::default(), &without).unwrap());
     series.batches = [16, 64].map(|size| batch(cost, size, 0.01)).to_vec();
-    // Without a choice of users, all batches that are light enough are fitted.
+    // Without selected users, all batches with a light enough load are fitted.
     let with = predict(&series, &Default::default(), &options()).unwrap();
     assert_eq!(with.batch_sizes, [16, 64]);
     let found = at_64(&with);
     assert!(found < 0.03 && error > 2.0 * found, "{error} {found}");
     let row = with.rows.iter().find(|row| row.users == 64).unwrap();
     assert!(row.throughput_compared.unwrap().within);
-    // Named users exclude batches that are not named.
+    // With selected users, only selected batches are fitted.
     let none = predict(&series, &Default::default(), &without).unwrap();
     assert!(none.batch_sizes.is_empty());
     let named = Options {
@@ -440,7 +440,7 @@ fn batches_show_what_an_exchange_costs_among_many() {
     assert!(matches!(refused, Err(PredictError::Unusable(reason)) if reason.contains("of 32")));
 }
 
-/// A cost of which a fifth is shared looks constant at light loads: the law is wrong among many exchanges.
+/// If a fifth of the processor time is shared, it looks constant at light loads: the law is wrong for many exchanges.
 #[test]
 fn without_bursts_the_interval_allows_for_another_law() {
     let cost = Cost {
@@ -485,7 +485,7 @@ fn a_larger_processor_raises_the_capacity_and_not_the_light_load() {
             .find(|row| row.users == users)
             .unwrap()
     };
-    // The truth: the same network with 0.4 cores.
+    // The exact values: the same network with 0.4 cores.
     for users in [1, 16, 64] {
         let exact = network(CONSTANT.busy, 0.4).solve(users).unwrap();
         let found = of(users).throughput_per_s.value;
@@ -555,7 +555,7 @@ fn elasticities_of_a_known_network_are_predicted() {
         elasticities(&series, &measured, &options()).unwrap()
     };
     let value = |row: &StepRow| row.throughput.unwrap().value;
-    // A single user: 9 ms of delay and 1 ms at the processor, of which a step removes a fifth.
+    // A single user: 9 ms of delay and 1 ms at the processor. A step removes a fifth of one of them.
     let found = at(1, 0.2);
     assert!(!found.has_other_quota);
     let step = 1.25_f64.ln();
@@ -570,7 +570,7 @@ fn elasticities_of_a_known_network_are_predicted() {
     for row in &found.steps[3..] {
         assert!(row.throughput.is_none() && row.not_predicted.is_some());
     }
-    // In saturation, throughput follows the processor alone.
+    // In saturation, throughput depends on the processor alone.
     let found = at(64, 0.2);
     let values: Vec<f64> = found.steps[..3].iter().map(value).collect();
     for (found, expected) in values.iter().zip([1.0, 0.0, 0.0]) {
@@ -608,6 +608,23 @@ fn a_slower_link_becomes_the_bottleneck() {
         (last.throughput_per_s.value - 100.0).abs() < 1.0,
         "{last:?}"
     );
+}
+
+#[test]
+fn a_change_of_an_unknown_link_is_not_predicted() {
+    let gigabit: Bandwidth = "1Gbit/s".parse().unwrap();
+    // Without the rate, and with the rate but without the bytes of an exchange.
+    for rate in [None, Some(gigabit)] {
+        let mut series = series(CONSTANT, 4.0, 0.01);
+        series.link = rate;
+        for scenario in ["link=10Mbit/s", "link=2x"] {
+            let error = predict(&series, &scenario.parse().unwrap(), &options()).unwrap_err();
+            assert!(
+                matches!(&error, PredictError::Scenario(reason) if reason.contains("the rate of the link")),
+                "{error}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -671,7 +688,7 @@ fn the_scalability_law_predicts_a_series_without_processor_time() {
 
 #[test]
 fn what_no_law_describes_is_not_predicted() {
-    // A cost that alternates.
+    // A processor time that alternates between loads.
     let uneven = |rate: f64| match (rate.log2() as u32) % 2 {
         0 => 100e-6,
         _ => 300e-6,

@@ -1,4 +1,4 @@
-//! A server whose page cache holds a part of its files: light loads predict what another amount of memory does to it.
+//! A server whose page cache holds a part of its files: light loads predict the effect of another amount of memory.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use fathometer_queueing::cache::CachedFile;
 use fathometer_queueing::closed::{Network, Station};
 
 const FILES: u32 = 400;
-/// Each file is one read of 2 ms.
+/// Seconds of the single disk read of a file.
 const READ: f64 = 0.002;
 /// The size of a file; beside the page cache, the host needs 6 MiB.
 const FILE: u64 = 128 << 10;
 const OTHER: u64 = 6 << 20;
 
-/// Zipf's law.
+/// Files with popularities by Zipf's law.
 fn files() -> Vec<CachedFile> {
     let weight = |rank: u32| f64::from(rank).powf(-0.8);
     let sum: f64 = (1..=FILES).map(weight).sum();
@@ -29,7 +29,7 @@ fn files() -> Vec<CachedFile> {
     (1..=FILES).map(file).collect()
 }
 
-/// The share of requests that a cache of the last used files misses, counted over many requests.
+/// The share of requests that an LRU cache misses, counted over many requests.
 fn misses(cached: usize) -> f64 {
     let files = files();
     let seed = Seed(3).stream("requests");
@@ -66,7 +66,7 @@ fn network(misses: f64) -> Network {
     }
 }
 
-/// Measured with memory for a hundred files.
+/// A series measured with memory for a hundred files.
 fn series() -> Series {
     let missed = misses(100);
     let load = |users| {

@@ -15,21 +15,21 @@ use fathometer_queueing::simulation::{
 };
 use fathometer_queueing::{PerSecond, Seconds};
 
-/// On the way to the server, and back.
+/// Seconds on the path, to the server and back, without a worker.
 const PATH: f64 = 0.002;
-/// In the server, where it holds a worker: a backend, and the processor.
+/// Mean seconds in the server, with a worker: at a backend and at the processor.
 const BACKEND: f64 = 0.02;
 const PROCESSOR: f64 = 0.001;
 const WORKERS: u32 = 4;
 const BACKLOG: u32 = 16;
 const TIMEOUT: f64 = 0.5;
 
-/// The server by simulation with a seed of its own.
+/// The server, by simulation with its own seed.
 fn server(users: u32, workers: u32) -> SimulationResult {
     behind(PATH, &[Seconds(0.0)], users, workers)
 }
 
-/// The same behind another path, with delays of which each exchange has one without a worker.
+/// The same server behind another path. Each exchange also has one of the delays `further`, without a worker.
 fn behind(path: f64, further: &[Seconds], users: u32, workers: u32) -> SimulationResult {
     let station = |name: &str, service, discipline| SimulatedStation {
         name: name.to_owned(),
@@ -191,7 +191,7 @@ fn light_loads_and_stated_workers_predict_saturation_and_errors() {
     assert!(text.contains("Workers: 4, each held for 21"), "{text}");
 }
 
-/// The responses of large files take round trips of 8 ms for which no worker is held, and which the variation of the backend hides.
+/// The responses of large files take further round trips of 8 ms without a worker. The variation of the backend hides them.
 #[test]
 fn further_round_trips_of_the_workloads_files_hold_no_worker() {
     let trip = 0.008;
@@ -224,7 +224,7 @@ fn further_round_trips_of_the_workloads_files_hold_no_worker() {
 fn without_its_workers_the_prediction_misses_them() {
     let series = series(Admission::default());
     let prediction = predict(&series, &Default::default(), &options()).unwrap();
-    // Loads that fail are not compared without a reason for failures.
+    // If the workers are unknown, loads with failures are not compared.
     assert!(prediction.rows.iter().all(|row| row.users != 64));
     let row = at(&prediction, 16);
     assert!(row.workers.is_none());
@@ -237,7 +237,7 @@ fn without_its_workers_the_prediction_misses_them() {
         assert!(matches!(error, PredictError::Scenario(_)), "{error}");
         assert!(error.to_string().contains("--workers N"), "{error}");
     }
-    // A number needs no measured one.
+    // An absolute number needs no measured number.
     let limited = predict(&series, &"workers=4".parse().unwrap(), &options()).unwrap();
     assert_eq!(at(&limited, 16).bottleneck, "workers");
 }
@@ -289,6 +289,20 @@ fn users_that_keep_their_connections_are_not_predicted_beyond_the_limit() {
         prediction.notes[0].contains("accepts 4 connections"),
         "{:?}",
         prediction.notes
+    );
+    let more = predict(
+        &series(kept.clone()),
+        &"users=3x".parse().unwrap(),
+        &options(),
+    )
+    .unwrap();
+    assert_eq!(more.effect, None);
+    assert!(
+        more.notes
+            .iter()
+            .any(|note| note.contains("users have no effect")),
+        "{:?}",
+        more.notes
     );
     let beyond = Options {
         users: vec![8],

@@ -61,8 +61,8 @@ fn needs(network: &Network, users: u32) -> Needs {
     }
 }
 
-/// The asymptotic bounds, section 5.2. The upper bound of the throughput is that without queueing or that of the saturated
-/// bottleneck. The lower bound assumes that every exchange waits for all others at every station.
+/// The asymptotic bounds, section 5.2. The upper bound of the throughput is the lower of two: that without queueing and that of
+/// the saturated bottleneck. The lower bound assumes that every exchange waits for all others at every station.
 pub fn asymptotic(network: &Network, users: u32) -> Bounds {
     let needs = needs(network, users);
     let most = (needs.users / (needs.total + needs.think)).min(1.0 / needs.largest);

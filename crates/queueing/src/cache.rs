@@ -1,8 +1,8 @@
 //! The hit ratio of an LRU cache, which evicts the least recently used file, for independent requests.
 //!
 //! Che's approximation (Che, Tung and Wang, "Hierarchical web caching systems", IEEE JSAC 20, 2002): a file is cached if it was
-//! requested within the characteristic time T. T is the same for all files; it is the time with which the expected content
-//! fills the cache. Fricker, Robert and Roberts (ITC 24, 2012) show why the approximation is accurate. The sizes of the files
+//! requested within the characteristic time T. T is the same for all files: with this T, the expected content fills the
+//! cache. Fricker, Robert and Roberts (ITC 24, 2012) show why the approximation is accurate. The sizes of the files
 //! weight the sum.
 
 use fathometer_model::Bytes;

@@ -21,7 +21,7 @@ pub fn waiting(load: f64, servers: u32) -> f64 {
 }
 
 /// The probability that an arrival finds an M/M/c/K system full: all of `servers` servers (at least 1) are busy, and all of
-/// `places` waiting places are taken. With w(k) the weight of k customers and S(k) the sum of the weights up to k,
+/// `places` waiting places are taken. w(k) is the weight of k customers, and S(k) the sum of the weights up to k:
 /// P(k) = w(k) / S(k) and w(k+1) = w(k) load / c give P(k+1) from P(k) without a term that overflows.
 pub fn full(load: f64, servers: u32, places: u32) -> f64 {
     let ratio = load / f64::from(servers);
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn values_are_those_of_the_published_tables() {
-        // Erlang B: 5 erlangs, 10 lines: 0.018385. Erlang C of the same: 0.036105.
+        // Erlang B: 5 erlangs, 10 lines: 0.018385. Erlang C of the same load: 0.036105.
         assert!((blocking(5.0, 10) - 0.018_385).abs() < 1e-6);
         assert!((waiting(5.0, 10) - 0.036_105).abs() < 1e-6);
         // One server: the utilisation.
@@ -52,7 +52,7 @@ mod tests {
         let expected = (1.0 - u) * u.powi(6) / (1.0 - u.powi(7));
         assert!((full(u, 1, 5) - expected).abs() < 1e-15);
         assert_eq!(full(5.0, 10, 0), blocking(5.0, 10));
-        // Overloaded, the part that cannot be served: 1 - c / load.
+        // In an overload, the share of arrivals that cannot be served: 1 - c / load.
         assert!((full(8.0, 4, 1000) - 0.5).abs() < 1e-9);
     }
 }

@@ -13,8 +13,8 @@
 //!
 //! In other cases it deviates from the exact solution; `simulation/admission_tests.rs` has the deviations.
 //!
-//! With H the constants of the users outside and G the constants of the stations that need a worker, the constants of the
-//! whole network are sums of positive terms, so that no digits are lost:
+//! H are the constants of the users outside, and G those of the stations that need a worker. The constants T of the whole
+//! network are sums of positive terms, so that no digits are lost:
 //!
 //! ```text
 //! T(N) = sum over n of f(n) H(N - n),   f(n) = G(n) up to W,   f(n) = f(n-1) / X(W) beyond
@@ -310,7 +310,7 @@ mod tests {
             ..limited(stations(), 1)
         };
         assert!(slow.solve(1).is_err());
-        // Nothing outside: all users are at the server.
+        // Without think time and path, all users are at the server.
         let busy = LimitedNetwork {
             think: Seconds(0.0),
             before: Seconds(0.0),

@@ -128,8 +128,7 @@ mod tests {
 
     #[test]
     fn a_falling_demand_raises_the_capacity_to_its_fixed_point() {
-        // D(X) = 4 ms + 2/X: two processors with a background work of 2 saturate never below X = 0; here the
-        // background is 0.5 processors, so that 1.5 are left: X = 1.5 / 4 ms.
+        // D(X) = 4 ms + 0.5/X: background work occupies 0.5 of two processors. 1.5 are left: X = 1.5 / 4 ms.
         let at = |rate: PerSecond| network(Seconds(0.004 + 0.5 / rate.0.max(1.0)));
         let solution = solve(&at, 2000).unwrap();
         assert!((solution.throughput.0 - 375.0).abs() < 0.5, "{solution:?}");

@@ -1,5 +1,5 @@
 //! The simulation agrees with Ciw (Palmer, Knight, Harper, Hawa, Journal of Simulation 13, 2019), a simulator of queueing networks
-//! in Python that was written independently: exponential networks with limits, and one that has no formula.
+//! in Python that was written independently: exponential networks with limits, and a network without a closed form.
 
 #[expect(
     clippy::disallowed_types,
@@ -17,8 +17,8 @@ use fathometer_queueing::{PerSecond, Seconds};
 
 use self::python::python;
 
-/// Prints three figures of each network, each with half the width of its 95 % interval by the means of 20 batches: exchanges
-/// per second that completed, the share that found no place, and the mean time of the exchanges that completed.
+/// Prints three figures of each network, each with the half-width of its 95 % interval from 20 batch means: completed
+/// exchanges per second, the share of refused exchanges, and the mean time of completed exchanges.
 const SCRIPT: &str = r"
 import ciw
 from ciw.dists import Deterministic, Exponential, Sequential
@@ -77,7 +77,7 @@ show(ciw.create_network(
     routing=[[0.0, 1.0], [1.0, 0.0]], number_of_servers=[float('inf'), 3]), 3, 2, 2)
 ";
 
-/// Ciw's figures, one list a network; `None` when it is not installed.
+/// Ciw's figures, one list per network; `None` when it is not installed.
 fn figures() -> Option<Vec<Vec<f64>>> {
     let text = python("ciw", SCRIPT, &[])?;
     let line = |line: &str| {
@@ -120,7 +120,7 @@ fn network(source: Source, stations: Vec<SimulatedStation>, limits: (u32, u32)) 
     }
 }
 
-/// The same networks.
+/// The networks of [`SCRIPT`].
 fn ours() -> [Simulation; 3] {
     [
         network(
@@ -167,12 +167,12 @@ fn finite_queues_and_workers_agree_with_ciw() {
                 mean: theirs[0],
                 half_width: theirs[1],
             };
-            // Both are estimates: 1.7 times the half width of 95 % intervals of their difference is its 99.9 % interval.
-            // The seeds of both are fixed, so that the outcome is, too.
+            // Both are estimates: the 99.9 % interval of their difference is 1.7 times as wide as its 95 % interval.
+            // Both seeds are fixed, so the outcome is fixed, too.
             let allowed = 1.7 * ours.half_width.hypot(theirs.half_width);
             let what = format!("network {}: {name} {ours:?}, Ciw {theirs:?}", number + 1);
             assert!((ours.mean - theirs.mean).abs() <= allowed, "{what}");
-            // Narrow enough to show a wrong model. Nothing is refused in the last network.
+            // The interval is narrow enough to show a wrong model. The last network refuses no exchange.
             assert!(allowed <= 0.2 * theirs.mean, "{what}");
         }
     }

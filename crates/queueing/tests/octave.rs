@@ -18,7 +18,7 @@ use fathometer_queueing::simulation::{
 };
 use fathometer_queueing::{PerSecond, Seconds, bounds, erlang};
 
-/// Prints each figure of each case with all digits: one line a case.
+/// Prints each figure of each case with all digits: one line per case.
 const SCRIPT: &str = r#"
 pkg load queueing
 function show(varargin)
@@ -61,7 +61,7 @@ end
 [U R Q X p0 c] = qsmmmk(8, 1, 4, 24); show(a, b, c);
 "#;
 
-/// Octave's figures, one list a case; `None` when it is not installed.
+/// Octave's figures, one list per case; `None` when it is not installed.
 fn figures(script: &str) -> Option<Vec<Vec<f64>>> {
     let output = Command::new("octave-cli")
         .args(["--no-init-file", "--quiet", "--eval", script])
@@ -169,7 +169,7 @@ fn open_network() -> Vec<f64> {
     all
 }
 
-/// Throughput and all exchanges at a server with four workers.
+/// The throughput and the number of exchanges at a server with four workers.
 fn four_workers(think: f64, users: u32) -> Vec<f64> {
     let network = LimitedNetwork {
         think: Seconds(think),
@@ -206,7 +206,7 @@ fn textbook_networks_have_the_solutions_of_octave() {
     };
     let ours = [
         solved(15.0, 3, queues(&[0.605, 2.1, 1.35])),
-        // Per visit to the processor.
+        // Demands per visit to the processor.
         solved(0.0, 12, queues(&[0.02, 0.2 * 0.65, 0.4 * 0.3])),
         solved(2.0, 25, vec![Station::queue("repair", Seconds(0.5), 3)]),
         solved(0.3, 40, mixed()),
@@ -246,8 +246,8 @@ fn textbook_networks_have_the_solutions_of_octave() {
     }
 }
 
-/// The Markov chain of six users and two workers, each of whom an exchange occupies at a backend, which is a delay, and
-/// then at a processor. States are the numbers at the backend (b), at the processor (p) and waiting for a worker (w).
+/// The Markov chain of six users and two workers. An exchange holds a worker at a backend (a delay), and then at a
+/// processor. States are the numbers at the backend (b), at the processor (p) and waiting for a worker (w).
 const WORKERS_SCRIPT: &str = r#"
 pkg load queueing
 N = 6; W = 2; Z = 0.04; D = 0.02; S = 0.01;

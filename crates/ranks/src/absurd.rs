@@ -1,4 +1,4 @@
-//! Tests: what a rank with the right secret may report, and what is refused.
+//! Tests: which figures of a rank with the right secret are accepted, and which are refused.
 
 use std::time::Duration;
 
@@ -172,7 +172,7 @@ fn a_spool_with_absurd_figures_is_refused_with_its_rank() {
     }
 }
 
-/// Any change of the bytes of true figures is an error or gives figures that can be merged and printed.
+/// Any change of the bytes of valid figures is an error or gives figures that can be merged and printed.
 #[test]
 fn figures_with_altered_bytes_never_end_the_merge() {
     let seed = Seed(11);

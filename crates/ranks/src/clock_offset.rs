@@ -32,7 +32,7 @@ impl ClockOffset {
         let round_trip = back.since(sent);
         let middle = sent + round_trip / 2;
         let offset = i128::from(read.as_nanos()) - i128::from(middle.as_nanos());
-        // A clock that is 292 years off is wrong, but that is no reason to stop.
+        // An offset of more than 292 years is clamped, because a wrong clock must not stop the program.
         let most = if offset > 0 { i64::MAX } else { i64::MIN };
         ClockOffset {
             offset: i64::try_from(offset).unwrap_or(most),
@@ -195,7 +195,7 @@ mod tests {
         estimator.begin();
         estimator.add(at(9_000_000), at(8_000_500), at(9_002_000));
         assert_eq!(estimator.record().unwrap().drift, Duration::ZERO);
-        // 300 µs less 10 µs of each reading.
+        // 300 µs minus the uncertainties of both readings, 10 µs each.
         estimator.add(at(9_000_000), at(8_000_310), at(9_000_020));
         estimator.end_after();
         let record = estimator.record().unwrap();

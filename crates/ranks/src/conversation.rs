@@ -155,7 +155,7 @@ fn ranks_start_together_although_their_clocks_differ() {
         let skew = at.since(own).max(own.since(at));
         let clock = world.members[&1].clock().unwrap();
         assert!(skew <= clock.before.uncertainty, "{skew:?}");
-        // The simulation adds up to one step at each of three places.
+        // The simulation delays a message by up to one step at each of three points.
         assert!(clock.before.uncertainty <= delay + 3 * STEP);
         assert_eq!(clock.drift, Duration::ZERO);
     }
@@ -268,7 +268,7 @@ fn fewer_ranks_than_declared_start_nothing() {
     world.join(hello(1, 3));
     world.run(Duration::from_secs(1));
     world.coordinator.ready(world.now);
-    // In steps of a second, which the heartbeats need.
+    // In steps of one second, so that heartbeats are sent.
     for _ in 0..60 {
         world.run(Duration::from_millis(10));
         world.now += Duration::from_millis(990);

@@ -19,8 +19,8 @@ pub const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of connections whose rank is still unknown.
 pub const MAX_UNIDENTIFIED: usize = 64;
 
-/// Maximum of bytes that wait to be sent on a connection. What rank 0 sends fits many times; the answers for a peer
-/// that sends ping after ping and reads nothing do not.
+/// The maximum number of bytes that wait to be sent on a connection: many times the size of rank 0's messages. Only a
+/// peer that sends pings and does not read the answers exceeds it.
 pub const MOST_UNSENT: usize = 64 << 10;
 
 /// The time from the last rank's readiness to the start, so that every rank receives the start before it is due.
@@ -45,7 +45,7 @@ pub enum CoordinatorEvent {
     Close(u64),
 }
 
-/// What rank 0 expects of the members.
+/// The values that rank 0 expects from the members.
 #[derive(Debug, Clone)]
 pub struct Expected {
     /// The first message of a member of this test, except for its rank and host.
@@ -137,7 +137,7 @@ impl Coordinator {
         strangers.count() < MAX_UNIDENTIFIED
     }
 
-    /// Adds an accepted connection. False: there are too many, and the connection must be closed.
+    /// Adds an accepted connection. Returns false if there are too many; the caller must then close the connection.
     pub fn accept(&mut self, connection: u64, nonce: [u8; NONCE], now: Instant) -> bool {
         if !self.has_room() {
             return false;
@@ -280,7 +280,7 @@ impl Coordinator {
         self.send(connection, &Message::Welcome);
     }
 
-    /// The event loops of rank 0 are ready.
+    /// Records that the event loops of rank 0 are ready.
     pub fn ready(&mut self, now: Instant) {
         self.ranks[0].is_ready = true;
         self.start_if_ready(now);
@@ -317,9 +317,9 @@ impl Coordinator {
         }
     }
 
-    /// A connection was closed.
+    /// Records that a connection was closed.
     pub fn closed(&mut self, connection: u64, why: &str) {
-        // A member checks the proof of rank 0 first, and leaves if it is wrong.
+        // A member checks the proof of rank 0 first, and closes the connection if the proof is wrong.
         let peer = self.peers.get(&connection);
         match peer.is_some_and(|peer| peer.link.waits_for_proof()) {
             true => self.end(connection, &format!("{why}: {}", LinkError::Secret)),

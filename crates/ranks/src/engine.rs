@@ -2,7 +2,7 @@
 
 use crate::node_list::{self, NodeListError};
 
-/// The variable with the number of ranks, for a launcher that has none.
+/// The variable with the number of ranks, for launchers that do not state it.
 pub const RANKS: &str = "FATHOMETER_RANKS";
 /// The variable with the rendezvous.
 pub const RENDEZVOUS: &str = "FATHOMETER_RENDEZVOUS";
@@ -45,7 +45,7 @@ pub enum PlaceError {
     },
     /// Two launchers state different places for this process.
     #[error(
-        "this is rank {} of {} ({one}), and rank {} of {} ({other}): start the ranks by one of the two, srun or mpirun, \
+        "this is rank {} of {} ({one}), and rank {} of {} ({other}): start the ranks with only one of srun and mpirun, \
          or set both --rank and --ranks", place.0, place.1, others.0, others.1
     )]
     Engines {
@@ -60,7 +60,7 @@ pub enum PlaceError {
     },
     /// An Indexed Job does not state its number of pods.
     #[error(
-        "JOB_COMPLETION_INDEX is set and {RANKS} is not: set it to the number of pods, or to 1 for a test of its own in \
+        "JOB_COMPLETION_INDEX is set and {RANKS} is not: set it to the number of pods, or to 1 for a test in \
          the only pod"
     )]
     NoSize,
@@ -77,7 +77,7 @@ pub enum PlaceError {
     /// There are several ranks, but no rendezvous.
     #[error(
         "this is rank {rank} of {ranks} ({source_of}), and no rendezvous is known: set --rendezvous HOST:PORT (or \
-         {RENDEZVOUS}), where rank 0 listens, on every rank; or use --rank 0 --ranks 1 for a test of its own in every \
+         {RENDEZVOUS}), where rank 0 listens, on every rank; or use --rank 0 --ranks 1 for a separate test in every \
          process"
     )]
     NoRendezvous {
@@ -96,7 +96,7 @@ pub enum PlaceError {
     NodeList(#[from] NodeListError),
 }
 
-/// The ports from which a Slurm job takes one by its number: below the ephemeral ports of Linux.
+/// The first port and the number of ports for rendezvous of Slurm jobs: below the ephemeral ports of Linux.
 const SLURM_PORTS: (u32, u32) = (20_000, 10_000);
 
 /// The variables in which a launcher states rank and size.
@@ -201,7 +201,7 @@ impl Engine {
     }
 }
 
-/// The default rendezvous of a Slurm job: the first node of its list, and a port that its number selects.
+/// The default rendezvous of a Slurm job: the first node of its list, and a port derived from its ID and step.
 pub(crate) fn of_slurm(source: &str, read: Read<'_>) -> Result<Option<String>, PlaceError> {
     if source != SLURM {
         return Ok(None);

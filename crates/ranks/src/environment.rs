@@ -1,9 +1,9 @@
 //! The rank of this process, the number of ranks and their rendezvous, from options or from a launcher's environment.
 //!
 //! Options come first, then Slurm, Kubernetes, Open MPI and PMI: the first launcher whose variables are set decides,
-//! and every other launcher that is set must agree. For example, `mpirun` in a Slurm batch job starts processes that
-//! all have rank 0 of the job, which is an error. It is also an error if one of several processes has no rendezvous:
-//! a process never starts a test of its own by mistake.
+//! and all other launchers whose variables are set must agree. For example, `mpirun` in a Slurm batch job starts
+//! processes that all have rank 0 of the job, which is an error. It is also an error if one of several processes has
+//! no rendezvous: a process never starts a separate test by mistake.
 
 use fathometer_load::Share;
 

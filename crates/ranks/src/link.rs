@@ -41,7 +41,7 @@ pub enum LinkError {
     /// The peer has another secret.
     #[error(
         "the peer has another secret, or a proxy decrypts the connection: every rank needs the same --secret-file or \
-         FATHOMETER_SECRET, and TLS must not end between them"
+         FATHOMETER_SECRET, and no proxy may terminate TLS between them"
     )]
     Secret,
     /// A frame was altered, repeated or omitted.
@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(result, Err(LinkError::Secret));
         assert!(!stranger.is_open() && !rank_0.is_open());
         assert_eq!(stranger.send(&Message::Done), Err(LinkError::Secret));
-        // An unknown peer that also guesses a proof.
+        // An unknown peer sends a guessed proof.
         let (_, mut rank_0) = pair();
         rank_0.receive(&[&MAGIC[..], &[3; NONCE], &[0; MAC]].concat());
         assert_eq!(rank_0.message(), Err(LinkError::Secret));
@@ -387,7 +387,7 @@ mod tests {
             let is_open = result.is_ok();
             assert_eq!([member.is_open(), rank_0.is_open()], [is_open; 2]);
         }
-        // A side that is not bound.
+        // Only one side is bound.
         let (mut member, mut rank_0) = pair();
         member.bind(&[7; BINDING]);
         let (result, ..) = talk(&mut member, &mut rank_0);
@@ -483,8 +483,8 @@ mod tests {
             }
         }
 
-        /// Any split of the bytes gives the same messages; damage gives an error or waits for more, never another
-        /// message.
+        /// Any split of the bytes gives the same messages. Damaged bytes give an error or an incomplete message,
+        /// never a different message.
         #[test]
         fn any_split_gives_the_same_messages(
             contents in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..50), 1..5),

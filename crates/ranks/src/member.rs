@@ -186,7 +186,7 @@ impl Member {
         }
     }
 
-    /// The event loops of this rank are ready.
+    /// Records that the event loops of this rank are ready.
     pub fn ready(&mut self, now: Instant) {
         self.is_ready = true;
         // Before that, rank 0 has not confirmed that this rank takes part.
@@ -195,7 +195,7 @@ impl Member {
         }
     }
 
-    /// The share of this rank has finished: starts the second comparison of the clocks.
+    /// Starts the second comparison of the clocks, after the share of this rank has finished.
     pub fn compare_again(&mut self, now: Instant) {
         self.begin(Series::After, now);
     }
@@ -232,7 +232,7 @@ impl Member {
         self.is_lost
     }
 
-    /// The connection was closed.
+    /// Records that the connection was closed.
     pub fn closed(&mut self, why: &str) {
         self.lose(why.to_owned());
     }

@@ -40,8 +40,8 @@ pub(crate) fn merge(
     for (number, why, so_far) in lost {
         let time = facts.interval * u32::try_from(so_far.intervals).unwrap_or(u32::MAX);
         validity.invalidate(format!(
-            "rank {number} was lost ({why}): its figures are known for the first {:.1} s, and its share of the plan, 1 \
-             of {}, is missing from then on",
+            "rank {number} was lost ({why}): only its figures of the first {:.1} s are included; after that, 1/{} of \
+             the plan is missing",
             time.as_secs_f64(),
             facts.ranks
         ));
@@ -90,7 +90,7 @@ fn judge(record: &RankRecord, facts: &TestFacts, validity: &mut Validity) {
     if record.clock.drift > limit {
         validity.invalidate(format!(
             "{name}: its clock drifted by at least {:.1?} against that of rank 0 (limit {limit:.1?}): check that both \
-             machines keep their clocks by NTP or PTP",
+             machines synchronise their clocks by NTP or PTP",
             record.clock.drift
         ));
     }

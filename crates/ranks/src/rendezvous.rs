@@ -36,8 +36,11 @@ pub fn by_pmi(
     })?;
     let clock = Clock::start();
     let deadline = clock.now() + timeout;
-    let failed =
-        |why: String| RendezvousError(format!("failed to meet by PMI-1 ({DESCRIPTOR}): {why}"));
+    let failed = |why: String| {
+        RendezvousError(format!(
+            "failed to find the rendezvous by PMI-1 ({DESCRIPTOR}): {why}"
+        ))
+    };
     let descriptor = inherited::descriptor(descriptor).map_err(|e| failed(e.to_string()))?;
     let wire = DescriptorWire::new(descriptor, clock, deadline);
     let place = Pmi1::begin(wire)

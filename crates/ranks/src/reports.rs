@@ -195,7 +195,7 @@ fn the_whole_is_the_same_in_whatever_order_figures_arrive_and_as_it_was_spooled(
 
 #[test]
 fn what_a_lost_rank_reported_counts_and_the_result_is_invalid() {
-    // Rank 1 has left its first three intervals, one of them in the warm-up; rank 2 has left nothing.
+    // The spool of rank 1 has its first three intervals, one of them in the warm-up; rank 2 has no spool.
     let spools = [spooled(0, INTERVALS, true), spooled(1, 3, false)];
     let result = whole(read(&spools)).unwrap().finish().unwrap();
     let expected = 3 * 50 + 2 * 51;
@@ -306,7 +306,7 @@ fn spools_of_different_tests_or_of_one_rank_twice_are_not_merged() {
 }
 
 /// The figures of an interval with latencies as in docs/scale.md: log-normal, with a median of 1 ms and a 99th
-/// percentile of 5 ms; one exchange of a thousand is a hundred times as slow.
+/// percentile of 5 ms; one exchange in a thousand is 100 times slower.
 fn busy_part(exchanges: u64) -> Part {
     let seed = Seed(5);
     let mut part = Part::new(7);
@@ -327,7 +327,6 @@ fn busy_part(exchanges: u64) -> Part {
 
 #[test]
 fn the_figures_of_an_interval_take_less_than_20_kb_up_to_a_million_exchanges() {
-    // Less than half of it up to 100 000 exchanges per second.
     for (exchanges, most) in [
         (100, 400),
         (1_000, 1_500),

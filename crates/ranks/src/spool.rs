@@ -48,7 +48,7 @@ pub enum SpoolError {
     #[error("it has a malformed entry")]
     Entry,
     /// Two spools are of different tests.
-    #[error("it is of another test than the first spool")]
+    #[error("it belongs to another test than the first spool")]
     OtherTest,
     /// There are two spools of a rank.
     #[error("there are two spools of rank {0}")]

@@ -93,12 +93,16 @@ fn of_engine(
         };
         Ok::<_, PlaceError>(rank.zip(ranks).map(|(rank, ranks)| (rank, ranks, source)))
     };
-    // Every process under Slurm has these variables, also the batch script itself, with one task.
-    let step = pair(
-        "SLURM_PROCID",
-        "SLURM_NTASKS",
-        "the tasks of the Slurm step",
-    )?;
+    // In a batch script, SLURM_NTASKS is the number of tasks that its steps may have, and the script is rank 0. Only
+    // srun sets the number of tasks of the step.
+    let step = match number("SLURM_STEP_NUM_TASKS", read)? {
+        Some(_) => pair(
+            "SLURM_PROCID",
+            "SLURM_STEP_NUM_TASKS",
+            "the tasks of the Slurm step",
+        )?,
+        None => None,
+    };
     if step.is_some() {
         return Ok(step);
     }
@@ -174,7 +178,7 @@ mod tests {
         ] {
             assert_eq!(place(None, None, &array(values)), Ok(Some((rank, 4))));
         }
-        let step = [("SLURM_PROCID", "1"), ("SLURM_NTASKS", "2")];
+        let step = [("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "2")];
         assert_eq!(place(None, None, &step), Ok(Some((1, 2))));
         let job = [("JOB_COMPLETION_INDEX", "1"), (RANKS, "2")];
         assert_eq!(place(None, None, &job), Ok(Some((1, 2))));
@@ -186,8 +190,11 @@ mod tests {
 
     #[test]
     fn one_of_one_is_the_whole_study() {
-        let solo = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1")];
+        let solo = [("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "1")];
         assert_eq!(place(None, None, &solo), Ok(None));
+        // A batch script, of a job that has several tasks.
+        let batch = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")];
+        assert_eq!(place(None, None, &batch), Ok(None));
         assert_eq!(place(Some(0), Some(1), &[]), Ok(None));
         assert_eq!(place(None, Some(1), &array(["2", "4", "0", "3"])), Ok(None));
         // An index without a size may have another meaning.

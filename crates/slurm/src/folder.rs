@@ -19,7 +19,7 @@ pub fn choose(given: Option<&Path>) -> Result<PathBuf, JobError> {
         None => (1..)
             .map(|number| PathBuf::from(format!("fathometer-job-{number}")))
             .find(|name| !name.exists())
-            .expect("one of all numbers is free"),
+            .expect("a free number exists"),
     };
     Ok(std::path::absolute(chosen)?)
 }
@@ -78,7 +78,7 @@ pub fn code_in(file: &Path) -> Result<Option<u8>, JobError> {
     Ok(files::exit_code(&content)?)
 }
 
-/// A growing file that is copied as it grows.
+/// A file whose appended bytes are copied.
 #[derive(Debug)]
 pub struct Tail {
     path: PathBuf,
@@ -91,8 +91,8 @@ impl Tail {
         Tail { path, copied: 0 }
     }
 
-    /// Passes on what the file has gained since the last call. The file is opened each time: this makes an NFS client
-    /// request the current content from its server.
+    /// Passes on the bytes appended since the last call. The file is opened each time, so that an NFS client requests
+    /// the current content from its server.
     ///
     /// # Errors
     /// If the file cannot be read.

@@ -28,16 +28,16 @@ pub trait Streams {
 
 /// The output files of a job.
 pub struct Output {
-    /// Rank 0's stdout, to stdout.
+    /// Rank 0's stdout, copied to stdout.
     result: Option<Tail>,
-    /// Rank 0's stderr and the job's log, to stderr.
+    /// Rank 0's stderr and the job's log, copied to stderr.
     messages: Vec<Tail>,
 }
 
-/// Follows the job until it has ended; Ctrl-C cancels it. Returns its ending, and whether it was cancelled.
+/// Follows the job until it has ended; Ctrl-C cancels the job. Returns how the job ended, and whether it was cancelled.
 ///
 /// # Errors
-/// If the system cannot wait, or the file of the exit code has something else in it.
+/// If the system cannot wait, or the exit-code file contains no exit code.
 pub fn follow(
     job: &JobId,
     folder: &Path,

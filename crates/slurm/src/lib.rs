@@ -19,7 +19,7 @@ pub enum JobError {
     /// A program or a file cannot be used.
     #[error(transparent)]
     File(#[from] io::Error),
-    /// The file for an exit code holds something else.
+    /// The exit-code file contains no exit code.
     #[error(transparent)]
     ExitCode(#[from] NotAnExitCode),
     /// A Slurm program failed, or the job's folder cannot be created.

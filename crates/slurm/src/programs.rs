@@ -76,7 +76,7 @@ pub fn look(job: &JobId) -> QueryResult {
         "--format=State,NodeList",
     ]);
     command.arg(format!("--jobs={job}"));
-    // Many clusters have no accounting.
+    // Many clusters have no accounting data.
     let report = run(command, LONGEST)
         .ok()
         .and_then(|done| JobReport::from_sacct(&done.output));

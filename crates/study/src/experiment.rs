@@ -14,7 +14,7 @@ use fathometer_path::Profile;
 use fathometer_sys::era::AppliedSettings;
 
 use super::factor::{AnyFactor, LevelError};
-use super::spec::{Cell, Limits, Study};
+use super::spec::{Cell, Key, Limits, Study};
 use crate::run_folder::WriteError;
 use fathometer_files::site_folder::SiteFolderError;
 use fathometer_lab::catalog::Catalog;
@@ -42,11 +42,16 @@ pub trait Experiment: Sync {
     /// The files that a replicate writes to its folder: each name with a description of the content.
     fn files(&self) -> &'static [(&'static str, &'static str)];
 
-    /// Checks the tables of a study's file that only some kinds have.
+    /// The keys of a study's file that only some kinds have, and this kind reads.
+    fn keys(&self) -> &'static [Key];
+
+    /// Checks the tables of this kind in a study's file.
     ///
     /// # Errors
-    /// When the file lacks a table of this kind, or has one of another kind.
-    fn check(&self, study: &Study) -> Result<(), String>;
+    /// When the file lacks a table of this kind, or a table cannot be used.
+    fn check(&self, _study: &Study) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Returns a function that tests whether a cell can run here: whether the machine and the servers support what the
     /// cell needs. The abilities of the machine are determined once, by this call.

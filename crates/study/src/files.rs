@@ -75,8 +75,8 @@ pub enum FilesError {
     },
     /// The files are malformed or contradict each other.
     #[error(
-        "cannot judge the study by the files in {folder}: {error}; correct the file, or move the study to a \
-         folder of its own",
+        "cannot judge the study by the files in {folder}: {error}; correct the file, or move the study to its \
+         own folder",
         folder = folder.display(),
         error = with_suggestion(error)
     )]

@@ -9,7 +9,7 @@ use super::experiment::Experiment;
 use super::factor::AnyFactor;
 use super::load::{CAPACITY, LOAD, SWEEP};
 use super::page::PAGE;
-use super::spec::{Block, SpecError, Study};
+use super::spec::{Block, Key, SpecError, Study};
 
 /// Every kind of study. A new kind is added only here.
 pub static ALL: &[&dyn Experiment] = &[&PAGE, &LOAD, &SWEEP, &CAPACITY];
@@ -47,8 +47,8 @@ pub fn factors(experiment: &dyn Experiment) -> impl Iterator<Item = &'static dyn
 /// When a factor, level or table is unknown; the error suggests the nearest known name.
 pub fn check(study: &Study) -> Result<(), SpecError> {
     let experiment = of(study)?;
-    experiment
-        .check(study)
+    only_keys_of(experiment, study)
+        .and_then(|()| experiment.check(study))
         .map_err(|reason| study.nonsense(reason))?;
     let known: BTreeMap<&str, &dyn AnyFactor> = factors(experiment)
         .map(|factor| (factor.name(), factor))
@@ -71,7 +71,8 @@ pub fn check(study: &Study) -> Result<(), SpecError> {
     }
     for block in &study.blocks {
         let place = format!("block {:?}", block.name);
-        for (factor, levels) in block.factors.iter().chain(&block.quick) {
+        let tables = [&block.factors, &block.quick, &block.published];
+        for (factor, levels) in tables.into_iter().flatten() {
             for each in levels {
                 level(&place, factor, each)?;
             }
@@ -81,10 +82,29 @@ pub fn check(study: &Study) -> Result<(), SpecError> {
     Ok(())
 }
 
+/// Checks that the file has no keys of other kinds of studies: a run would ignore them.
+fn only_keys_of(experiment: &dyn Experiment, study: &Study) -> Result<(), String> {
+    let is_foreign = |key: &&Key| !experiment.keys().contains(key);
+    let Some(foreign) = study.keys().iter().find(is_foreign).copied() else {
+        return Ok(());
+    };
+    let kinds: Vec<String> = ALL
+        .iter()
+        .filter(|kind| kind.keys().contains(&foreign))
+        .map(|kind| format!("{:?}", kind.name()))
+        .collect();
+    Err(format!(
+        "it has {foreign}, which only a study with kind = {} has; this study has kind = {:?}: remove it, or change the kind",
+        kinds.join(" or "),
+        study.kind
+    ))
+}
+
 /// Checks that cells of the block can have every level of its exclusions: a misspelt level would exclude no cell.
 fn exclusions(study: &Study, block: &Block) -> Result<(), SpecError> {
     for (factor, pattern) in block.exclude.iter().chain(&block.exclude_quick).flatten() {
-        let varied = [block.factors.get(factor), block.quick.get(factor)];
+        let tables = [&block.factors, &block.quick, &block.published];
+        let varied = tables.map(|table| table.get(factor));
         let mut levels: Vec<&str> = varied
             .into_iter()
             .flatten()
@@ -187,6 +207,16 @@ mod tests {
                 "exclude = [{ policy = \"h22\"",
                 "did you mean \"h2\"?",
             ),
+            (
+                "purpose = \"all\"",
+                "purpose = \"all\"\nquick = { policy = [\"h2-pusj\"] }",
+                "did you mean \"h2-push\"?",
+            ),
+            (
+                "purpose = \"all\"",
+                "purpose = \"all\"\npublished = { nodelay = [\"of\"] }",
+                "did you mean \"off\"?",
+            ),
         ] {
             let error = refusal(from, to);
             assert!(error.contains(nearest), "{error}");
@@ -221,8 +251,56 @@ mod tests {
             "purpose = \"all\"\nload = { shed_at = 1 }",
         );
         assert!(error.contains("only a study with kind"), "{error}");
+        let sweep = "[sweep]\nusers = [1]\nrounds = { quick = 1, full = 1 }";
+        let with_sweep = format!("{sweep}\n[[block]]");
+        let error = refusal("[[block]]", &with_sweep);
+        assert!(
+            error.contains("a table [sweep], which only a study with kind = \"sweep\" has"),
+            "{error}"
+        );
         let error = refusal("nodelay = \"on\" }", "nodelay = \"on\", ues = \"1\" }");
         assert!(error.contains("ues"), "{error}");
+    }
+
+    #[test]
+    fn every_kind_refuses_the_keys_of_other_kinds() {
+        const TABLES: [(Key, &str); 7] = [
+            (Key::Captures, "captures = \"all\""),
+            (Key::SnapLength, "snap_length = 128"),
+            (Key::Accounts, "accounts = true"),
+            (
+                Key::Load,
+                "[load]\nduration_s = { quick = 1, full = 1 }\nwarm_up_s = { quick = 1, full = 1 }\ntimeout_s = 1\n\
+                 cpu_quota = 0\nshed_at = 1\ngenerator_busy_pct = 85\nsend_lag_p99_us = 1000",
+            ),
+            (
+                Key::Sweep,
+                "[sweep]\nusers = [1]\nrounds = { quick = 1, full = 1 }",
+            ),
+            (
+                Key::Capacity,
+                "[capacity]\nslo = [\"p99<1s\"]\nof = \"users\"\nstart = 1\nmost = 100\nwidth_pct = { quick = 5, full = 5 }\n\
+                 budget_s = { quick = 60, full = 60 }",
+            ),
+            (
+                Key::Plots,
+                "[[plot]]\ntitle = \"a\"\ncaption = \"b\"\ncell = {}",
+            ),
+        ];
+        for kind in ALL {
+            for (key, text) in TABLES {
+                let (before, after) = match text.starts_with('[') {
+                    true => ("", format!("{text}\n[[block]]")),
+                    false => (text, "[[block]]".to_owned()),
+                };
+                let text = STUDY.replace("[[block]]", &after);
+                let text = format!("kind = {:?}\n{before}\n{text}", kind.name());
+                let study = Study::parse(&text).unwrap();
+                assert_eq!(study.keys(), [key]);
+                let result = only_keys_of(*kind, &study);
+                assert_eq!(result.is_ok(), kind.keys().contains(&key), "{result:?}");
+            }
+        }
     }
 
     #[test]

@@ -111,7 +111,7 @@ fn wanted_cells(
             .map(|(f, level)| format!("{f}={level}"))
             .collect();
         return Err(MaterialsError::Empty(format!(
-            "none has {} together",
+            "no cell has all of {}",
             wanted.join(", ")
         )));
     }

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
-use fathometer_analysis::run::{Run, RunInfo};
+use fathometer_analysis::run::{Run, RunInfo, StudyShare};
 use fathometer_model::ReplicateRecord;
 
 use super::schedule::{Job, MOST_ATTEMPTS};
+use super::share;
 use super::spec::{Cell, folder_of};
 use super::stopping;
 
@@ -72,13 +73,14 @@ impl Past {
         valid.map(|((folder, _), _)| folder.as_str())
     }
 
-    /// The number of replicates of these cells that need not be repeated.
-    pub fn done(&self, cells: &[Cell]) -> u32 {
+    /// The number of replicates of these cells that this machine still has to run.
+    pub fn left_of(&self, cells: &[Cell], share: Option<&StudyShare>) -> u32 {
         let replicates = cells.iter().flat_map(|cell| {
             let folder = cell.folder();
-            (0..cell.replicates).map(move |replicate| (folder.clone(), replicate))
+            let here = (0..cell.replicates).filter(|number| share::is_run_here(share, *number));
+            here.map(move |replicate| (folder.clone(), replicate))
         });
-        replicates.filter(|key| self.is_done(key)).count() as u32
+        replicates.filter(|key| !self.is_done(key)).count() as u32
     }
 
     fn is_done(&self, key: &(String, u32)) -> bool {
@@ -267,7 +269,7 @@ mod tests {
         ]);
         assert_eq!(past.next_place(), 8);
         assert_eq!(past.made(), (8, 6));
-        assert_eq!(past.done(&cells), 3);
+        assert_eq!(past.left_of(&cells, None), 3);
         assert_eq!(past.valid_cells().count(), 2);
         let left = past.left(schedule::lanes(&cells, Seed(1), |cell| cell.level("path")));
         let mut left: Vec<String> = left["lan"]
@@ -281,7 +283,7 @@ mod tests {
                 )
             })
             .collect();
-        assert_eq!(left.pop().unwrap(), "b 0 1", "to be made again: last");
+        assert_eq!(left.pop().unwrap(), "b 0 1", "repeated replicates are last");
         left.sort();
         assert_eq!(left, ["a 1 0", "c 0 0"]);
     }
@@ -311,6 +313,22 @@ mod tests {
     }
 
     #[test]
+    fn a_run_with_more_replicates_than_are_requested_has_none_left() {
+        let past = Past::of(&[
+            record("a", 0, 0, true),
+            record("a", 1, 1, true),
+            record("b", 0, 2, false),
+        ]);
+        let mut cells = ["a", "b"].map(cell);
+        assert_eq!(past.left_of(&cells, None), 2);
+        for cell in &mut cells {
+            cell.replicates = 1;
+        }
+        assert_eq!(past.left_of(&cells, None), 1);
+        assert_eq!(past.left_of(&cells[..1], None), 0);
+    }
+
+    #[test]
     fn nothing_before_changes_nothing() {
         let cells = ["a", "b"].map(cell);
         let past = Past::of(&[]);
@@ -324,7 +342,7 @@ mod tests {
             names(past.left(schedule::lanes(&cells, Seed(1), |cell| cell.level("path")))),
             names(schedule::lanes(&cells, Seed(1), |cell| cell.level("path")))
         );
-        assert_eq!((past.next_place(), past.done(&cells)), (0, 0));
+        assert_eq!((past.next_place(), past.left_of(&cells, None)), (0, 4));
     }
 
     fn info() -> RunInfo {

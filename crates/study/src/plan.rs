@@ -8,8 +8,8 @@ use fathometer_analysis::run::Mode;
 use serde::Serialize;
 
 use crate::kinds;
-use crate::materials::{Selection, requested_cells};
-use crate::run::{Request, RunError};
+use crate::materials::Selection;
+use crate::run::{Design, Request, RunError};
 use crate::share;
 use crate::spec::Cell;
 
@@ -48,11 +48,7 @@ pub struct BlockPlan {
 pub fn plan(request: &Request) -> Result<RunPlan, RunError> {
     let study = &request.study;
     let experiment = kinds::of(study)?;
-    let cells = requested_cells(study, request.mode, &request.only, request.replicates)?;
-    let share = match request.share {
-        None => None,
-        Some(place) => Some(share::share_of(place, &cells, share::boot_id())?),
-    };
+    let Design { cells, share, .. } = Design::of(request)?;
     let Selection {
         materials,
         cells,

@@ -21,22 +21,11 @@ pub(super) fn draw(
     let valid = valid_by_cell(records);
     let mut plots = Vec::new();
     for (n, plot) in study.plots.iter().enumerate() {
-        let block = plot.cell.get("block").map_or("main", String::as_str);
-        let Some((_, replicates)) = valid.iter().find(|(name, _)| {
-            let mut levels = plot.cell.iter().filter(|(factor, _)| *factor != "block");
-            name.starts_with(&format!("{block}/"))
-                && levels.all(|(factor, level)| {
-                    name.split(['/', ','])
-                        .any(|part| part == format!("{factor}={level}"))
-                })
-                && study.defaults.iter().all(|(factor, level)| {
-                    plot.cell.contains_key(factor)
-                        || !KEY_FACTORS.contains(&factor.as_str())
-                        || name
-                            .split(['/', ','])
-                            .any(|part| part == format!("{factor}={level}"))
-                })
-        }) else {
+        let is_drawn = |replicates: &&Vec<&ReplicateRecord>| {
+            let mut records = replicates.iter();
+            records.any(|record| is_of(record, &plot.cell, &study.defaults))
+        };
+        let Some(replicates) = valid.values().find(is_drawn) else {
             continue;
         };
         let Some((svg, left_out)) = draw_cell(folder.path(), replicates, &plot.title) else {
@@ -52,6 +41,23 @@ pub(super) fn draw(
         });
     }
     Ok(plots)
+}
+
+/// Whether a record belongs to the cell of a plot: the block and the levels that the plot names, and the default levels of
+/// the key factors that it does not name. A level may contain any character, so levels are compared, not folders.
+fn is_of(
+    record: &ReplicateRecord,
+    cell: &BTreeMap<String, String>,
+    defaults: &BTreeMap<String, String>,
+) -> bool {
+    let block = cell.get("block").map_or("main", String::as_str);
+    let named = cell.iter().filter(|(factor, _)| *factor != "block");
+    let default = defaults.iter().filter(|(factor, _)| {
+        !cell.contains_key(*factor) && KEY_FACTORS.contains(&factor.as_str())
+    });
+    let mut levels = named.chain(default);
+    record.block == block
+        && levels.all(|(factor, level)| record.cell.level(factor) == Some(level.as_str()))
 }
 
 /// The valid records of each cell, by the cell's folder, in the order of their replicates.
@@ -116,6 +122,26 @@ mod tests {
             },
             folder: folder.to_owned(),
         }
+    }
+
+    #[test]
+    fn a_plot_is_of_the_cell_with_its_levels_whatever_characters_they_have() {
+        let levels = |levels: &[(&str, &str)]| -> BTreeMap<String, String> {
+            let levels = levels.iter();
+            levels
+                .map(|(f, l)| ((*f).to_owned(), (*l).to_owned()))
+                .collect()
+        };
+        let mut own = record(0, "r0", &[]);
+        own.cell = CellKey(levels(&[
+            ("server", "../mine,v2/server.toml"),
+            ("path", "lan"),
+        ]));
+        let of = |cell: &[(&str, &str)]| is_of(&own, &levels(cell), &levels(&[("path", "lan")]));
+        assert!(of(&[("server", "../mine,v2/server.toml")]));
+        assert!(of(&[("block", "main"), ("path", "lan")]));
+        assert!(!of(&[("block", "other"), ("path", "lan")]));
+        assert!(!of(&[("path", "wan")]) && !of(&[("server", "httpd")]));
     }
 
     #[test]

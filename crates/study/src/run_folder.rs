@@ -86,10 +86,10 @@ fn advice(error: &io::Error) -> &'static str {
             ": free some space, or give another folder with --output; what was measured so far is kept"
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            ": give a folder you may write to with --output"
+            ": use --output with a folder that you may write to"
         }
         io::ErrorKind::AlreadyExists => {
-            ": every run has its own folder: name a folder that does not exist with --output"
+            ": every run has its own folder: use --output with a folder that does not exist"
         }
         io::ErrorKind::NotADirectory => ": a file is in the way: give another folder with --output",
         _ => "",

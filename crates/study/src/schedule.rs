@@ -422,7 +422,7 @@ mod tests {
                 &|_, place| {
                     ran.fetch_add(1, Ordering::Relaxed);
                     match place {
-                        0 => panic!("as where a line cannot be printed"),
+                        0 => panic!("a job panics"),
                         // Always invalid: the lane waits for jobs that may have to be repeated.
                         _ => Ok(false),
                     }

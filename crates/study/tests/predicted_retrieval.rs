@@ -21,7 +21,7 @@ use fathometer_sys::{Clock, SocketOptions};
 use fathometer_tcp::Settings;
 use fathometer_virtual_lab::{HostTimes, Prediction, Scenario, predict};
 
-/// A retrieval on a machine that is too busy for the path is repeated this often.
+/// The maximum number of attempts at a retrieval; on a busy machine the path may be late.
 const ATTEMPTS: u64 = 10;
 
 fn site(bytes: usize) -> Arc<Site> {
@@ -139,16 +139,16 @@ fn predicted(site: &Arc<Site>, profile: &Profile, policy: Policy) -> Prediction 
 fn kernels_send_the_packets_of_the_model_and_are_never_faster() {
     let text = data::load("paths", "path profile", "wan").unwrap();
     let profile = Profile::from_toml(&text, "wan").unwrap();
-    // Three windows and more than four, and the frames of HTTP/2. Each takes a second or two with kernels.
+    // Responses of three windows, of more than four windows, and in HTTP/2 frames. Each takes a second or two with kernels.
     for (bytes, policy) in [(40_000, "h1.1"), (200_000, "h1.1"), (40_000, "h2c")] {
         let (site, policy) = (site(bytes), policy.parse().unwrap());
         let predicted = predicted(&site, &profile, policy);
         let measured = (0..ATTEMPTS).find_map(|seed| measure(&site, &profile, policy, seed));
         let Some(measured) = measured else {
-            // The path certifies itself late on this machine: there is nothing to compare with.
+            // The path was late in every attempt: there is no valid measurement.
             continue;
         };
-        // A server that is given no processor for 40 ms acknowledges the request, or the FIN, by a packet of its own.
+        // A server that waits for a processor for 40 ms acknowledges the request, or the FIN, in a separate packet.
         let packets = predicted.down.count.saturating_sub(2)..=predicted.down.count + 2;
         assert!(
             packets.contains(&measured.down),
@@ -156,7 +156,7 @@ fn kernels_send_the_packets_of_the_model_and_are_never_faster() {
             measured.down,
             predicted.down.count
         );
-        // Without times of the hosts, the prediction is what remains on an infinitely fast machine.
+        // Without host times, the prediction is the time on infinitely fast hosts.
         let seconds = predicted.page_time.unwrap().as_secs_f64();
         assert!(
             measured.seconds > 0.999 * seconds,

@@ -62,7 +62,7 @@ fn schema(name: &str) -> FileSchema {
     all.find(|schema| schema.name == name).unwrap()
 }
 
-/// Validates documents by a schema with Python's `jsonschema`, a validator that is not ours. Prints the faults of
+/// Validates documents by a schema with Python's `jsonschema`, an independent validator. Prints the faults of
 /// each document as JSON.
 const JUDGE: &str = r#"
 import json, sys
@@ -74,7 +74,7 @@ faults = lambda one: [f"{e.json_path}: {e.message[:300]}" for e in validator.ite
 print(json.dumps([faults(one) for one in documents]))
 "#;
 
-/// What is wrong with each of these files by the schema.
+/// The faults of each of these files by the schema.
 fn faults(schema: &Value, texts: &[String]) -> Vec<Vec<String>> {
     let parse = |text: &String| -> Value {
         let table: toml::Table = toml::from_str(text).unwrap();
@@ -110,7 +110,7 @@ fn the_published_schemas_are_those_of_the_types() {
         let published = fs::read_to_string(&path).unwrap_or_default();
         assert!(
             serde_json::from_str::<Value>(&published).ok() == Some(schema.value),
-            "{} is stale: write it again with `fathometer schemas docs/schemas`",
+            "{} is out of date: run `fathometer schemas docs/schemas`",
             path.display()
         );
     }
@@ -222,7 +222,7 @@ fn the_study_reference_describes_every_key() {
         keys(&schema.value, &mut found);
         assert!(found.len() > 5, "{}", schema.name);
         for key in found {
-            // As a key of its own, as a part of a longer one, in an inline table, or as an array of tables.
+            // As a separate key, as a part of a longer key, in an inline table, or as an array of tables.
             let written = [
                 format!("`{key}`"),
                 format!(".{key}`"),

@@ -30,7 +30,7 @@ impl Client {
         }
     }
 
-    /// Whether something has arrived that the next turn handles.
+    /// Whether the next turn has an arrival to handle.
     pub(crate) fn is_ready(&self) -> bool {
         let is_new = self.endpoint.is_established() && !self.reported;
         let has_news = self.endpoint.is_readable() && !self.ended;
@@ -38,7 +38,7 @@ impl Client {
     }
 }
 
-/// Handles what arrived: established connections, then data, then time limits.
+/// Handles established connections, then received data, then time limits.
 pub(crate) fn take_in(driver: &mut PageDriver, clients: &mut [Client], now: Instant) {
     for (place, client) in clients.iter_mut().enumerate() {
         if client.endpoint.is_established() && !client.reported {

@@ -102,7 +102,7 @@ impl Prediction {
 pub enum Extrapolation {
     /// A queue dropped packets. Loss recovery is modelled, but was not compared with kernels on real pages.
     Dropped(u64),
-    /// Retransmission time-outs expired, not counting undone ones. Their times depend on the phase of the kernel's
+    /// Retransmission time-outs expired, without those that were undone. Their times depend on the phase of the kernel's
     /// timers, which is unknown.
     TimedOut(u64),
     /// The page was not complete by the deadline.

@@ -82,7 +82,7 @@ struct World<'a> {
     servers: Vec<(Endpoint, Server)>,
     up: Way,
     down: Way,
-    /// When the client's program has its next turn, if something woke it.
+    /// The time of the client program's next turn, if one is due.
     client_turn: Option<Instant>,
     server_turn: Option<Instant>,
 }

@@ -75,7 +75,7 @@ impl Server {
         }
     }
 
-    /// Advances as far as possible without waiting. A reset is not in the model; it closes the connection.
+    /// Runs the protocol until it would wait. A reset is not in the model: it closes the connection.
     pub(crate) fn serve(&mut self, endpoint: &mut Endpoint, scenario: &Scenario<'_>, now: Instant) {
         if self.poll_timeout().is_some_and(|due| due <= now) {
             either!(&mut self.machine, (), machine => machine.handle_timeout(now));

@@ -40,7 +40,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     let figure = |value: &Value| {
         value
             .as_f64()
-            .ok_or_else(|| format!("{value} is no number"))
+            .ok_or_else(|| format!("{value} is not a number"))
     };
     let seconds = figure(&all["seconds"][0])?;
     let bisection = figure(&all["bisection_seconds"])?;
@@ -79,7 +79,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
         println!("{what:36}{figure:>16}  bar {bar}");
         all_met &= met;
     }
-    // A step ramp gives no guarantee, so its time is not a bar.
+    // A step ramp gives no guarantee, so its time is not judged.
     println!(
         "{:36}{:>16}  and {:.0} % of the ramps contain the capacity",
         "of a step ramp",

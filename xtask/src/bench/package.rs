@@ -91,7 +91,7 @@ fn machines(root: &Path) -> Result<(), String> {
         .map_err(|error| format!("failed to run cargo: {error}"))?;
     match status.success() {
         true => Ok(()),
-        false => Err("the bench of the machines failed".to_owned()),
+        false => Err("the benchmark of the state machines failed".to_owned()),
     }
 }
 

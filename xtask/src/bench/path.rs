@@ -36,7 +36,7 @@ const SLOW: &str = "[both]\npropagation = \"10ms\"\nrate = \"10Mbit/s\"\nframing
                     queue = { packets = 1000 }\n";
 
 /// CUBIC, and windows of about 8 MB: 20 ms at 3 Gbit/s, and never more bytes than a device's ring holds.
-const ERA: &str = "name = \"bench\"\ntitle = \"TCP with large windows\"\nsource = \"made for this\"\n\
+const ERA: &str = "name = \"bench\"\ntitle = \"TCP with large windows\"\nsource = \"made for this bench\"\n\
                    [both.route]\ncongestion_control = \"cubic\"\n[both.sysctl]\n\
                    \"net.ipv4.tcp_rmem\" = \"4096 131072 16777216\"\n\
                    \"net.ipv4.tcp_wmem\" = \"4096 65536 16777216\"\n";

@@ -133,9 +133,9 @@ impl Predicted {
 /// The predictions of all series of a run.
 #[derive(Default)]
 struct Predictions {
-    /// Those with bursts, or with the only kind of load that the series has.
+    /// The predictions with bursts, or with the only kind of load that the series has.
     judged: Predicted,
-    /// Those with batches in place of bursts, of the series that have both.
+    /// The predictions with batches in place of bursts, of the series that have both.
     with_batches: Predicted,
 }
 
@@ -458,7 +458,10 @@ fn judge(predicted: &Predicted) -> bool {
     }
     for bar in BARS {
         let Some(found) = errors(outputs, bar.key) else {
-            println!("{}: all loads were fitted, none judged: MISSED", bar.what);
+            println!(
+                "{}: no load to judge, because all loads were fitted: MISSED",
+                bar.what
+            );
             all_met = false;
             continue;
         };

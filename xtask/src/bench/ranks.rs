@@ -9,10 +9,10 @@
 //! remaining variation. The loop is closed, because an open loop at a low rate busy-waits for a time that differs
 //! between rounds by more than the bar.
 //!
-//! **Latency.** Two ranks alternate with one process of two threads at the same whole rate; `fathometer compare`
-//! judges the saved results by its own method. A round with an INVALID result (the machine was busy with something
-//! else) is repeated. Both loads have two event loops: a loop that busy-waits for its next request keeps a
-//! processor from idling, which shortens latencies.
+//! **Latency.** Two ranks alternate with one process of two threads at the same whole rate; `fathometer compare` judges
+//! the saved results by its own method. A round with an INVALID result, because of other load on the machine, is
+//! repeated. Both loads have two event loops: a loop that busy-waits for its next request keeps a processor from
+//! idling, which shortens latencies.
 
 mod loads;
 
@@ -25,7 +25,7 @@ use serde_json::Value;
 use self::loads::{CONNECTIONS, COST_LENGTH, LENGTH, Loop, Place, RATE, figure, serve};
 use super::trace::{Scratch, build, median};
 
-/// Rounds of each comparison, unless the command line says otherwise.
+/// Rounds of each comparison, unless the command line sets another number.
 const ROUNDS: usize = 9;
 /// The number of latency rounds for each cost round, and of attempts for each latency round.
 const LATENCY_ROUNDS: usize = 2;

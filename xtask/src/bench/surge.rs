@@ -2,7 +2,7 @@
 //! both against their laws (the target distributions), with the ordinary command `fathometer site`. Time is wall
 //! time, including the start of the program. Memory is peak resident memory. The files are planned, not written.
 //!
-//! The requests of the sequence must meet all laws. The tests judge the laws at the paper's size too.
+//! The requests of the sequence must meet all laws. The tests of this project also check the laws at the paper's size.
 
 use std::io::Read;
 use std::path::Path;

@@ -73,7 +73,7 @@ impl Serving {
 pub(super) struct Common<'a> {
     /// `fathometer`.
     pub(super) program: &'a Path,
-    /// This program.
+    /// The program `xtask`, which visits the page.
     pub(super) visitor: &'a Path,
     /// The path profile.
     pub(super) path: &'a str,

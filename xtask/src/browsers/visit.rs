@@ -29,7 +29,7 @@ const LOOK: &str = "(() => {
 pub(super) enum Visit {
     /// The first visit, with an empty cache.
     First,
-    /// With the files in the cache: opens the page from the cache, as far as it is fresh, and reloads it.
+    /// With the files in the cache: opens the page with the fresh files of the cache, and reloads it.
     Reload,
     /// With the files in the cache: opens the page, and validates each file.
     Validation,
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     let mut chromium = Chromium::start(&arguments.profile, &arguments.arguments)?;
     let session = chromium.open_page()?;
     if arguments.visit == Visit::Validation {
-        // The field with which a request requires validation (RFC 9111 section 5.2.1.1); Chromium's cache obeys it.
+        // This request field requires validation (RFC 9111 section 5.2.1.1); Chromium's cache obeys it.
         let fields = json!({ "headers": { "Cache-Control": "max-age=0" } });
         chromium.call("Network.enable", &json!({}), Some(&session))?;
         chromium.call("Network.setExtraHTTPHeaders", &fields, Some(&session))?;

@@ -207,6 +207,6 @@ fn doctor(command: &mut Command) -> Result<(Option<i32>, String), String> {
 fn expect(what: &str, holds: bool, found: &str) -> Result<(), String> {
     match holds {
         true => Ok(()),
-        false => Err(format!("not so: {what}: {found}")),
+        false => Err(format!("failed check: {what}: {found}")),
     }
 }

@@ -1,5 +1,5 @@
-//! Data and root files: every path profile, era and server states the source of its figures, and the files that a
-//! user expects at the root exist.
+//! Data and root files: every path profile, era and server states the source of its figures, and the files that users
+//! expect exist at the root.
 
 use super::{Finding, Source};
 

@@ -39,7 +39,7 @@ struct Package {
 #[derive(Deserialize)]
 struct Dependency {
     name: String,
-    /// Set when the dependency is a folder of this tree.
+    /// The folder of a dependency in this tree; `None` for other dependencies.
     path: Option<String>,
 }
 

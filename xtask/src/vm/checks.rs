@@ -45,8 +45,7 @@ impl Checks {
         }
     }
 
-    /// Doctor must report as available each limit that was then observed in force. It must not advise root to run
-    /// as root.
+    /// Doctor must report each checked limit as available. It must not advise root to run as root.
     fn judge_doctor(&mut self, place: String, code: &str, text: &str) {
         let judged = judge(text, place.starts_with("delegated"));
         let (passed, detail) = match judged {
@@ -162,7 +161,7 @@ mod tests {
         ] {
             checks.line(line);
         }
-        assert_eq!(checks.failed(), 1, "it did not end");
+        assert_eq!(checks.failed(), 1, "the guest did not finish");
         checks.line("GUEST done 9 s");
         assert_eq!((checks.made.len(), checks.failed()), (2, 0));
         checks.line("CHECK root clean FAILED left: a group");

@@ -178,7 +178,7 @@ impl Image {
         for name in ["bash", "ip", "setpriv", "setfattr", "unshare"] {
             let program = find(name).ok_or_else(|| format!("{name} is missing"))?;
             copy_linked(&program, &tree)?;
-            // The guest looks in `bin` first, whatever folder the program came from.
+            // The guest searches `bin` first, so all programs are there.
             copy(&program, &tree.join("bin").join(name))?;
         }
         link("bash", &tree.join("bin/sh"))?;

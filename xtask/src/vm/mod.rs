@@ -1,10 +1,10 @@
 //! `cargo xtask vm`: tests this program on a kernel that has only control groups v2.
 //!
-//! Nearly every machine has only v2, and a machine with v1 or both cannot show how the program behaves with v2
-//! only. So this command starts Debian's cloud kernel in `qemu-system-x86_64` without hardware acceleration, with
-//! the program and a few others on a disk. A script in the guest tests every limit: in the root group, in a session
-//! created by systemd, in a user's delegated scope and in a container. The script reads the limits from outside the
-//! program while the program measures. The figures measured in the guest are meaningless.
+//! Nearly every machine has only v2, and a machine with v1 or both cannot show how the program behaves with v2 only.
+//! Therefore this command starts Debian's cloud kernel in `qemu-system-x86_64` without hardware acceleration, with the
+//! program and a few others on a disk. A script in the guest tests every limit: in the root group, in a session created
+//! by systemd, in a user's delegated scope and in a container. The script reads the limits from outside the program
+//! while the program measures. The figures measured in the guest are meaningless.
 
 mod checks;
 mod image;

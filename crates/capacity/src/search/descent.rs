@@ -11,22 +11,23 @@ use crate::trial::{Purpose, TrialPlan, TrialRecord};
 
 /// Loads below this share of the first load are not tried.
 const LEAST: f64 = 1e-4;
-/// A trial without a bad exchange counts if its probability at the share of the next higher load is at most e to the
-/// power of minus this number: 2 %.
+/// A trial without a bad exchange counts as meeting the SLO only if it is unlikely at the share of the next higher load:
+/// with a probability of at most e to the power of minus this number, 2 %.
 const UNLIKELY: f64 = 4.0;
 /// The share of bad exchanges is compared between loads that differ at least by this factor.
 const APART: f64 = GROWTH * GROWTH;
-/// The odds of a bad exchange do not fall with the load if they are at least this share of the odds at the higher
+/// The odds of a bad exchange count as constant if the odds at lower loads are at least this share of those at higher
 /// loads.
 const SAME_ODDS: f64 = 0.5;
-/// The share of bad exchanges of an overload, which is not compared: it is about the same at several loads.
+/// A trial with at least this share of bad exchanges is an overload. Overloads are not compared, because their shares
+/// are about the same at several loads.
 const OVERLOAD: f64 = 0.5;
-/// Maximum number of trials that are to certify a violation at one load.
+/// Maximum number of trials that try to certify a violation at one load.
 const MOST_TRIALS: usize = 2;
-/// The share of bad exchanges at lower loads is compared from this number of exchanges and of bad ones among them.
+/// The minimum numbers of exchanges, and of bad exchanges, at lower loads for a comparison of the shares.
 const LEAST_EXCHANGES: f64 = 20.0;
 const LEAST_BAD: f64 = 3.0;
-/// Tests of loads that seemed to work, after which the shares of bad exchanges are compared.
+/// Number of tests of loads that seemed to work after which the shares of bad exchanges are compared.
 const REFUTED: u32 = 3;
 /// At most this number of loads is listed in a message.
 const MOST_LISTED: usize = 4;
@@ -63,13 +64,13 @@ impl AtLoad {
 }
 
 impl State {
-    /// Whether a trial without a bad exchange, of so many independent exchanges, counts as one that meets the SLO.
+    /// Whether a trial with this number of independent exchanges, none of them bad, counts as meeting the SLO.
     pub(super) fn is_spotless_enough(&self, load: f64, exchanges: f64) -> bool {
         exchanges > 0.0 && exchanges >= self.spotless_exchanges(load)
     }
 
-    /// The number of exchanges without a bad one that is unlikely at the share of the lowest load that seems to fail,
-    /// if `load` is lower; else 0.
+    /// The number of exchanges from which it is unlikely that none is bad, at the share of the lowest load that seems
+    /// to fail; 0 if `load` is not lower than that load.
     fn spotless_exchanges(&self, load: f64) -> f64 {
         let Some(failing) = self.seems.1.filter(|failing| load < *failing) else {
             return 0.0;
@@ -107,7 +108,7 @@ impl Search {
 
     /// Ends the search for an SLO if loads that seemed to work did so by chance: several were tested, none met the SLO,
     /// and the share of bad exchanges does not fall with the load. A test of a much lower load shows this, and the
-    /// violation is then certified. Returns the trial for them, and whether the search for this SLO has ended.
+    /// violation is then certified. Returns the next trial, and whether the search for this SLO has ended.
     pub(super) fn end_without_capacity(&mut self, place: usize) -> (Option<TrialPlan>, bool) {
         let state = &self.states[place];
         if state.works.is_some() || state.works_tests < REFUTED {
@@ -119,7 +120,7 @@ impl Search {
         let Some(shares) = self.constant_shares(place) else {
             return (self.far_below(place, highest), false);
         };
-        // A lower load is the better bound. At a higher one, more exchanges show the violation.
+        // A lower load is the better bound. At a higher load, more exchanges show the violation.
         for load in [self.lowest_tested().unwrap_or(highest), highest] {
             if self.states[place].fails.is_none()
                 && let Some(plan) = self.certify_violation(place, load)
@@ -144,7 +145,7 @@ impl Search {
         Some(self.plan_of(load, Purpose::Works, place, self.goal.longest_trial))
     }
 
-    /// The lowest load that was tested whether it works.
+    /// The lowest load of a valid test that it works.
     fn lowest_tested(&self) -> Option<f64> {
         let is_test = |one: &&TrialRecord| one.purpose == Purpose::Works && one.invalid.is_empty();
         let tested = self.records.iter().filter(is_test);
@@ -244,10 +245,9 @@ impl Search {
             trial.slos[place].exchanges as f64 / trial.measured_s.max(1.0)
         });
         let rate = rate * next / smallest;
-        // A fifth more, because exchanges in flight at the end are not known.
+        // A fifth more, because the outcomes of exchanges in flight at the end are unknown.
         let seconds = 1.2 * needed / rate.max(f64::MIN_POSITIVE);
-        let shortest = self.longest_short();
-        seconds.clamp(shortest, self.goal.longest_trial.max(shortest))
+        seconds.clamp(self.longest_short(), self.goal.longest_trial)
     }
 }
 

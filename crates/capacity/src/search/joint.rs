@@ -30,8 +30,8 @@ impl Search {
         ends.is_some_and(|(works, fails)| works < fails && self.goal.is_reached(works, fails))
     }
 
-    /// Whether another SLO seems to be violated at a load that was tried, so that no such load is needed for this
-    /// SLO.
+    /// Whether another SLO seems to be violated at a load that was tried. The search then needs no load that violates
+    /// this SLO.
     pub(super) fn another_seems_to_fail(&self, place: usize) -> bool {
         let mut others = self.states.iter().enumerate();
         self.is_joint && others.any(|(other, state)| other != place && state.seems.1.is_some())
@@ -46,7 +46,7 @@ impl Search {
             && state.works.is_none_or(|works| works < load)
     }
 
-    /// The test whether another SLO is met at the lower end of the SLO that is violated first; `None` if that SLO has
+    /// The test that another SLO is met at the lower end of the SLO that is violated first; `None` if that SLO has
     /// no interval yet, or if another SLO is likely to be violated below this end.
     pub(super) fn join(&mut self) -> Option<TrialPlan> {
         let reached = self.states.iter().filter(|s| s.is_reached(&self.goal));
@@ -83,6 +83,7 @@ mod tests {
         warm_up: 1.0,
         final_trial: 10.0,
         longest_trial: 120.0,
+        timeout: 0.0,
         horizon: 300.0,
         budget: 3600.0,
         noise_repeats: 3,
@@ -146,7 +147,7 @@ mod tests {
             "{outcome:?}"
         );
         assert_eq!(outcome.recovers, Some(true));
-        // The search for each capacity grows the load to the largest.
+        // A search for each capacity raises the load to the largest load.
         let (each, in_all) = search(&planted, errors(), false);
         let greatest =
             |outcome: &Outcome| outcome.trials.iter().map(|t| t.load).fold(0.0, f64::max);
@@ -157,8 +158,8 @@ mod tests {
     #[test]
     fn the_slo_that_breaks_first_is_found_wherever_it_stands() {
         let mut planted = KnownServer::new(Kind::DegradesSlowly, Seed(3));
-        // Latencies of the server grow with the third power of the rate: half the limit is met up to a rate that is
-        // smaller by the third root of two.
+        // Latencies of the server grow with the third power of the rate. For half the limit, the capacity is therefore
+        // smaller by the cube root of two.
         let limit = planted.slo.limit.unwrap();
         let half = slo("p99<half", Some(limit / 2.0), 0.01);
         let tight = planted.capacity / libm::cbrt(2.0);

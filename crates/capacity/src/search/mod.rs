@@ -11,7 +11,7 @@ use crate::slo_limit::SloLimit;
 use crate::state::{End, State, Verdict};
 use crate::trial::{Purpose, SloResult, TrialPlan, TrialRecord, TrialSoFar};
 
-/// After this time, in seconds, a test of an end is abandoned if it would not be decided in time.
+/// After this time, in seconds, a test of an end is abandoned if its longest time would not suffice for a decision.
 const PROJECT_FROM: f64 = 20.0;
 /// Seconds of a test of an end after which the posterior is evaluated, and again after each further interval of this
 /// length.
@@ -143,7 +143,7 @@ impl Search {
         plan
     }
 
-    /// Whether the running trial may end, after what was measured so far.
+    /// Whether the running trial may end, given its measurements so far.
     pub fn look(&mut self, trial: &TrialSoFar) -> bool {
         let Some(plan) = self.plan else {
             return true;
@@ -164,12 +164,17 @@ impl Search {
     fn is_clear(&self, trial: &TrialSoFar, place: usize, plan: &TrialPlan) -> bool {
         let state = &self.states[place];
         let evidence = trial.evidence(place, &state.slo);
+        // Without a latency limit, an exchange counts as good or bad only after the timeout.
+        let known = match state.slo.limit {
+            Some(_) => trial.seconds,
+            None => trial.known(&state.slo),
+        };
         // For the bracket, a trial without any bad exchange is clear enough.
         let is_spotless = plan.purpose == Purpose::Bracket
             && evidence.bad == 0
             && evidence.rise.is_none()
             && state.is_spotless_enough(plan.load, evidence.effective());
-        state.is_clear(&evidence, &self.goal) || (is_spotless && trial.seconds >= 2.0)
+        state.is_clear(&evidence, &self.goal) || (is_spotless && known >= 2.0)
     }
 
     fn is_tested(&mut self, trial: &TrialSoFar, plan: &TrialPlan) -> bool {
@@ -347,7 +352,7 @@ impl Search {
                 plan.load
             }
         };
-        self.limit = Some((limit, reason));
+        self.limit = Some((self.goal.possible(limit), reason));
     }
 
     /// The largest load of a valid trial below `load`.

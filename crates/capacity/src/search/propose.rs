@@ -5,7 +5,7 @@ use crate::search::Search;
 use crate::state::End;
 use crate::trial::{Purpose, TrialPlan};
 
-/// The longest short trial, in seconds, for an SLO without a latency limit.
+/// The longest short trial, in seconds, if the outcome of an exchange is known at once.
 const LONGEST_SHORT: f64 = 6.0;
 /// Maximum number of short trials that narrow the estimate.
 const MOST_LOCATING: u32 = 16;
@@ -39,10 +39,9 @@ impl Search {
         };
         let largest = tried().fold(0.0, f64::max);
         let smallest = tried().fold(f64::INFINITY, f64::min);
-        let most = self
-            .limit
-            .as_ref()
-            .map_or(self.goal.most, |(limit, _)| *limit);
+        let limit = self.limit.as_ref().map(|(limit, _)| *limit);
+        // Rounded to a possible load, so that the search can reach it.
+        let most = self.goal.possible(limit.unwrap_or(self.goal.most));
         for place in 0..self.states.len() {
             if self.states[place].given_up.is_some() {
                 continue;
@@ -65,7 +64,8 @@ impl Search {
                         format!("the SLO was met at {good:.0} {unit}, the largest load tried");
                     let state = &mut self.states[place];
                     state.given_up = Some(reason);
-                    state.exceeds_generator = self.limit.is_some();
+                    // Below the generator's limit, the user has set the largest load.
+                    state.exceeds_generator = limit.is_some_and(|limit| limit <= self.goal.most);
                 }
                 (None, Some(_)) => {
                     if let Some(plan) = self.descend(place, smallest) {
@@ -78,16 +78,10 @@ impl Search {
         None
     }
 
-    /// Duration of the longest short trial: long enough to show latencies above the limit.
+    /// Duration of the longest short trial: long enough to show latencies above the limit, or timeouts.
     pub(super) fn longest_short(&self) -> f64 {
-        LONGEST_SHORT + 2.0 * self.longest_limit()
-    }
-
-    fn longest_limit(&self) -> f64 {
-        self.states
-            .iter()
-            .filter_map(|state| state.slo.limit)
-            .fold(0.0, f64::max)
+        let longest = LONGEST_SHORT + 2.0 * self.goal.longest_wait(self.slos());
+        longest.min(self.goal.longest_trial)
     }
 
     /// A trial that narrows the interval of the unsettled SLO with the lowest estimated capacity.
@@ -151,8 +145,7 @@ impl Search {
         }
     }
 
-    /// Near the end of the tests of an SLO, without a certified end: a test of the highest load, so that the answer has
-    /// a bound.
+    /// A test of the highest load, if an SLO has only one test left and no certified end. The answer then has a bound.
     fn last_bound(&mut self, place: usize) -> Option<TrialPlan> {
         let state = &self.states[place];
         let tests = state.works_tests + state.fails_tests;
@@ -178,7 +171,7 @@ impl Search {
         let Some((limit, reason)) = &self.limit else {
             return false;
         };
-        let is_beyond = load > *limit;
+        let is_beyond = self.goal.possible(load) > *limit;
         if is_beyond {
             self.states[place].given_up = Some(reason.clone());
             self.states[place].exceeds_generator = true;
@@ -200,11 +193,11 @@ impl Search {
         (self.goal.possible(if fits { open } else { load }), purpose)
     }
 
-    /// The ends lie symmetrically around the median, unless a certified end still fits the median.
+    /// The next end to test. The ends lie symmetrically around the median, unless a certified end still fits the median.
     fn best_end(&self, place: usize, median: f64) -> (f64, Purpose) {
         let state = &self.states[place];
         let (wide, half) = (1.0 + self.goal.width, (1.0 + self.goal.width).sqrt());
-        // How near the other end may come to the median, as a factor.
+        // The smallest distance of the other end from the median, as a factor.
         let near = half.powf(0.6);
         let works_end = |fails: f64| match self.goal.whole {
             true => (fails / wide).ceil().min(fails - 1.0).max(1.0),

@@ -87,6 +87,55 @@ fn a_server_that_bears_the_largest_load_has_no_upper_bound() {
 }
 
 #[test]
+fn a_largest_load_below_the_generators_limit_is_reached_and_ends_the_search() {
+    let planted = planted();
+    for (whole, most, largest) in [(false, 200.0, 200.0), (true, 90.6, 90.0)] {
+        let goal = Goal {
+            most,
+            whole,
+            start: 40.0,
+            ..Goal::default()
+        };
+        let mut bench = Bench::new(planted.clone(), Seed(1));
+        let mut search = Search::new(goal, vec![planted.slo.clone()]);
+        search.set_generator_limit(20_000.0, "the generator applies no more".to_owned());
+        let outcome = run_with(&mut search, &mut bench, false, &|_, _| false);
+        let answer = &outcome.slos[0].answer;
+        assert!(
+            matches!(answer, Answer::Inconclusive { reason, .. } if reason.contains("largest load tried")),
+            "{answer:?}"
+        );
+        let loads = outcome.trials.iter().map(|trial| trial.load);
+        assert_eq!(loads.fold(0.0, f64::max), largest);
+    }
+}
+
+#[test]
+fn a_trial_without_a_latency_limit_lasts_until_exchanges_can_have_timed_out() {
+    let slo = SloLimit {
+        text: "errors<1%".to_owned(),
+        limit: None,
+        share: 0.01,
+    };
+    let goal = Goal {
+        timeout: 10.0,
+        ..Goal::default()
+    };
+    let mut search = Search::new(goal, vec![slo.clone()]);
+    let plan = search.next_trial(0.0).unwrap();
+    let mut trial = TrialSoFar::new(1, goal.timeout);
+    for n in 0..2000 {
+        trial.series[0].record(&slo, f64::from(n) * 0.01, 0.005, false);
+    }
+    // After 10.4 s, the outcomes of the first 0.4 s are known: too few exchanges.
+    for (seconds, may_end) in [(2.5, false), (10.4, false), (12.5, true)] {
+        trial.seconds = seconds;
+        assert_eq!(search.look(&trial), may_end, "{seconds}");
+    }
+    assert!(plan.longest >= 2.0 * goal.timeout, "{plan:?}");
+}
+
+#[test]
 fn a_server_that_refuses_above_its_rate_is_searched_as_quickly_as_others() {
     // The share of errors is 1 - 500/load: its logit is steep at the capacity and flat far above it.
     for (share, rate) in [(0.01, 500.0), (0.05, 500.0), (0.01, 830.0)] {
@@ -118,7 +167,7 @@ fn a_server_that_refuses_above_its_rate_is_searched_as_quickly_as_others() {
     }
 }
 
-/// Runs a search whose trials are invalid where `is_late` says so of a trial's number and load.
+/// Runs a search; a trial is invalid if `is_late` returns true for its number and load.
 fn run_with(
     search: &mut Search,
     bench: &mut Bench,

@@ -50,7 +50,7 @@ pub enum Model {
         capacity: f64,
         /// Mean latency at the capacity, in seconds.
         mean: f64,
-        /// The power of the rate with which the latency grows, or the share of failures, if `failing` is not 0.
+        /// The exponent of the rate in the latency, or in the share of failures if `failing` is not 0.
         exponent: f64,
         /// The share of failures at the capacity; 0 if the latency grows instead.
         failing: f64,
@@ -124,8 +124,7 @@ impl Bucket {
         self.collapsed =
             self.collapse > 1.0 && (waiting > KNEE || (self.collapsed && waiting > 0.0));
         let service = if self.collapsed { self.collapse } else { 1.0 } / self.rate;
-        // A token is available after 1/rate: a request that arrives later than that after the last request does not
-        // wait.
+        // A token is available 1/rate after the last request: a later request does not wait.
         self.last = self.last.max(at - 1.0 / self.rate) + service;
         let cold = if at < self.warm_from { self.cliff } else { 0.0 };
         (self.last - at).max(0.0) + BASE + cold

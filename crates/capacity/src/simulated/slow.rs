@@ -1,7 +1,7 @@
-//! The servers of the self-test on real sockets: the same models, but so slow that a small machine can run them by
-//! timers, with mostly idle processors. Their SLOs allow a larger share of bad exchanges, so that a search needs few
-//! exchanges. Queues with random arrivals are omitted: at some hundred requests a second, an interval of 2 % width
-//! takes them more than a quarter of an hour.
+//! The servers of the self-test on real sockets: the same models at low rates, so that a small machine can run them
+//! by timers, with mostly idle processors. Their SLOs allow a larger share of bad exchanges, so that a search needs few
+//! exchanges. Queues with random arrivals are omitted: at a few hundred requests per second, an interval of 2 %
+//! width takes more than a quarter of an hour.
 
 use fathometer_model::Seed;
 

@@ -90,7 +90,7 @@ impl LoadJob<'_> {
         comment
             + &format!(
                 "# Start the test: kubectl apply -f FILE\n\
-                 # The result is what rank 0 prints, and its exit code:\n\
+                 # The result is the output of rank 0, and its exit code:\n\
                  #     kubectl logs -f {rank_0}\n\
                  #     kubectl get pods {rank_0} \\\n\
                  #         -o jsonpath='{{.items[0].status.containerStatuses[0].state.terminated.exitCode}}'\n\

@@ -1,5 +1,5 @@
-//! Values of a manifest that Kubernetes would check. They are checked here first, with an error that says what is
-//! valid.
+//! Values of a manifest that Kubernetes would check. They are checked here first, with errors that state the valid
+//! form.
 
 use std::fmt;
 use std::str::FromStr;

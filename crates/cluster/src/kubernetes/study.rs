@@ -1,10 +1,9 @@
-//! The manifests of a study: an Indexed Job whose pods measure a share of the replicates each, and the Job that merges
-//! their runs.
+//! The manifests of a study: an Indexed Job, each pod of which measures a share of the replicates, and the Job that
+//! merges their runs.
 //!
-//! - **Shares are independent of each other.** A pod waits for a node of its own, and the Job has no Service and no
-//!   secret. The name of a share's run follows from its index.
-//! - **A failed share is not restarted** (`backoffLimitPerIndex: 0`). Its run holds what was measured;
-//!   `study --resume` continues it.
+//! - **Shares are independent of each other.** Each pod waits for its own node, without another share, and the Job has no
+//!   Service and no secret. The name of a share's run follows from its index.
+//! - **A failed share is not restarted** (`backoffLimitPerIndex: 0`). `study --resume` resumes its run.
 //! - **The pods are privileged.** A study creates network namespaces, TUN devices and control groups.
 //! - **Memory is requested and not limited.** A memory limit of the pod would also limit the servers under test and
 //!   their page cache.
@@ -53,10 +52,10 @@ impl StudyJob<'_> {
              # {name}-I on it.\n\
              # Follow a share, here the first:\n\
              #     kubectl logs -f -l batch.kubernetes.io/job-name={name},batch.kubernetes.io/job-completion-index=0{namespace}\n\
-             # Exit codes other than 0 fail a share: 3 is INVALID, and its run can be merged. kubectl shows the failed ones:\n\
+             # A share with an exit code other than 0 has failed. Code 3 is INVALID; such a run can be merged. Failed shares:\n\
              #     kubectl get job {name} -o jsonpath='{{.status.failedIndexes}}'{namespace}\n\
              # When all shares have ended, merge their runs: the same command with --merge prints the Job.\n\
-             # Remove it; the runs stay: kubectl delete job {name}{namespace}\n",
+             # Remove the Job, without the runs: kubectl delete job {name}{namespace}\n",
             claim = self.claim,
         );
         format!("{comment}---\n{}", self.shares().to_document())
@@ -70,9 +69,9 @@ impl StudyJob<'_> {
         let comment = format!(
             "# Merges the runs of the study {study}, by `fathometer cluster kubernetes --merge`.\n\
              # Start it when all shares have ended: kubectl apply -f FILE\n\
-             # The merged run is {study} on the volume of the claim {claim}. The result is what the pod prints:\n\
+             # The merged run is {study} on the volume of the claim {claim}. The result is the output of the pod:\n\
              #     kubectl logs -f job/{name}{namespace}\n\
-             # If the run of a share is missing, leave it out of the arguments below: the merged run says so.\n\
+             # If the run of a share is missing, remove it from the arguments below; the merged run reports this.\n\
              # Remove it: kubectl delete job {name}{namespace}\n",
             study = self.name,
             claim = self.claim,

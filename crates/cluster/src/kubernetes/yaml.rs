@@ -71,7 +71,7 @@ impl Node {
         }
     }
 
-    /// Whether the value needs lines of its own.
+    /// Whether the value needs separate lines.
     fn is_block(&self) -> bool {
         match self {
             Node::Map(entries) => !entries.is_empty(),

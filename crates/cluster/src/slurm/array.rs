@@ -1,7 +1,7 @@
 //! The batch script of a study over several machines: a job array.
 //!
-//! Each task of the array measures one machine's share of the study, and needs no other task. So Slurm starts a task
-//! whenever a node is free, one after another if necessary. No supervisor is needed: the share of a lost task is
+//! Each task of the array measures one machine's share of the study, independently of other tasks. So Slurm starts a
+//! task whenever a node is free, one after another if necessary. No supervisor is needed: the share of a lost task is
 //! missing from the merged run.
 
 use std::ffi::OsString;
@@ -32,7 +32,7 @@ pub struct ArrayScript<'a> {
 }
 
 /// Runs the share of a task. A shell that traps a signal passes the signal's default action on to the command, unlike
-/// a shell that ignores the signal. So a cancelled task keeps what it measured, and the shell still writes the exit
+/// a shell that ignores the signal. So a cancelled task completes its files, and the shell still writes the exit
 /// code.
 const TASK: &str = r#"
 rank=$SLURM_ARRAY_TASK_ID
@@ -53,7 +53,7 @@ impl ArrayScript<'_> {
              # and, when all tasks have ended:\n\
              #     fathometer merge FOLDER/run-* --output FOLDER/run\n\
              # FOLDER is the folder below. It must be on a file system that all nodes share. It receives the run of each\n\
-             # rank (run-N), what it prints (rank-N.out, rank-N.err) and its exit code (rank-N.code).",
+             # rank (run-N), its output (rank-N.out, rank-N.err) and its exit code (rank-N.code).",
             self.ranks
         );
         let mut script = Lines::begin(&self.directives(), &text, self.folder);

@@ -20,7 +20,7 @@ pub const SPOOL: &str = "spool";
 
 /// Files that are created empty before the job is submitted.
 ///
-/// An NFS client can cache for up to a minute that a file does not exist. A file that exists from the start is read
+/// An NFS client may cache the absence of a file for up to a minute. A file that exists from the start is read
 /// again each time it is opened.
 pub const FOLLOWED: [&str; 5] = [LOG, RANK_0_OUTPUT, RANK_0_ERRORS, RANK_0_CODE, EXIT_CODE];
 

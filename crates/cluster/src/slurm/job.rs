@@ -1,4 +1,4 @@
-//! What Slurm's programs report about a job.
+//! Reports of Slurm's programs on a job.
 
 use std::fmt;
 

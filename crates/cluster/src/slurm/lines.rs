@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::shell::{CARRIAGE_RETURN, quote};
 
-/// A script in progress.
+/// A script that is being written.
 pub(super) struct Lines(Vec<u8>);
 
 impl Lines {
@@ -28,7 +28,7 @@ impl Lines {
         self.0.push(b'\n');
     }
 
-    /// Writes the words of the command, which end a `set --`: its arguments are the only list of a POSIX shell.
+    /// Writes the words of the command as arguments of `set --`: a POSIX shell has no other list than these.
     pub(super) fn command(&mut self, command: &[OsString]) {
         for (place, word) in command.iter().enumerate() {
             let more: &[u8] = match place + 1 < command.len() {

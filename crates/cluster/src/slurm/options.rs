@@ -103,7 +103,7 @@ impl FromStr for BatchOption {
         let plain = |byte: u8| byte.is_ascii_graphic() && !b"'\"\\#".contains(&byte);
         if !text.bytes().all(plain) {
             return Err(OptionError(
-                "options of sbatch may not contain spaces, quotes, backslashes, # or other than ASCII characters; \
+                "options of sbatch may not contain spaces, quotes, backslashes, # or non-ASCII characters; \
                  set the environment variable SBATCH_… instead",
             ));
         }

@@ -2,12 +2,12 @@
 //!
 //! The script adds three things to Slurm:
 //!
-//! - **The exit code is that of rank 0**, which merges the results. `srun` returns the highest code of all ranks, and
-//!   a job the code of its script.
+//! - **The exit code is that of rank 0**, which merges the results. `srun` returns the highest code of all ranks; a job
+//!   returns the code of its script.
 //! - **A lost rank does not end the test.** The other ranks continue (`--no-kill`, `--kill-on-bad-exit=0`,
-//!   `--wait=0`), so that rank 0 reports the loss with all that was measured.
+//!   `--wait=0`), so that rank 0 reports the loss with all measured figures.
 //! - **A lost node does not block.** `srun` would wait without limit for ranks on a lost node, so the script stops
-//!   `srun` a stated time after rank 0 has exited.
+//!   `srun` `grace_s` seconds after rank 0 has exited.
 
 use std::ffi::OsString;
 use std::num::NonZeroU32;
@@ -115,8 +115,8 @@ impl BatchScript<'_> {
         let text = format!(
             "\n# A load test, by `fathometer cluster slurm`. To submit it by hand:\n\
              #     mkdir FOLDER && sbatch {SCRIPT}\n\
-             # FOLDER is the folder below. It must be on a file system that all nodes share. It receives what each\n\
-             # rank prints (rank-N.out, rank-N.err), {LOG}, and the test's exit code ({EXIT_CODE})."
+             # FOLDER is the folder below. It must be on a file system that all nodes share. It receives the output\n\
+             # of each rank (rank-N.out, rank-N.err), {LOG}, and the test's exit code ({EXIT_CODE})."
         );
         let mut script = Lines::begin(&self.directives(), &text, self.folder);
         match self.secret_file {
@@ -234,7 +234,7 @@ mod tests {
         insta::assert_snapshot!(format!("{head}...\nset -- {command}"));
         // The user's secret is only read.
         assert!(!rest.contains(">\"$secret\""));
-        // sbatch stops to read its lines at the first command, and refuses carriage returns.
+        // sbatch reads its options only before the first command, and refuses carriage returns.
         let first_command = text.find("cr=").unwrap();
         assert!(text.find("--array").unwrap() > first_command && !text.contains('\r'));
     }

@@ -22,7 +22,7 @@ const FILE_DELAY: Duration = Duration::from_secs(5);
 /// How long a cancelled job may take to end. Slurm gives the processes `KillWait` (30 s by default) to exit.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Follows one job: it receives Slurm's reports and the exit code in the job's folder, and decides.
+/// Follows one job by Slurm's reports and the exit code in the job's folder.
 #[derive(Debug)]
 pub struct Watch {
     next: Instant,
@@ -215,9 +215,9 @@ mod tests {
             }
             assert_eq!(watch.ending(now, None), None);
         }
-        // About one in 5 s, and some more at the start.
+        // About one query per 5 s, and some more at the start.
         assert!((115..150).contains(&questions), "{questions}");
-        // After a change they are frequent again.
+        // After a change, queries are frequent again.
         assert!(watch.saw(at(600), sighting("JobState=RUNNING NodeList=n0")));
         assert!(!watch.asks(at(600)) && watch.asks(at(606)));
         assert!(!watch.saw(at(606), sighting("JobState=RUNNING NodeList=n0")));
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(watch.ending(at(1), Some(3)), Some(Ending::Code(3)));
         watch.saw(at(2), sighting("JobState=TIMEOUT NodeList=n0"));
         assert_eq!(watch.ending(at(2), None), None);
-        // A code that becomes visible late counts.
+        // An exit code that becomes visible late counts.
         assert_eq!(watch.ending(at(4), Some(1)), Some(Ending::Code(1)));
         assert!(!watch.asks(at(4)));
         let ending = watch.ending(at(7), None).unwrap();
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(ending.exit_code(false), 1);
         assert!(ending.to_string().ends_with("for 10 min: no contact"));
 
-        // A cancelled job stays.
+        // A cancelled job does not end.
         let mut watch = Watch::new(at(0));
         watch.saw(at(1), sighting("JobState=RUNNING NodeList=n0"));
         watch.cancel(at(100));

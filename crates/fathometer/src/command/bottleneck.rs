@@ -82,7 +82,7 @@ pub struct BottleneckArguments {
     /// Number of connections that the server handles at a time [default: the server's own choice]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     workers: Option<u32>,
-    /// Start each trial with a cold cache [default: warm, as far as the site fits into memory]
+    /// Start each trial with a cold cache [default: a warm cache, up to the memory limit]
     #[arg(long)]
     cold: bool,
     /// Length of the measured window of each trial
@@ -191,7 +191,7 @@ pub fn run(arguments: &BottleneckArguments) -> Result<ExitCode, Failure> {
     privilege::acquire()?;
     let interrupt = Interrupt::install()?;
     machine::raise_open_files();
-    // Removes what killed runs left behind.
+    // Removes the control groups and folders of killed runs.
     leftovers::remove();
     let interrupted = || interrupt.is_raised();
     if arguments.self_test {

@@ -76,7 +76,7 @@ pub struct CompareArguments {
     quiet: bool,
 }
 
-/// What counts as a change.
+/// The gate and the equivalence margin of a comparison.
 #[derive(Debug, Args)]
 pub struct Limits {
     /// Limits on changes, as in 'p99<+5%,errors<=+0'; exit code 4 if a limit is violated, 3 if one is undecided
@@ -90,7 +90,7 @@ pub struct Limits {
 const EXAMPLES: &str = "Examples:
   fathometer compare before.json after.json
   fathometer compare before.json after.json --gate 'p99<+5%,rate>-2%,errors<=+0'
-  fathometer compare runs-of-monday/ runs-of-tuesday/      several results a side: drift is in the intervals
+  fathometer compare runs-of-monday/ runs-of-tuesday/      several results per side: intervals include drift
   fathometer compare --self-test                           false alarms and power, by simulation
   fathometer compare --self-test --real                    does it find a change of 1 % on this machine?
 Exit codes: 0 done, 1 failed, 2 usage, or not comparable, 3 a result is INVALID, or a limit is undecided, 4 a limit is
@@ -120,7 +120,8 @@ pub fn run(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
             differences.join(", ")
         )));
     }
-    if comparison.changes.is_empty() {
+    // An INVALID run has no metrics; its reasons are printed instead.
+    if comparison.changes.is_empty() && comparison.invalid.is_empty() {
         return Err(usage(
             "cannot compare: the results have no metric in common",
         ));

@@ -18,8 +18,8 @@ const EXAMPLES: &str = "Examples:
   fathometer merge node1/ node2/ --json
   fathometer merge rank-0/ rank-1/ --output runs/whole     the runs of a study
 
-The result of spools is that of rank 0, bit for bit, if every rank finished normally. Exit codes: as of
-`fathometer load`. Runs of a study are merged to the same run in any order; exit code 3: a rank's run is
+The result of spools is that of rank 0, bit for bit, if every rank finished normally. The exit codes are
+those of `fathometer load`. Runs of a study are merged to the same run in any order; exit code 3: a rank's run is
 missing or not finished, or a cell has no valid replicate.";
 
 /// Arguments of `merge`.

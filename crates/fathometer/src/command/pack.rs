@@ -24,8 +24,8 @@ Examples:
   fathometer pack site -o site.objp                       all files of a folder
   fathometer pack site | ssh host fathometer unpack - www   the same through a pipe
 
-A file is read when its turn comes, in pieces: a package may be larger than the memory. Names in the
-package are the files' paths from the folder, percent-encoded as in a URL.")]
+Files are read one after another, in pieces, so a package may be larger than the memory. Names in the
+package are the files' paths relative to the folder, percent-encoded as in a URL.")]
 pub struct PackArguments {
     /// The folder to pack
     folder: PathBuf,

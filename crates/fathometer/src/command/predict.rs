@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use fathometer_analysis::bottleneck::Outcome as BottleneckOutcome;
 use fathometer_analysis::run::Run;
 use fathometer_lab::server::Capability;
 use fathometer_lab::server::definition::Definition;
@@ -46,11 +47,11 @@ pub struct PredictArguments {
     #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     fit: Vec<u32>,
     /// Numbers of users that were measured in short bursts. Only the processor time per exchange of these loads is
-    /// fitted: light loads hardly show how it changes with many exchanges at a time
+    /// fitted: light loads show little of how this time changes with concurrency
     #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     bursts: Vec<u32>,
-    /// Batch sizes of a sweep to fit; batches, too, show the processor time per exchange with many exchanges at a
-    /// time [default: all that --fit-up-to includes; none with --fit]
+    /// Batch sizes of a sweep to fit; batches, too, show the processor time per exchange at high concurrency
+    /// [default: all that --fit-up-to includes; none with --fit]
     #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     batches: Vec<u32>,
     /// Number of cores that the server of load --save could use: 1 for a single thread, or the limit of taskset or a
@@ -62,8 +63,8 @@ pub struct PredictArguments {
     /// definition; else no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     workers: Option<u32>,
-    /// Listen backlog: connections that may wait for a worker [default: the run's factor backlog, or the server's definition;
-    /// else 4096]
+    /// Listen backlog: connections that may wait for a worker [default: the run's factor backlog, or the server's
+    /// definition; else 4096]
     #[arg(long, value_name = "N")]
     backlog: Option<u32>,
     /// Time-out of a client whose connection is refused because the backlog is full [default: the time-out recorded
@@ -100,7 +101,7 @@ const HELP: &str = "Examples:
   fathometer predict RUN --fit 1,2,4 --batches 64,256         the same with batches at a light load
   fathometer predict RUN --bottleneck FOLDER                  elasticities beside those of fathometer bottleneck
   fathometer load URL -c 1 --probe PID --save light/1.json    then -c 2, -c 4, and: fathometer predict light
-Exit codes: 0 done, 1 failed, 2 usage, 3 no network fits one of the series.";
+Exit codes: 0 done, 1 failed, 2 usage, 3 no queueing network fits at least one series.";
 
 /// Predicts and prints.
 pub fn run(arguments: &PredictArguments) -> Result<ExitCode, Failure> {
@@ -160,6 +161,14 @@ fn measured_elasticities(folder: &Path) -> Result<MeasuredElasticities, Failure>
             folder.display()
         )));
     };
+    if let BottleneckOutcome::Invalid { reasons } = &found.verdict.outcome {
+        return Err(format!(
+            "the measurement in {} is INVALID, so its elasticities are no evidence: {}; repeat fathometer bottleneck",
+            folder.display(),
+            reasons.join("; ")
+        )
+        .into());
+    }
     let parts = ["server", "site", "load", "path", "cpu"];
     let setup = found.facts.setup.iter();
     let setup: Vec<&str> = setup
@@ -167,11 +176,20 @@ fn measured_elasticities(folder: &Path) -> Result<MeasuredElasticities, Failure>
         .map(|(_, value)| value.as_str())
         .collect();
     let ranking = found.verdict.ranking.into_iter();
+    let elasticities: Vec<_> = ranking.filter_map(|ranked| ranked.elasticity).collect();
+    if elasticities.is_empty() {
+        return Err(format!(
+            "{} has no elasticity: no limit has a valid trial in the same replicate as a valid trial of the unchanged \
+             load; repeat fathometer bottleneck",
+            folder.display()
+        )
+        .into());
+    }
     Ok(MeasuredElasticities {
         setup: setup.join("; "),
         users,
         cores: found.facts.cpu,
-        elasticities: ranking.filter_map(|ranked| ranked.elasticity).collect(),
+        elasticities,
     })
 }
 
@@ -180,7 +198,7 @@ fn measured_elasticities(folder: &Path) -> Result<MeasuredElasticities, Failure>
 fn admit(series: &mut Series, arguments: &PredictArguments) {
     let definition = series.server.as_deref().map(Definition::load);
     let admission = &mut series.admission;
-    // A definition that is missing here, as for a run made elsewhere, sets no limit.
+    // A missing definition, as for a run from another machine, sets no limit.
     if let Some(Ok(definition)) = definition
         && let Some(program) = &definition.program
     {
@@ -209,7 +227,7 @@ fn series(arguments: &PredictArguments) -> Result<Vec<Series>, Failure> {
     if folder.join("run.json").exists() {
         if arguments.cores.is_some() {
             return Err(usage(
-                "--cores is for results of load --save; a study's run records the quota of its hosts",
+                "--cores is for results of load --save; for a study's run, the cores are those of its host's quota, or of the machine",
             ));
         }
         let levels: BTreeMap<String, String> = arguments.levels.iter().cloned().collect();

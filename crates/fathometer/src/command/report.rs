@@ -36,9 +36,16 @@ pub struct ReportArguments {
 /// the printed output is still complete. With `--verify`, compares the report with its sources instead.
 pub fn run(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
     if arguments.verify {
-        let files = evaluation::verify(&arguments.run)?;
+        let verified = evaluation::verify(&arguments.run)?;
+        let (files, not_kept) = (verified.unchanged, verified.not_kept);
+        let not_checked = match not_kept {
+            0 => String::new(),
+            _ => format!(
+                "; {not_kept} files of its waterfalls are not in this folder and were not checked"
+            ),
+        };
         print(&format!(
-            "report.html is unchanged, and so are the {files} files it was made from\n"
+            "report.html is unchanged, and so are the {files} files it was made from{not_checked}\n"
         ))?;
         return Ok(ExitCode::SUCCESS);
     }

@@ -127,10 +127,6 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
         std::env::var(name).ok()
     })
     .map_err(|error| usage(error.to_string()))?;
-    // Must run first: the kernel does not move a process with several threads into a namespace.
-    privilege::acquire()?;
-    let interrupt = Interrupt::install()?;
-    fathometer_sys::machine::raise_open_files();
     let files = StudyFiles::of(name)?;
     let study = files.study()?;
     let published = match &study.published {
@@ -201,6 +197,11 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
         }
         return Ok(ExitCode::SUCCESS);
     }
+    run::check(&request)?;
+    // Must run before any thread starts: the kernel does not move a process with several threads into a namespace.
+    privilege::acquire()?;
+    let interrupt = Interrupt::install()?;
+    fathometer_sys::machine::raise_open_files();
     let outcome =
         run::execute(&request, &|| interrupt.is_raised()).map_err(|error| -> Failure {
             // If the folder existed before, it belongs to another run.

@@ -61,7 +61,7 @@ pub struct TraceArguments {
     write: Option<PathBuf>,
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(flatten)]
@@ -324,7 +324,7 @@ mod tests {
         fs::write(&file, capture()).unwrap();
         let (file, client) = (file.to_str().unwrap(), client.to_str().unwrap());
         let of_all = printed(&arguments(&[file, "--tap", "client", "--write", client]));
-        // All interfaces of that tap, and none of the others.
+        // The extracted file has all interfaces of that tap, and no others.
         let alone = printed(&arguments(&[client, "--tap", "all"]));
         assert!(
             alone.contains("counted: client.tx (3), client.rx (1)"),

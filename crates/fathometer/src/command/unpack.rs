@@ -25,7 +25,7 @@ Examples:
   fathometer unpack --list site.objp       list its files and verify all checksums
   curl -s -H 'Accept: application/vnd.fathometer.object-package' URL | fathometer unpack - www
 
-A file appears when it is complete and was checked. If the package is damaged, the files before the
+A file appears only when it is complete and verified. If the package is damaged, the files before the
 damage are kept. Nothing is ever written outside the folder, and symbolic links in it are not
 followed.")]
 pub struct UnpackArguments {

@@ -17,7 +17,7 @@ fn capacity(arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// A server that refuses a request while this many others are served, each for 20 ms.
+/// A server that refuses requests above this number at a time; each takes 20 ms.
 fn refuses_above(most: u32) -> Server {
     let served = AtomicU32::new(0);
     Server::start(move |_| {
@@ -70,12 +70,15 @@ fn the_number_of_users_is_that_which_the_server_admits() {
         }
         assert_eq!(output.status.code(), Some(3), "{text}");
         assert!(has_invalid_trial(&result), "no answer: {text}");
+        thread::sleep(PAUSE);
     }
     panic!("{TOO_BUSY}");
 }
 
 /// The maximum number of searches of a test. A busy machine makes trials INVALID; such a search is repeated.
 const SEARCHES: u32 = 6;
+/// The pause after a search with INVALID trials: other programs may keep the machine busy for some time.
+const PAUSE: Duration = Duration::from_secs(10);
 const TOO_BUSY: &str =
     "each search had INVALID trials: repeat the test on a machine that is less busy";
 
@@ -84,6 +87,44 @@ fn has_invalid_trial(result: &serde_json::Value) -> bool {
     trials
         .iter()
         .any(|trial| trial["invalid"] != serde_json::json!([]))
+}
+
+#[test]
+fn the_limit_of_open_files_bounds_the_users() {
+    let server = Server::start(move |_| {
+        thread::sleep(Duration::from_millis(100));
+        Answer::Whole(100)
+    });
+    let url = format!("http://{}/", server.address);
+    for _ in 0..SEARCHES {
+        let mut command = Command::new("sh");
+        command
+            .args([
+                "-c",
+                "ulimit -n 80 && exec \"$0\" capacity --quiet \"$@\"",
+                FATHOMETER,
+            ])
+            .args([&url, "--users", "--slo", "errors<20%", "--json"])
+            .args(["--final-trial", "2s", "--warmup", "200ms"])
+            .args(["--no-calibration", "--", "--threads", "1"]);
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{text}{message}");
+        let result: serde_json::Value =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {message}"));
+        let found = &result["outcome"]["slos"][0];
+        let reason = found["reason"].as_str().unwrap();
+        if reason.contains("the limit of open files") {
+            assert_eq!(found["answer"], "invalid", "{text}");
+            let most = found["valid_up_to"].as_f64().unwrap();
+            assert!((16.0..80.0).contains(&most), "{text}");
+            return;
+        }
+        assert!(has_invalid_trial(&result), "no bound: {text}");
+        thread::sleep(PAUSE);
+    }
+    panic!("{TOO_BUSY}");
 }
 
 /// A server that fails every `of`-th request, at any load.
@@ -132,11 +173,12 @@ fn a_server_that_fails_at_any_load_has_an_upper_bound_and_a_reason() {
             return;
         }
         assert!(has_invalid_trial(&result), "no bound: {text}");
+        thread::sleep(PAUSE);
     }
     panic!("{TOO_BUSY}");
 }
 
-/// Answers so many requests of one connection, then listens no more.
+/// Answers this many requests of one connection, then stops listening.
 fn answers_only(most: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -158,7 +200,7 @@ fn answers_only(most: usize) -> SocketAddr {
 
 #[test]
 fn a_server_that_is_gone_is_an_error_and_not_a_search() {
-    // The requests of the test whether the server is idle.
+    // Enough for the first test of the server, before the search.
     let url = format!("http://{}/", answers_only(4));
     let output = capacity(&[&url, "--slo", "errors<1%", "--warmup", "100ms"]);
     let message = String::from_utf8_lossy(&output.stderr);
@@ -238,6 +280,75 @@ fn what_cannot_be_searched_is_a_usage_error() {
                 "5s",
             ],
             "--duration",
+        ),
+        (
+            &["http://127.0.0.1:9/", "--slo", "p99<1s", "--", "-c", "5"],
+            "--connections",
+        ),
+        (
+            &[
+                "http://127.0.0.1:9/",
+                "--users",
+                "--slo",
+                "p99<1s",
+                "--",
+                "--rate",
+                "100",
+            ],
+            "--rate",
+        ),
+        (
+            &[
+                "http://127.0.0.1:9/",
+                "--slo",
+                "p99<1s",
+                "--",
+                "--drain",
+                "60s",
+            ],
+            "--drain",
+        ),
+        (
+            &[
+                "http://127.0.0.1:9/",
+                "--slo",
+                "p99<1s",
+                "--",
+                "--arrivals",
+                "poisson",
+            ],
+            "--arrivals",
+        ),
+        (
+            &[
+                "http://127.0.0.1:9/",
+                "--slo",
+                "p99<1s",
+                "--",
+                "--batch",
+                "4",
+            ],
+            "--batch",
+        ),
+        (
+            &[
+                "http://127.0.0.1:9/",
+                "--slo",
+                "p99<5s",
+                "--longest-trial",
+                "12s",
+            ],
+            "--longest-trial 12s is too short",
+        ),
+        (
+            &[
+                "http://127.0.0.1:9/",
+                "--slo",
+                "errors<1%",
+                "--timeout",
+                "150s",
+            ],
+            "--final-trial (10s)",
         ),
         (
             &[

@@ -11,11 +11,12 @@ use crate::support::programs::{FATHOMETER, tool};
 use crate::support::waiting::wait_until;
 use crate::support::{ports, serving};
 
-/// How many searches may end without the answer that is expected. Other tests use the processors too: a trial may be
-/// INVALID, or fail its slo before the server's limit is reached. A wrong program is wrong every time.
+/// Number of searches that may end without the expected result. Other tests use the processors too: a trial may be
+/// INVALID, or fail its SLO before the server's limit is reached. A wrong program is wrong every time.
 const ATTEMPTS: u32 = 6;
 
-/// The first exhausted resource, by a wide search with probes, which takes some seconds for its trials; or why it found nothing.
+/// The first exhausted resource, or the reason for no result. The interval of the search is wide, so that it takes
+/// only seconds.
 fn probed(url: &str, slo: &str, start: &str, pid: u32) -> Value {
     let pid = pid.to_string();
     let mut command = Command::new(FATHOMETER);
@@ -45,7 +46,7 @@ fn probed(url: &str, slo: &str, start: &str, pid: u32) -> Value {
     let output = command.output().unwrap();
     let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     match &result["gave_out"][0] {
-        // A server whose queue overflows for long looks as if it were gone.
+        // The queue of the server may overflow for so long that the server appears to have stopped answering.
         Value::Null => json!({
             "slos": result["outcome"]["slos"],
             "stderr": String::from_utf8_lossy(&output.stderr),
@@ -54,7 +55,7 @@ fn probed(url: &str, slo: &str, start: &str, pid: u32) -> Value {
     }
 }
 
-/// Searches until the first exhausted resource is as expected. Fails with what every search found otherwise.
+/// Repeats the search until the first exhausted resource is as expected; else fails with all results.
 fn until_expected(search: impl Fn() -> Value, is_expected: impl Fn(&Value) -> bool) {
     let mut others = Vec::new();
     for _ in 0..ATTEMPTS {
@@ -67,7 +68,7 @@ fn until_expected(search: impl Fn() -> Value, is_expected: impl Fn(&Value) -> bo
     panic!("no search found what was expected: {others:#?}");
 }
 
-/// Whether the answer has these words.
+/// Whether the text of a result contains these words.
 fn says(gave_out: &Value, words: &str) -> bool {
     let text = gave_out["text"].as_str();
     text.is_some_and(|text| text.contains(words))
@@ -138,7 +139,7 @@ fn a_server_that_refuses_by_its_configuration_exhausts_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let address = ports::free_address();
     let place = folder.path().display();
-    // Not `return 200`: nginx limits requests after it.
+    // A file instead of `return 200`, which nginx executes before it limits requests.
     std::fs::create_dir(folder.path().join("site")).unwrap();
     std::fs::write(folder.path().join("site/index.html"), [b'x'; 100]).unwrap();
     let configuration = format!(
@@ -159,7 +160,7 @@ fn a_server_that_refuses_by_its_configuration_exhausts_nothing() {
     let server = Server(server.unwrap());
     wait_until("nginx listens", || TcpStream::connect(address).is_ok());
     let url = format!("http://{address}/");
-    // Other tests may use up the processors of the machine. This server has nothing else that runs out.
+    // Other tests may exhaust the machine's processors. This server exhausts no other resource.
     until_expected(
         || probed(&url, "errors<5%", "180", server.0.id()),
         |found| {

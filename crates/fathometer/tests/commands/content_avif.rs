@@ -95,7 +95,7 @@ fn an_avif_has_a_row_with_its_distortion_and_no_time_to_decode() {
     assert!(row.trim_end().ends_with('-'), "no time to decode: {row}");
 }
 
-/// It takes a second, because only a browser tells whether browsers show the files of the copy.
+/// Takes a second, because only a real browser proves that browsers show the files of the copy.
 #[test]
 fn a_browser_shows_the_avif_files_of_a_copy() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `fathometer content` of an HTTP archive and of a list of URLs: the same result as of the files.
+//! `fathometer content` of an HTTP archive and of a list of URLs: the result equals that of the files.
 
 use std::fs;
 use std::net::TcpListener;
@@ -32,7 +32,7 @@ fn result(output: &Output) -> Value {
         .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// The files in a folder, and what `content` says of them.
+/// Writes the files to a folder; returns the result of `content`.
 fn folder(folder: &Path) -> Value {
     fs::create_dir(folder).unwrap();
     fs::write(folder.join("index.html"), PAGE).unwrap();
@@ -43,8 +43,8 @@ fn folder(folder: &Path) -> Value {
     result(&output)
 }
 
-/// The bytes of all treatments of single files, by their names: an archive or a list here has its image on another host, so
-/// that no file is joined.
+/// The bytes of each treatment that joins no files. In these archives and lists the image is on another host, so no
+/// file is joined.
 fn bytes(result: &Value) -> Vec<(String, u64)> {
     let rows = result["treatments"].as_array().unwrap();
     let mut bytes: Vec<_> = rows
@@ -71,7 +71,7 @@ fn an_archive_gives_the_result_of_its_files_and_names_what_it_lacks() {
     let place = tempfile::tempdir().unwrap();
     let of_folder = folder(&place.path().join("site"));
     let mut entries = vec![
-        // Without a name that says HTML.
+        // The name does not end in .html.
         entry(
             "GET",
             "http://a.test/?page",
@@ -176,7 +176,7 @@ fn a_list_is_fetched_within_its_limits() {
     assert_eq!(result(&output)["files_failed"], 3);
     assert_eq!(bytes(&result(&output)), bytes(&of_folder));
 
-    // Without the root, the file over TLS is not fetched.
+    // Without the root certificate, the file over TLS is not fetched.
     write(&urls[1..3]);
     let output = content(&list, &[]);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -14,7 +14,7 @@ use crate::support::programs::{FATHOMETER, run_well, tool};
 /// A grey pixel.
 const DOT: &[u8] = b"GIF89a\x01\x00\x01\x00\x80\x00\x00\xcc\xcc\xcc\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;";
 
-/// A site of a page with two style sheets, two scripts and two images, of which another page has one style sheet.
+/// A page with two style sheets, two scripts and two images, and another page with one of the style sheets.
 fn small_site(folder: &Path) -> PathBuf {
     let site = folder.join("site");
     for name in ["a", "a/style sheets", "i"] {
@@ -48,7 +48,7 @@ fn content(site: &Path, arguments: &[&str]) -> Value {
     serde_json::from_slice(&run_well(command.arg(site))).unwrap()
 }
 
-/// Bytes of all files below a folder but these, as they are or by gzip 6 where that is smaller.
+/// Bytes of all files below a folder except `without`; if `is_coded`, by gzip 6 where that is smaller.
 fn bytes(folder: &Path, without: &[&str], is_coded: bool) -> u64 {
     let mut sum = 0;
     let mut folders = vec![folder.to_owned()];
@@ -78,7 +78,7 @@ fn bytes(folder: &Path, without: &[&str], is_coded: bool) -> u64 {
     sum as u64
 }
 
-/// The ways to join files, with the treatment of a copy, and the files that no document loads any more.
+/// Each way to join files, the option of --treat, and the files that documents no longer load.
 const WAYS: [(&str, &str, &[&str]); 3] = [
     (
         "concatenated",
@@ -103,7 +103,7 @@ fn rows_of_joined_files_have_the_bytes_and_requests_of_the_copy_and_times() {
             let name = format!("{name}{suffix}");
             let row = rows.iter().find(|row| row["treatment"] == name.as_str());
             let row = row.unwrap_or_else(|| panic!("{name}: {result}"));
-            // The copy keeps the old files, which other sites may name.
+            // The copy keeps the old files, which other sites may reference.
             let expected = bytes(&copy, gone, is_coded);
             assert_eq!(row["bytes"], expected, "{name}: {result}");
             assert_eq!(row["requests_saved"], written["requests_saved"], "{name}");
@@ -118,7 +118,7 @@ fn rows_of_joined_files_have_the_bytes_and_requests_of_the_copy_and_times() {
         let row = rows.iter().find(|row| row["treatment"] == name).unwrap();
         row["files_smaller"].as_u64().unwrap()
     };
-    // The page has fewer tags, and a joined file at most a line break more than its parts.
+    // The page has fewer tags, and a joined file has at most one line break more than its parts.
     let length = |tree: &str, name: &str| {
         let path = folder.path().join(tree).join(name);
         fs::metadata(path).unwrap().len()
@@ -136,7 +136,7 @@ fn rows_of_joined_files_have_the_bytes_and_requests_of_the_copy_and_times() {
         .iter()
         .filter(|(name, bytes)| length("concat", name) < *bytes);
     assert_eq!(smaller("concatenated"), fewer.count() as u64, "{result}");
-    // Of the page, a style sheet and two scripts, all smaller by gzip, the scripts are one file.
+    // gzip makes the page, a style sheet and two scripts smaller. The copy has one script instead of two.
     assert_eq!(smaller("concatenated, gzip 6"), smaller("gzip 6") - 1);
 }
 
@@ -168,7 +168,7 @@ fn predictions_of_joined_files_are_those_of_the_copy() {
         for key in ["seconds", "packets_up", "packets_down", "wire_bytes"] {
             assert_eq!(joined[key], of_copy[key], "{name}, {key}");
         }
-        // Each request takes the modem's round trip of 150 ms at least.
+        // Each request takes at least the modem's round trip of 150 ms.
         assert!(seconds(&joined) < seconds(&alone) - 0.1, "{name}");
     }
     assert_eq!(of_site.len(), 6, "{of_site:?}");
@@ -178,7 +178,7 @@ fn predictions_of_joined_files_are_those_of_the_copy() {
 fn a_browser_shows_inlined_images_as_it_shows_files() {
     let folder = tempfile::tempdir().unwrap();
     let site = site(folder.path());
-    // Another page with the same images would keep them from being inlined.
+    // Images that another page also uses would not be inlined.
     for entry in fs::read_dir(&site).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|end| end == "html") && !path.ends_with("index.html") {
@@ -194,13 +194,13 @@ fn a_browser_shows_inlined_images_as_it_shows_files() {
     assert_eq!(result["requests_saved"], inlined);
     let page = fs::read_to_string(out.join("index.html")).unwrap();
     assert_eq!(page.matches("src=\"data:image/").count() as u64, inlined);
-    // The files of the copy, which are smaller than those of the site.
+    // The inlined images are the smaller files of the copy.
     assert!(page.contains("data:image/png;base64,"), "{result}");
     let Some(chromium) = tool("chromium") else {
         return;
     };
     let expected = screenshot(&chromium, &site);
-    // No file of an inlined image is there any more.
+    // Removes the files of the inlined images.
     for entry in fs::read_dir(out.join("images")).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();

@@ -1,4 +1,4 @@
-//! Minified and concatenated files, and sprites: Chromium shows and styles the treated pages as it does the others.
+//! Minified and concatenated files, and sprites: Chromium shows and styles the treated pages like the original pages.
 
 use std::fs;
 use std::path::Path;
@@ -50,7 +50,7 @@ const ONE: &str = "/* one */\nbody { font-family : sans-serif ; margin: 10px 10p
 const TWO: &str = "p { color: #00f; color: #123456 }\nh1.first { letter-spacing: 0.50em; }\n\
     .own { font-weight: bold; }\n";
 
-/// Writes the site, with a script that adds to the document what the browser made of each element.
+/// Writes the site, with a script that appends the computed style and box of each element to the document.
 fn site_of_text(folder: &Path) {
     for name in ["style", "script"] {
         fs::create_dir_all(folder.join(name)).unwrap();
@@ -90,7 +90,7 @@ document.body.append(result);
 /// A grey pixel.
 const DOT: &[u8] = b"GIF89a\x01\x00\x01\x00\x80\x00\x00\xcc\xcc\xcc\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;";
 
-/// What the probe found in Chromium. The port of the server is in URLs, and is left out.
+/// The probe's result in Chromium, with the server's address removed from URLs.
 fn probed(chromium: &Path, folder: &Path) -> String {
     let server = Server::origin(folder, &[]);
     let place = tempfile::tempdir().unwrap();
@@ -129,7 +129,7 @@ fn a_browser_styles_every_element_of_a_minified_and_concatenated_page_alike() {
     }
     let is_short = page.contains(".own{color:red;padding:1px}");
     assert_eq!(is_short, cfg!(feature = "css"), "{page}");
-    // The files that other sites may name are still there.
+    // The old files remain, because other sites may reference them.
     assert!(out.join("style/one.css").exists() && out.join("script/two.js").exists());
 
     let Some(chromium) = tool("chromium") else {
@@ -139,7 +139,7 @@ fn a_browser_styles_every_element_of_a_minified_and_concatenated_page_alike() {
     assert!(before.contains("letter-spacing:16px"), "{before}");
     assert_eq!(probed(&chromium, &out), before);
     assert!(screenshot(&chromium, &out) == screenshot(&chromium, &site));
-    // Without its style sheets the page is styled in another way.
+    // Without its style sheets the page is styled differently.
     fs::remove_dir_all(out.join("style")).unwrap();
     assert_ne!(probed(&chromium, &out), before);
 }
@@ -207,7 +207,7 @@ fn whole_pages_have_rows_and_a_faulty_style_sheet_stops_nothing() {
     assert!(bytes("minified") < site_bytes);
     assert!(bytes("minified, brotli 11") < bytes("brotli 11"));
     assert_eq!(row("minified")["encode_s"].as_array().unwrap().len(), 2);
-    // Two files that are one: fewer tags, and one coding for both.
+    // Two files joined into one: fewer tags, and one compression context for both.
     assert!(bytes("concatenated") < site_bytes);
     assert!(bytes("concatenated, gzip 6") < bytes("gzip 6"));
     assert_eq!(row("concatenated, brotli 11")["requests_saved"], 3);

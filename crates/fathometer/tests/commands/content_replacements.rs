@@ -141,7 +141,7 @@ fn exact_proposals_look_the_same_and_others_say_so() {
         screenshot(&chromium, &after) == expected,
         "the pages differ"
     );
-    // The smallest difference of a colour is seen.
+    // The smallest difference of a colour is detected.
     fs::write(
         after.join("index.html"),
         page.replace("#fc0 20px", "#fc1 20px"),

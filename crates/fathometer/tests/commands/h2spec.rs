@@ -10,7 +10,7 @@ use std::process::Command;
 
 use crate::peers::support::Server;
 
-/// Least number of cases, so that an empty report does not pass.
+/// Minimum number of cases, so that an empty report does not pass.
 const CASES: usize = 140;
 
 fn h2spec() -> Option<PathBuf> {

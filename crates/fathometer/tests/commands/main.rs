@@ -1,7 +1,7 @@
 //! The commands of `fathometer`, run as a user runs them: what they print, serve, fetch and leave behind.
 //!
-//! Tests run beside each other, so none changes or measures the state of this process, with one exception: a
-//! test of `serve` raises the limit of open files as far as permitted, which restricts no other test.
+//! Tests run in parallel, so no test changes or measures the state of this process. One exception: a test of `serve`
+//! raises the limit of open files to the maximum, which does not affect other tests.
 
 mod capacity_command;
 mod capacity_probe;

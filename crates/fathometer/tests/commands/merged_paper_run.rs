@@ -102,7 +102,7 @@ fn the_ledger_and_the_report_read_a_merged_run_of_a_paper() {
     assert!(!one.is_empty());
     assert_eq!(one, two);
 
-    // The run and itself, machine by machine.
+    // Compares the run with itself, machine by machine.
     let compared = fathometer(&["compare", "--json"], &[&merged, &merged]);
     let compared: Value = serde_json::from_str(&compared).unwrap();
     let pairs = [0, 1].map(|rank| json!({"before": rank, "after": rank, "same_kernel": true}));

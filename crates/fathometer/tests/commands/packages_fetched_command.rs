@@ -52,8 +52,8 @@ impl Drop for Server {
     }
 }
 
-/// Writes a file with an old modification time. A recently modified file first has a weak tag and later a
-/// strong one, so it would not count as current in between.
+/// Writes a file with an old modification time. A recently modified file first has a weak tag and later a strong one,
+/// so a revalidation would not find it current.
 fn write(path: &Path, content: impl AsRef<[u8]>) {
     fs::write(path, content).unwrap();
     let file = fs::File::options().write(true).open(path).unwrap();
@@ -114,7 +114,7 @@ fn sorted<'v>(mut ways: Vec<(&'v str, &'v str)>) -> Vec<(&'v str, &'v str)> {
     ways
 }
 
-/// Answers every request of one connection with this response, on a port of its own, until the program ends.
+/// Answers every request of one connection with this response until the program ends; returns its port.
 fn answering(response: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -470,7 +470,7 @@ fn a_file_of_unknown_size_comes_with_the_package() {
     }
 }
 
-/// Bytes come faster than the client reads them, and never end.
+/// The server sends without end, faster than the client reads.
 #[test]
 fn a_server_that_sends_without_a_pause_does_not_outlive_the_time_out() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -82,7 +82,7 @@ impl Server {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(Instant::now() < until, "it does not end");
+            assert!(Instant::now() < until, "the server does not exit");
             std::thread::sleep(Duration::from_millis(5));
         };
         let mut said = String::new();
@@ -241,12 +241,12 @@ fn changes_of_the_folder_are_seen() {
     fs::write(&file, "second").unwrap();
     let until = Instant::now() + Duration::from_secs(240);
     while client.get("/a%20b.txt").content != b"second" {
-        assert!(Instant::now() < until, "the change is not seen");
+        assert!(Instant::now() < until, "the change is not detected");
         std::thread::sleep(Duration::from_millis(20));
     }
     fs::remove_file(&file).unwrap();
     while client.get("/a%20b.txt").status != 404 {
-        assert!(Instant::now() < until, "the removal is not seen");
+        assert!(Instant::now() < until, "the removal is not detected");
         std::thread::sleep(Duration::from_millis(20));
     }
     fs::create_dir(folder.path().join("sub")).unwrap();
@@ -321,7 +321,10 @@ fn a_file_that_shrinks_while_it_is_sent_ends_the_connection() {
         .set_len(100)
         .unwrap();
     let rest = client.rest();
-    assert!((rest.len() as u64) < length, "it was sent whole");
+    assert!(
+        (rest.len() as u64) < length,
+        "the response was sent completely"
+    );
     assert!(rest.iter().all(|&byte| byte == 0), "another head follows");
     assert_eq!(server.get("/big").content.len(), 100);
     server.end();
@@ -341,7 +344,7 @@ fn a_download_in_flight_is_completed_when_the_server_stops() {
     let file = fs::File::create(folder.path().join("big")).unwrap();
     file.set_len(length).unwrap();
     fs::write(folder.path().join("small"), "small").unwrap();
-    // With one loop, the end starts for all connections at the same time.
+    // With one loop, the shutdown starts for all connections at the same time.
     let arguments = ["--drain", "10m", "--threads", "1"];
     let mut server = Server::start(folder.path(), &arguments);
     let mut idle = server.connect();
@@ -466,7 +469,7 @@ fn the_log_may_go_to_standard_output_and_is_written_within_seconds() {
     fs::write(folder.path().join("a"), "a").unwrap();
     let mut server = Server::start(folder.path(), &["--log", "-"]);
     server.get("/a");
-    // The line is written although nothing else happens.
+    // The line is written without further requests.
     let mut line = String::new();
     server.stdout.read_line(&mut line).unwrap();
     assert!(line.ends_with("\"GET /a HTTP/1.1\" 200 1\n"), "{line}");
@@ -536,7 +539,7 @@ fn a_renamed_log_is_reopened_on_sighup() {
     wait_until("the line is written", || has(&moved, "/a?2"));
     assert!(!log.exists());
     server.signal(Signal::HUP);
-    wait_until("the log is opened anew", || log.exists());
+    wait_until("the log is reopened", || log.exists());
     assert_eq!(server.get("/a?3").status, 200);
     wait_until("the line is written", || has(&log, "/a?3"));
     // If the log cannot be opened, the server keeps the old one.
@@ -547,7 +550,10 @@ fn a_renamed_log_is_reopened_on_sighup() {
     let mut line = String::new();
     while !line.contains("failed to reopen the log") {
         line.clear();
-        assert!(said.read_line(&mut line).unwrap() > 0, "it says nothing");
+        assert!(
+            said.read_line(&mut line).unwrap() > 0,
+            "no message on stderr"
+        );
     }
     assert_eq!(server.get("/a?4").status, 200);
     server.signal(Signal::TERM);
@@ -744,8 +750,8 @@ fn an_idle_connection_is_closed_after_its_time_and_clients_are_told_of_the_limit
     let response = client.response();
     assert_eq!(response.field("connection"), Some("Keep-Alive"));
     assert_eq!(response.field("keep-alive"), Some("timeout=1, max=2"));
-    // A client that does not request keep-alive gets no keep-alive fields, and its connection is kept as long.
-    // The time starts before the request: a delayed client sees the response late, but not the end.
+    // A client that does not request keep-alive gets no keep-alive fields, and its connection stays open equally
+    // long. Measured from before the request, because a delayed client may read the response late.
     let asked = Instant::now();
     let second = client.get("/a");
     assert_eq!(

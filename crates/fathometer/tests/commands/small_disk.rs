@@ -18,8 +18,11 @@ impl SmallDisk {
             .is_ok_and(|output| output.status.success());
         if !mounted {
             let required = std::env::var_os("FATHOMETER_REQUIRE_LAB").is_some_and(|v| v == "1");
-            assert!(!required, "a lab is required and no small disk can be had");
-            eprintln!("SKIPPED: a small disk cannot be had: only root may mount one");
+            assert!(
+                !required,
+                "a lab is required, but a small disk is not available"
+            );
+            eprintln!("SKIPPED: a small disk is not available: only root may mount one");
             return None;
         }
         Some(SmallDisk(at.to_owned()))

@@ -12,7 +12,8 @@ use crate::support::programs::{run_well, tool};
 
 const MS: u64 = 1_000_000;
 
-/// A response of 40 segments over a path of 20 ms each way that drops the tenth of them; the server sends it again.
+/// A response of 40 segments over a path of 20 ms each way. The path drops the tenth segment, and the server
+/// retransmits it.
 fn lossy_capture() -> Vec<u8> {
     let taps = ["client.tx", "server.rx", "server.tx", "client.rx"];
     let mut writer = CaptureWriter::pcapng(&taps.map(|name| (name, 101)));
@@ -155,7 +156,7 @@ fn the_page_of_a_capture_zooms_to_what_the_path_dropped() {
     );
     let wheel = view(seen[6]);
     assert!(near(wheel[1] - wheel[0], whole[1] * 0.8), "{wheel:?}");
-    // Both panels share the time.
+    // Both panels have the same time axis.
     assert_eq!(view(seen[7])[..2], wheel[..2]);
     assert_eq!(seen[8..11], ["true", "false", "true"]);
     assert_eq!(

@@ -1,12 +1,11 @@
 //! Runs the cells of the study, and compares every packet class of their captures with tshark's count.
 //!
-//! Each cell runs once, as a user runs it. With `FATHOMETER_TEST_ALL` these are all cells of the study. Without it, the
-//! block `content` and one of the two embedded servers are left out: their packets differ from those of the other cells in
-//! bytes and not in kind. Meanwhile tshark counts, on each cell's capture, the
-//! packets at the client's taps that pass each class's display filter. The counts must equal those that the run
-//! recorded. Lateness is not under test here, because it needs a quiet machine: the test writes limits of its
-//! own, which accept a busy machine. Needs a lab and tshark. Without them, the test prints a message and
-//! passes, unless `FATHOMETER_REQUIRE_LAB` or `FATHOMETER_REQUIRE_TOOLS` is 1.
+//! Each cell runs once, as a user runs it. With `FATHOMETER_TEST_ALL`, all cells of the study run. Without it, the
+//! block `content` and one of the two embedded servers are left out: their packets differ from those of the other
+//! cells only in size. During the study, tshark counts in each capture the packets at the client's taps that pass the
+//! display filter of each class. The counts must equal those that the run recorded. Lateness is not under test here,
+//! because it needs a quiet machine: the test sets limits that accept a busy machine. Needs a lab and tshark. Without
+//! them, the test prints a message and passes, unless `FATHOMETER_REQUIRE_LAB` or `FATHOMETER_REQUIRE_TOOLS` is 1.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};
@@ -180,7 +179,7 @@ fn next(course: &Mutex<Course>) -> Option<ReplicateRecord> {
     loop {
         {
             let mut course = course.lock().unwrap();
-            // Check the exit before reading the records: no record follows an exit that was seen.
+            // Checks for the exit before it reads the records: after the exit, no record is added.
             if course.ended.is_none() {
                 course.ended = course.child.try_wait().unwrap().map(|status| status.code());
             }

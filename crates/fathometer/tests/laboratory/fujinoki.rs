@@ -264,7 +264,7 @@ fn sets_come_whole_whatever_they_come_in_and_the_disk_is_accounted_for() {
             assert_eq!(
                 retrieved.metric("usable_1_s"),
                 retrieved.metric("usable_all_s"),
-                "{name}: nothing is of use before it is whole"
+                "{name}: no file is usable before it is complete"
             );
         }
     }

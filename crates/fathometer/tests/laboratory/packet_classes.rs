@@ -66,7 +66,7 @@ fn every_packet_of_a_lab_is_in_tsharks_class() {
         let bytes = fs::read(&file).unwrap();
         let accounting = account(&bytes[..], &Options::default()).unwrap();
         assert!(accounting.integrity.is_whole());
-        // The path dropped data, every byte arrived all the same, and the cause of each loss is known.
+        // The path dropped data, but every byte arrived, and the cause of each loss is known.
         let sent = accounting
             .sent
             .as_ref()
@@ -110,7 +110,7 @@ fn the_totals_are_tsharks() {
     assert_eq!(accounting.connections.len(), streams.len());
     assert!(
         streams.len() > 20,
-        "{} connections prove little",
+        "{} connections are too few",
         streams.len()
     );
     assert_eq!(accounting.payload_bytes().0, sum(column("tcp", "tcp.len")));

@@ -95,7 +95,7 @@ fn counts_are_those_of_a_capture() {
     traffic(&lab);
     lab.settle(Duration::from_millis(200), Duration::from_secs(10));
     let carried = lab.end();
-    let packets = carried.packets.expect("they were to be counted");
+    let packets = carried.packets.expect("packet counting is enabled");
     assert_eq!(
         packets.up.total().packets,
         carried.certificate.up.packets_out

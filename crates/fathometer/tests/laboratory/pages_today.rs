@@ -13,7 +13,7 @@ use std::process::Command;
 use fathometer_model::{ConnectionRecord, ExchangeRecord, Outcome, ReplicateRecord, Seed};
 use serde::de::DeserializeOwned;
 
-/// Round trips of 20 ms are enough to distinguish handshakes of one and of two.
+/// A round trip of 20 ms is enough to distinguish handshakes of one and of two round trips.
 const STUDY: &str = r#"
 name = "pages"
 title = "Pages over TLS"
@@ -149,7 +149,8 @@ impl Retrieved {
         }
     }
 
-    /// A small window of HTTP/3 stops the server at each of its ends for a round trip; that of a browser never does.
+    /// With a small HTTP/3 window, the server waits for a round trip at each end of the window. With a browser's
+    /// window, it never waits.
     fn assert_window_waits(&self) {
         if self.level("policy") != "h3" {
             return;
@@ -161,15 +162,15 @@ impl Retrieved {
             return;
         };
         for wait in waits() {
-            // The grant and the bytes that it allows travel 20 ms.
+            // The new limit and the bytes that it allows need 20 ms together.
             assert!(
                 wait.to.since(wait.granted).as_millis() >= 20,
                 "{name}: {wait:?}"
             );
             assert!(wait.from < wait.to, "{name}: {wait:?}");
         }
-        // Most files that are longer than their windows are stopped. Of others, the limit lies within a packet, or the
-        // window of the connection stops them.
+        // Most files that are longer than their windows are stopped. For the others, the limit lies within a packet,
+        // or the window of the connection stops them.
         let long: Vec<_> = self
             .exchanges
             .iter()
@@ -255,8 +256,8 @@ fn pages_come_whole_and_are_counted_as_tshark_decrypts_them() {
         eprintln!("SKIPPED: no study can be run here: {said}");
         return;
     }
-    // An invalid replicate was repeated, but was retrieved all the same: the first record of each cell with
-    // figures counts.
+    // An invalid replicate is repeated, but its page was retrieved, so the first record of each cell with figures
+    // counts.
     let records: Vec<ReplicateRecord> = lines(&run.join("replicates.ndjson"));
     let mut firsts: BTreeMap<String, ReplicateRecord> = BTreeMap::new();
     for record in records {
@@ -285,7 +286,7 @@ fn pages_come_whole_and_are_counted_as_tshark_decrypts_them() {
         }
     }
     assert!(decrypted >= 8 || !required("FATHOMETER_REQUIRE_TOOLS"));
-    // The report blames the small window, and no other.
+    // The report names the small window as the cause, and no other.
     let report = fs::read_to_string(run.join("report.html")).unwrap();
     let waterfalls = report.split("<details class=\"waterfall\"").skip(1);
     let summaries: Vec<&str> = waterfalls

@@ -1,4 +1,4 @@
-//! Clients whose link is slow, and clients that read nothing: which of them the origin cuts off.
+//! The origin serves clients with a slow link to the end, and aborts responses to clients that read nothing.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -16,13 +16,13 @@ use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
 
 /// More than the kernel's buffers hold.
 const BYTES: usize = 24 << 20;
-/// The origin aborts when the transport does not move for so long.
+/// The origin aborts a response that makes no progress for this time.
 const SEND: Duration = Duration::from_secs(2);
 
 /// A request for the file by HTTP/1.1.
 const HTTP_1: &[u8] = b"GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 
-/// A request for the file by HTTP/2 (RFC 9113), whose flow-control windows limit nothing.
+/// A request for the file by HTTP/2 (RFC 9113), with flow-control windows that never limit the response.
 fn http_2() -> Vec<u8> {
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     let mut frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
@@ -51,8 +51,8 @@ fn client(address: SocketAddr, request: &[u8]) -> TcpStream {
     stream
 }
 
-/// Starts an origin, and asserts that it serves a client to the end whose link is slow, and cuts off one that reads
-/// nothing.
+/// Asserts that an origin completes the response to a client with a slow link, and aborts the response to a client
+/// that reads nothing.
 fn assert_only_the_deaf_is_cut_off(protocols: Protocols, request: &[u8]) {
     let folder = tempfile::tempdir().unwrap();
     let file = File::create(folder.path().join("large")).unwrap();
@@ -76,7 +76,7 @@ fn assert_only_the_deaf_is_cut_off(protocols: Protocols, request: &[u8]) {
 
     let mut deaf = client(address, request);
     let mut slow = client(address, request);
-    // 100 kB per second: the send buffer, more than a megabyte, needs several times the limit to lose a third.
+    // 100 kB per second: a send buffer of more than a megabyte takes several times the limit to drain by a third.
     let mut taken = 0;
     for _ in 0..800 {
         taken += slow.read(&mut [0; 1024]).unwrap();
@@ -88,7 +88,7 @@ fn assert_only_the_deaf_is_cut_off(protocols: Protocols, request: &[u8]) {
         assert_ne!(more, 0, "the connection ended after {taken} bytes");
         taken += more;
     }
-    // The origin has reset the connection of the other, or closed it after what the buffers held.
+    // The origin has reset the other connection, or closed it after the buffered bytes.
     let mut rest = Vec::new();
     let ending = deaf.read_to_end(&mut rest);
     assert!(ending.is_err() || rest.len() < BYTES, "{}", rest.len());

@@ -74,8 +74,8 @@ impl Drop for Server {
     }
 }
 
-/// Runs a load until `wanted` accepts the memory held after `exchanges` exchanges, or until a long time limit.
-/// Returns the memory held when all were answered, and at the end.
+/// Runs a load until `wanted` accepts the allocated memory after `exchanges` exchanges, or until a long time limit.
+/// Returns the allocated memory after the last of these exchanges, and at the end.
 fn held(options: Options, exchanges: u64, wanted: impl Fn(i64, i64) -> bool) -> (i64, i64) {
     let before = LIVE.load(Ordering::SeqCst);
     let (mut first, mut last) = (None, 0);
@@ -138,7 +138,7 @@ fn a_connection_that_has_become_idle_gives_its_buffers_back() {
     const CONNECTIONS: usize = 100;
     let _alone = alone();
     let server = Server::start();
-    // All at once, so that each needs a connection, and then one arrival that never happens.
+    // All at once, so that each needs a connection; the next arrival is after the end of the test.
     let mut times = vec![Duration::ZERO; CONNECTIONS];
     times.push(Duration::from_secs(3600));
     let plan = Plan {

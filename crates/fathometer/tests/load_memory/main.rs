@@ -1,7 +1,8 @@
 //! Checks that a warm load engine allocates nothing per exchange, that its memory does not grow with time, and
 //! how much memory an idle user needs.
 //!
-//! A program of its own, because its allocator counts the memory of the whole process. One test at a time.
+//! A separate test program, because its allocator counts the memory of the whole process. Its tests run one at a
+//! time.
 
 #![expect(unsafe_code, reason = "a counting allocator, whose trait is unsafe")]
 
@@ -327,7 +328,7 @@ fn a_load_does_not_grow_with_its_intervals() {
     let mut course = Vec::with_capacity(2 * MOST_INTERVALS);
     let result = run(options, Clock::start(), &|| false, &mut |_| {
         course.push(LIVE.load(Ordering::SeqCst));
-        // The thread that combines intervals pauses, so that intervals pile up.
+        // The thread that combines intervals pauses, so that intervals queue up.
         if course.len() == 500 {
             std::thread::sleep(Duration::from_millis(300));
         }
@@ -335,7 +336,7 @@ fn a_load_does_not_grow_with_its_intervals() {
     .unwrap();
     assert_eq!(result.measured.counts.planned, 24_000);
     assert!(course.len() > MOST_INTERVALS, "{}", course.len());
-    // The piled-up intervals are freed again, so the minimum of the memory held counts.
+    // The queued intervals are freed later, so the minimum of the allocated memory counts.
     let least = |part: &[i64]| *part.iter().min().unwrap();
     // A thirtieth of the run covers everything that is allocated at first use.
     let (first, last) = (

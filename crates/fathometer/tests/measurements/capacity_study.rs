@@ -11,8 +11,8 @@ use std::process::Command;
 use fathometer_model::ReplicateRecord;
 use serde_json::Value;
 
-/// An open loop on a small share of a processor: latency breaks at once when the processor is exhausted, and the interval
-/// is wide, so that the search is short.
+/// An open loop on a small share of a processor: latency exceeds its limit as soon as the processor is exhausted. The
+/// interval is wide, so that the search is short.
 const STUDY: &str = r#"
 name = "small"
 title = "A small capacity study"
@@ -128,7 +128,7 @@ fn a_search_in_a_cell_leaves_its_ends_its_trials_and_nothing_that_was_not_tested
         let (works, fails) = (metrics["capacity_works"], metrics["capacity_fails"]);
         assert!(works < *capacity && *capacity < fails, "{metrics:?}");
         assert!(fails <= 1.95 * works + 1e-6, "{metrics:?}");
-        // Each end was tested by a trial of its own.
+        // Each end was tested by a separate trial.
         for (end, purpose) in [(works, "works"), (fails, "fails")] {
             let is_tested = |trial: &Value| trial["load"] == end && trial["purpose"] == purpose;
             assert!(trials.iter().any(is_tested), "{end} {purpose}: {trials:?}");

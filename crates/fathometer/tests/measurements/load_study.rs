@@ -114,9 +114,9 @@ fn ground() -> bool {
             let reason = lacking.unwrap_or_else(|| lab.unwrap_err());
             assert!(
                 std::env::var_os("FATHOMETER_REQUIRE_LAB").is_none_or(|v| v != "1"),
-                "a lab with limits is required and cannot be had: {reason}"
+                "a lab with limits is required, but not available: {reason}"
             );
-            eprintln!("SKIPPED: a lab with limits cannot be had: {reason}");
+            eprintln!("SKIPPED: a lab with limits is not available: {reason}");
             false
         }
     }
@@ -205,7 +205,7 @@ fn a_replicate_records_what_the_wire_the_host_and_the_clients_saw() {
     let output = study(folder.path(), STUDY, &[]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let run = folder.path().join("run");
-    // Noise may have made a replicate invalid (exit code 3); its figures exist all the same.
+    // Noise may have made a replicate invalid (exit code 3), but its figures exist.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
     let text = fs::read_to_string(run.join("run.json")).unwrap();
     assert!(text.contains("paper_ues = ues x 2.5: a rule"), "{text}");
@@ -256,8 +256,7 @@ fn a_replicate_records_what_the_wire_the_host_and_the_clients_saw() {
     datagrams_of_quic(offloaded("on"), offloaded("off"));
 }
 
-/// Reads are counted without a limit of the disk. Version 2 of control groups needs a place for the host without other
-/// processes for that.
+/// Reads are counted without a limit of the disk. Control groups v2 need a group without other processes for this.
 fn reads_are_counted(metrics: &BTreeMap<String, f64>) {
     let disk = cgroup::controllers()
         .into_iter()

@@ -1,9 +1,8 @@
-//! Tests whose results depend on the time that the machine has for them: an emulated path, verdicts on planted
-//! bottlenecks, and loads on limited hosts.
+//! Tests whose results depend on the available CPU time: an emulated path, verdicts on planted bottlenecks, and loads
+//! on limited hosts.
 //!
-//! A program of its own, whose tests that measure run one at a time: two laboratories on two processors would
-//! delay each other, and the test of the planted bottlenecks counts the CPU time of this process and its
-//! children.
+//! A separate test program, in which measuring tests run one at a time: two laboratories on two processors would
+//! delay each other. The test of the planted bottlenecks counts the CPU time of this process and its children.
 
 mod bottleneck;
 mod capacity_study;

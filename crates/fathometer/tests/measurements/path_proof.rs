@@ -129,7 +129,7 @@ fn idle_path(version: u8) -> Result<(), String> {
              trip of a program, which waits for a processor too, at least 30 ms: {round_trip:.4} ms; \
              {certificate:?} {validity:?}"
     );
-    // As late as the certificate reports, and no more: the certificate contains the delay of a busy machine.
+    // The delay may exceed the profile by the lateness in the certificate, which includes that of a busy machine.
     let late = |direction: &fathometer_model::DirectionCertificate| {
         0.1 + direction.lateness_p50_ns as f64 / 1e6
     };
@@ -305,7 +305,7 @@ fn bulk_tcp() -> Result<(), String> {
     // 1500 less the IPv4 and TCP headers and the time stamp option; 1538 on the wire.
     let analytic = 10e6 * 1448.0 / 1538.0;
     println!(
-        "bulk TCP, reno: {:.4} Mbit/s within 1 %: {:.4} Mbit/s; drops {:?}, unasked {}; {validity:?}",
+        "bulk TCP, reno: {:.4} Mbit/s within 1 %: {:.4} Mbit/s; drops {:?}, unrequested {}; {validity:?}",
         analytic / 1e6,
         goodput / 1e6,
         certificate.down.drops,
@@ -549,7 +549,9 @@ fn a_host_can_receive_in_a_process_of_its_own() {
         return;
     };
     let lab = lab(&profile("propagation = \"2ms\""), &receiving());
-    let process = lab.server_receiver().expect("it was asked for");
+    let process = lab
+        .server_receiver()
+        .expect("a separate receiver was requested");
     assert_ne!(process, std::process::id());
     let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap();
     assert_eq!(name.trim(), "host-receive");
@@ -563,7 +565,7 @@ fn a_host_can_receive_in_a_process_of_its_own() {
     );
     let about_receiving = |reason: &String| reason.contains("receiving");
     assert!(!validity.reasons.iter().any(about_receiving));
-    assert!(!is_there(process), "it outlived its laboratory");
+    assert!(!is_there(process), "the receiver outlived its laboratory");
 }
 
 /// Limits of memory and disk, and control groups v2, apply to whole processes.
@@ -587,7 +589,7 @@ fn the_process_that_receives_can_be_put_into_the_hosts_group() {
     let memory = group.memory_usage().current;
     one_after_the_other(&lab, 300);
     assert!(group.cpu_usage().unwrap().total > before);
-    // Memory that the process held before it joined the group is not charged to the host.
+    // Memory that the process allocated before it joined the group is not charged to the host.
     assert!(
         memory.is_none_or(|held| held < Bytes(1 << 20)),
         "{memory:?}"
@@ -626,7 +628,7 @@ fn a_receiver_that_dies_makes_the_measurement_invalid() {
     );
 }
 
-/// The name of the next test, which another test runs in a process of its own.
+/// The name of the next test, which another test runs in a separate process.
 const OWNER: &str = "path_proof::owner_of_a_receiver_that_will_be_killed";
 
 /// Not a test by itself: a program with a laboratory, which the test below kills.
@@ -661,7 +663,10 @@ fn a_receiver_ends_with_the_program_that_is_killed() {
     owner.wait().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     while is_there(receiver) {
-        assert!(Instant::now() < deadline, "it outlived its program");
+        assert!(
+            Instant::now() < deadline,
+            "the receiver outlived its program"
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
 }

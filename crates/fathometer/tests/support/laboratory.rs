@@ -10,10 +10,10 @@ pub fn possible(test: &str) -> bool {
     match tried {
         Ok(()) => true,
         Err(error) if std::env::var_os("FATHOMETER_REQUIRE_LAB").is_some_and(|v| v == "1") => {
-            panic!("{test}: a lab is required and cannot be had: {error}");
+            panic!("{test}: a lab is required, but not available: {error}");
         }
         Err(error) => {
-            eprintln!("SKIPPED {test}: a lab cannot be had: {error}");
+            eprintln!("SKIPPED {test}: a lab is not available: {error}");
             false
         }
     }

@@ -4,8 +4,8 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Below the ports that Linux assigns to sockets without a port of their own (32 768 and up by default): between
-/// this test and the server, no connection of another test can take the port.
+/// Below the ephemeral ports of Linux (32 768 and up by default), so that no connection of another test can take the
+/// port before the server binds it.
 const PORTS: Range<u16> = 10_240..32_000;
 
 static TAKEN: AtomicU16 = AtomicU16::new(0);

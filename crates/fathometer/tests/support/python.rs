@@ -2,11 +2,11 @@
 
 use std::process::Command;
 
-/// Runs a script with a package that Python itself does not have; returns its output.
+/// Runs a script that needs a package from outside the standard library; returns its output.
 ///
-/// The interpreter is `FATHOMETER_PYTHON`, else `python3`. If the script fails, most likely for lack of the package or
-/// because it is too old, the result is `None`, with a message on stderr. If `FATHOMETER_REQUIRE_` with the package's name
-/// in capitals is 1, the test fails instead.
+/// The interpreter is `FATHOMETER_PYTHON`, else `python3`. If the script fails, most likely because the package is
+/// missing or too old, the result is `None`, with a message on stderr. If `FATHOMETER_REQUIRE_` with the package's
+/// name in capitals is 1, the test fails instead.
 pub fn python(package: &str, script: &str, arguments: &[&str]) -> Option<String> {
     let program = std::env::var_os("FATHOMETER_PYTHON").unwrap_or("python3".into());
     let output = Command::new(program)

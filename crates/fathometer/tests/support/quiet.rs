@@ -1,9 +1,9 @@
 //! Assertions on figures that agree to a few per cent, which only a quiet machine can show.
 //!
-//! Facts that hold in any case are asserted unconditionally. Figures that depend on the kernel's scheduling are
-//! tried several times and must agree once: a wrong program is wrong every time. During an attempt, threads
-//! that only sleep and wake up measure how late the machine is. An attempt in which they were at least `noise` late
-//! is repeated after a pause. The test fails if the machine was never quiet.
+//! Facts that hold in any case are asserted unconditionally. Figures that depend on the kernel's scheduling are tried
+//! several times and must agree once, because a wrong program is wrong every time. During an attempt, threads that
+//! only sleep and wake up measure how late the machine is. An attempt in which they were at least `noise` late is
+//! repeated after a pause. The test fails if the machine was never quiet.
 
 #![allow(clippy::disallowed_types, reason = "a test's time limits need a clock")]
 
@@ -32,7 +32,7 @@ const NAP: Duration = Duration::from_millis(1);
 /// Repeats `attempt` until its figures agree.
 ///
 /// Fails if they disagree in [`QUIET_ATTEMPTS`] attempts in which no thread waited for a processor for `noise` or
-/// longer. Fails, too, if the machine was that late in so many attempts that nothing is known.
+/// longer. Also fails if the machine was that late in too many attempts ([`ATTEMPTS`], [`LONGEST`]).
 pub fn in_a_quiet_moment(noise: Duration, mut attempt: impl FnMut() -> Result<(), String>) {
     let start = Instant::now();
     let mut disagreements = Vec::new();
@@ -55,7 +55,7 @@ pub fn in_a_quiet_moment(noise: Duration, mut attempt: impl FnMut() -> Result<()
         "the figures never agreed: {quiet} attempts in which the machine was quiet, {disturbed} in which it was \
          {noise:?} late or more{}: {disagreements:#?}",
         if quiet == 0 {
-            " (too noisy to judge: run this test again with nothing beside it)"
+            " (too noisy to judge: repeat this test while no other program runs)"
         } else {
             ""
         }

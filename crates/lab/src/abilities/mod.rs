@@ -40,7 +40,7 @@ pub fn test() -> Result<[Group; 4], DefinitionError> {
         group("probes", "probes", probes::available()),
         group("servers", "servers under test", servers()?),
     ];
-    // These come last because they may change the user of this process.
+    // Tested last, because these tests may change the user of this process.
     groups[1].abilities.extend(other_limits());
     groups[1].abilities.push(host_of_a_trial());
     groups[0].abilities.push(probes::priorities());

@@ -154,7 +154,7 @@ pub enum ServerError {
         package: String,
     },
     /// The program does not support a requested setting, so that the cell cannot run with this server.
-    #[error("{name} cannot do this: {reason}")]
+    #[error("{name} does not support a requested setting: {reason}")]
     Cannot {
         /// The server.
         name: String,

@@ -170,7 +170,7 @@ pub(super) fn throttled_command(
         Some((behind, installed)) => {
             let program = behind.program.as_ref().expect("load checked it");
             let (address, runtime) = (place.behind, place.runtime.join("behind"));
-            fs::create_dir(&runtime).map_err(system(format!("make {}", runtime.display())))?;
+            fs::create_dir(&runtime).map_err(system(format!("create {}", runtime.display())))?;
             // The program in front terminates TLS.
             let place = Place {
                 address,
@@ -188,8 +188,10 @@ pub(super) fn throttled_command(
         }
     };
     // A server may run as another user, to whom the umask of this program would deny access to the files.
-    open_to_all(place.runtime)
-        .map_err(system(format!("open {} to all", place.runtime.display())))?;
+    open_to_all(place.runtime).map_err(system(format!(
+        "set the permissions of {}",
+        place.runtime.display()
+    )))?;
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -505,7 +507,7 @@ mod tests {
         assert!(
             refused
                 .to_string()
-                .starts_with("caddy cannot do this: shed_above: ")
+                .starts_with("caddy does not support a requested setting: shed_above: ")
         );
     }
 

@@ -1,9 +1,9 @@
 //! The connection limits that a load study sets on a server ([`Throttle`]), and how the definition of a program
 //! supports them ([`Capabilities`]).
 //!
-//! Programs differ in how they limit connections, and in the limits that they support. For each limit a definition
-//! states the supported numbers, and its configuration has a placeholder. Or it states why the limit is not
-//! supported; cells that need the limit are then left out with this reason. No limit is silently ignored.
+//! Programs differ in how they limit connections, and in the limits that they support. For each limit, a
+//! definition either states the supported numbers and has a placeholder in its configuration, or states why the limit is
+//! not supported. Cells that need an unsupported limit are left out with this reason. No limit is silently ignored.
 
 use std::time::Duration;
 

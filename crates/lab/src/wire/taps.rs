@@ -1,12 +1,12 @@
 //! The capture of a path: the points at which packets are recorded, and the comment on each.
 //!
-//! | interface | sees | comment |
+//! | interface | packets | comment |
 //! |---|---|---|
-//! | `client.tx` | what the client sends, as it enters the path | number, queue found, drop reason |
-//! | `server.rx` | what the server receives, just before its kernel | number, lateness |
-//! | `server.tx` | what the server sends | as `client.tx` |
-//! | `client.rx` | what the client receives | as `server.rx` |
-//! | `up.drop`, `down.drop` | what CoDel dropped, and when | number, reason, queue left |
+//! | `client.tx` | sent by the client, when they enter the path | number, length of the queue before it, drop reason |
+//! | `server.rx` | delivered to the server, just before its kernel | number, lateness |
+//! | `server.tx` | sent by the server | as `client.tx` |
+//! | `client.rx` | delivered to the client | as `server.rx` |
+//! | `up.drop`, `down.drop` | dropped by CoDel | number, reason, length of the queue after it |
 //!
 //! Comments are pairs `key=value`: `packet=17 queue_packets=3 queue_bytes=4500`, with `drop=loss` if the packet
 //! was dropped there, and `packet=17 late_ns=8312`, with `copy=2` for the second copy of a duplicated packet.
@@ -75,17 +75,33 @@ impl Taps {
                 .map(fathometer_model::Bandwidth::as_bits_per_second),
         };
         let mut taps = vec![
-            tap("client.tx", "what the client sends", Direction::Up),
-            tap("server.rx", "what the server gets", Direction::Up),
-            tap("server.tx", "what the server sends", Direction::Down),
-            tap("client.rx", "what the client gets", Direction::Down),
+            tap("client.tx", "packets that the client sends", Direction::Up),
+            tap(
+                "server.rx",
+                "packets delivered to the server",
+                Direction::Up,
+            ),
+            tap(
+                "server.tx",
+                "packets that the server sends",
+                Direction::Down,
+            ),
+            tap(
+                "client.rx",
+                "packets delivered to the client",
+                Direction::Down,
+            ),
         ];
         if [&profile.up, &profile.down]
             .iter()
             .any(|direction| matches!(direction.queue, Queue::Codel(_)))
         {
-            taps.push(tap("up.drop", "what CoDel dropped", Direction::Up));
-            taps.push(tap("down.drop", "what CoDel dropped", Direction::Down));
+            taps.push(tap("up.drop", "packets that CoDel dropped", Direction::Up));
+            taps.push(tap(
+                "down.drop",
+                "packets that CoDel dropped",
+                Direction::Down,
+            ));
         }
         Ok(Taps {
             writer: Mutex::new(CaptureWriter::create(file, &section, &taps)?),

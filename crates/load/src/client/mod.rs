@@ -38,7 +38,7 @@ pub struct ClientSockets {
     /// The TLS settings, for policies with TLS; shared, so that later connections can resume the sessions of
     /// earlier ones.
     pub tls: Option<Arc<ClientSettings>>,
-    /// The QUIC settings, for policies with HTTP/3; shared for the same reason.
+    /// The QUIC settings, for policies with HTTP/3; shared for the same reason as `tls`.
     pub quic: Option<Arc<QuicSettings>>,
     /// The seed of QUIC's identifiers and other random values.
     pub seed: Seed,

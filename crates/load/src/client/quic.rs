@@ -69,9 +69,9 @@ impl QuicTransport {
         self.client.batches()
     }
 
-    /// Does everything that needs no wait, for one turn: takes the driver's requests, passes on what
-    /// arrived, and sends what may be sent. [`more`](Self::more) is whether another turn would receive
-    /// more.
+    /// Does all work that needs no wait, for one turn: takes the driver's requests, passes on received data,
+    /// and sends the data that may be sent. [`more`](Self::more) then states whether another turn would
+    /// receive more.
     pub(super) fn work(
         &mut self,
         id: ConnectionId,

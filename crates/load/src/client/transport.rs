@@ -1,7 +1,7 @@
 //! A client connection below its state machine: a socket, with TLS if the policy has TLS.
 //!
-//! The bytes that the driver offers at one time are one flush. A flush becomes one write, with TLS the
-//! records of one turn, so the network sees only the client's buffering.
+//! The bytes that the driver offers at once form one flush. A flush becomes one write (over TLS: the records of
+//! one turn), so only the client's own buffering determines the packets.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -59,7 +59,7 @@ impl Transport {
         }
     }
 
-    /// Checks and returns whether the socket is connected.
+    /// Checks the state of the connection attempt; returns whether the socket is connected.
     pub(super) fn handle_progress(
         &mut self,
         id: ConnectionId,
@@ -170,7 +170,7 @@ impl Transport {
         }
         if self.ending && self.wants_write {
             self.ending = false;
-            // Fails if the peer has reset the connection meanwhile, which does no harm.
+            // Fails if the peer has reset the connection; this failure is harmless.
             let _ = self.stream.shutdown(Shutdown::Write);
         }
         progress
@@ -261,7 +261,7 @@ impl Transport {
         }
     }
 
-    /// Handles the end of the server's side. Over TLS, an end without close_notify may have been forged.
+    /// Handles EOF from the server. Over TLS, an EOF without close_notify may be forged.
     fn handle_eof(&mut self, id: ConnectionId, driver: &mut PageDriver, now: Instant) {
         match &mut self.tls {
             None => driver.handle_eof(id, now),

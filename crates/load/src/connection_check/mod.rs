@@ -103,7 +103,7 @@ fn with_streams(mut policy: Policy, streams: Option<u16>) -> Result<Option<Polic
         Concurrency::Single => {
             return Err(CheckError::Policy(format!(
                 "--max-streams {streams} needs a protocol with several requests in flight on a connection, and \
-                 {policy} has one"
+                 {policy} allows only one"
             )));
         }
     }

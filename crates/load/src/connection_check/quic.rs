@@ -19,7 +19,7 @@ use crate::security::agreement_of_quic;
 /// The longest wait between two checks of the clock.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Completes one handshake, closes the connection, and describes what was negotiated.
+/// Completes one handshake, closes the connection, and describes the negotiated parameters.
 pub(super) fn handshake(
     settings: &Arc<ClientSettings>,
     server: Server<'_>,

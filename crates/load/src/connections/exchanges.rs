@@ -1,7 +1,7 @@
 //! Exchanges on connections: requesting, completing, failing and retrying them.
 
 use fathometer_http::client::{Event, Received};
-use fathometer_model::{Bytes, Failure, Outcome};
+use fathometer_model::{Bytes, Failure, Instant, Outcome};
 use fathometer_workload::plan::TargetId;
 
 use super::super::exchange::{Exchange, Retry, Unanswered};
@@ -9,15 +9,15 @@ use super::slot::State;
 use super::{Connections, Requester};
 
 impl Connections<'_> {
-    /// Passes an exchange to a connection that has room for it.
-    pub(crate) fn request(&mut self, place: u32, mut exchange: Exchange) {
+    /// Passes an exchange to a connection that has room for it. The exchange could not be sent before `since`.
+    pub(crate) fn request(&mut self, place: u32, mut exchange: Exchange, since: Instant) {
         let shared = self.context.shared;
         let slot = &mut self.slots[place];
         let target = shared.target(TargetId(exchange.target()));
         let shape = shared
             .requests
             .shape(TargetId(exchange.target()), slot.host);
-        // This cannot fail: the targets were checked at the start of the test, and the caller checked the
+        // This cannot fail: the targets were checked at the start of the test, and the caller checked for
         // room.
         let content = target.content.as_deref().filter(|c| !c.is_empty());
         let queued = slot
@@ -27,7 +27,7 @@ impl Connections<'_> {
         let length = content.map_or(0, |content| content.len() as u64);
         exchange.queued(&queued, Bytes(length));
         if slot.state == State::Open {
-            exchange.could_leave(slot.free_since.max(slot.room_since));
+            exchange.could_leave(slot.room_since.max(since));
             if slot.exchanges.is_empty() {
                 self.context
                     .tally
@@ -36,6 +36,7 @@ impl Connections<'_> {
         }
         slot.left -= u32::from(shared.max_requests.is_some());
         slot.exchanges.push(exchange);
+        slot.note_request();
         slot.most_streams = slot.most_streams.max(slot.exchanges.len() as u32);
         let overdue_at = self.context.overdue_at(&exchange);
         self.check_by(place, overdue_at);
@@ -177,6 +178,7 @@ impl Connections<'_> {
     fn after_exchange(&mut self, requester: &mut impl Requester, place: u32, persists: bool) {
         let slot = &mut self.slots[place];
         slot.free_since = self.context.now();
+        slot.note_room(slot.free_since);
         let is_used_up = slot.left == 0 && slot.exchanges.is_empty();
         if persists && is_used_up {
             slot.machine.finish();
@@ -189,10 +191,10 @@ impl Connections<'_> {
         }
     }
 
-    /// Called when the server, which has made requests wait until now, allows more on a connection.
+    /// Called when the server may allow more requests on a connection than before.
     pub(super) fn has_room_again(&mut self, requester: &mut impl Requester, place: u32) {
         let now = self.context.now();
-        self.slots[place].room_since = now;
+        self.slots[place].note_room(now);
         self.offer(requester, place);
         requester.has_room(self.slots[place].owner);
     }
@@ -251,6 +253,8 @@ impl Connections<'_> {
         let (nothing, outcome) = (Received::default(), Outcome::Retried(failure));
         self.record(requester, place, &exchange, &nothing, outcome);
         exchange.retried(retry);
+        // The time on the connection that did not process the request is no send lag.
+        exchange.could_leave(self.context.now());
         requester.retry(exchange);
     }
 

@@ -42,7 +42,7 @@ impl InFlight {
         self.0.push_back(exchange);
     }
 
-    /// The index of a request's exchange. HTTP/1.x responds in order, HTTP/2 nearly so.
+    /// The index of a request's exchange. HTTP/1.x responds in order, HTTP/2 nearly in order.
     fn index_of(&self, request: RequestId) -> Option<usize> {
         match self.0.front() {
             Some(oldest) if oldest.request() == request => Some(0),
@@ -89,7 +89,7 @@ impl InFlight {
         if begun.is_empty() {
             return;
         }
-        // The sent exchanges are the newest, apart from those that have not begun.
+        // These requests are the newest, apart from requests that are not sent yet.
         for exchange in self.0.iter_mut().rev() {
             if exchange.request() >= begun.end {
                 continue;

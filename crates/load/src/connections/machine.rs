@@ -13,7 +13,7 @@ use super::quic_connection::QuicConnection;
 /// The protocol state machine of a connection.
 #[expect(
     clippy::large_enum_variant,
-    reason = "a box would be one more way to memory for every exchange of HTTP/1.x and HTTP/2"
+    reason = "a box would add a memory access to every exchange of HTTP/1.x and HTTP/2"
 )]
 pub(super) enum Machine {
     /// HTTP/1.x or HTTP/2 over a byte stream; the slot holds the stream.
@@ -223,7 +223,7 @@ impl Machine {
         }
     }
 
-    /// Handles the end of the server's side.
+    /// Handles EOF from the server.
     pub(super) fn handle_eof(&mut self, now: Instant) {
         if let Machine::Stream(connection) = self {
             connection.handle_eof(now);

@@ -42,10 +42,10 @@ const LINGER: Duration = Duration::from_secs(1);
 /// The connections of a loop, and their sockets.
 ///
 /// Handles everything on a connection: its handshakes, the bytes of its exchanges, its time-outs and its
-/// end. It reports what concerns a user to a [`Requester`], and never decides what is requested.
+/// end. It reports events that concern a user to a [`Requester`], which decides what is requested.
 ///
-/// Every exchange that is given to a connection is reported exactly once: as ended or to be retried, or by
-/// being returned from [`Connections::leave`]. Connections are read and written in the order in which they
+/// Every exchange that is passed to a connection is reported exactly once: as ended, for a retry, or in the
+/// result of [`Connections::leave`]. Connections are read and written in the order in which they
 /// became ready.
 pub(super) struct Connections<'a> {
     /// The state that all parts of the loop use.
@@ -290,6 +290,7 @@ impl<'a> Connections<'a> {
         slot.state = State::Open;
         slot.established = now;
         slot.free_since = now;
+        slot.room_since = now;
         slot.exchanges.could_leave(now);
         requester.has_connected(slot.owner);
         self.context.tally.established(now);
@@ -352,7 +353,7 @@ impl<'a> Connections<'a> {
             && !self.context.shared.reset_on_close
             && reason == Some(CloseReason::ServerAsked);
         if !lingers {
-            // The TLS session is in use by the caller, who closes the connection afterwards.
+            // The TLS session is in use by the caller, which closes the connection afterwards.
             if matches!(slot.protection, Protection::Lent) {
                 slot.ending = Some(end);
                 return;

@@ -60,7 +60,7 @@ impl Connections<'_> {
     /// Handles an event of a QUIC socket.
     pub(super) fn serve_quic(&mut self, requester: &mut impl Requester, place: u32, ready: Ready) {
         if let Some(quic) = self.slots[place].machine.quic() {
-            // Using the socket reports its errors.
+            // The next read or write reports an error of the socket.
             let readable = ready.readable || ready.ended;
             quic.client.handle_ready(readable, ready.writable);
         }
@@ -157,7 +157,7 @@ impl Connections<'_> {
         self.established(requester, place);
     }
 
-    /// Sends what may be sent, and sets the connection's timer.
+    /// Sends the datagrams that may be sent, and sets the connection's timer.
     pub(super) fn flush_quic(&mut self, requester: &mut impl Requester, place: u32) {
         let now = self.context.exact_time();
         let slot = &mut self.slots[place];
@@ -184,6 +184,7 @@ impl Connections<'_> {
         let has_ended = client.has_ended();
         let due = client.poll_timeout();
         let was_stalled = std::mem::replace(&mut quic.stalled, stalled);
+        slot.is_full |= stalled.is_some();
         if let Some(first) = was_stalled {
             // These requests could not be sent before the server allowed streams.
             slot.exchanges.could_leave_from_request(first, now);
@@ -208,7 +209,7 @@ impl Connections<'_> {
         }
     }
 
-    /// The timer of a connection is due.
+    /// Handles a QUIC timer of a connection that was set for `at`.
     pub(crate) fn quic_is_due(&mut self, requester: &mut impl Requester, place: u32, at: Instant) {
         let now = self.context.now();
         let Some(quic) = self.slots[place].machine.quic() else {

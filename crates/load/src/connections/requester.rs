@@ -7,7 +7,7 @@ use super::super::exchange::Exchange;
 use super::slot::Owner;
 
 /// The part of a loop that decides what is requested. [`Connections`](super::Connections) reports to it
-/// what concerns a user.
+/// the events that concern a user.
 ///
 /// Every exchange that was passed to a connection is returned once, by [`retry`](Self::retry) or by
 /// [`has_ended`](Self::has_ended), unless the test ends first.

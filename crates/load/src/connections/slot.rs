@@ -105,9 +105,12 @@ pub(super) struct Slot {
     pub(super) handshake_time: Duration,
     /// Bytes of the machine that were sent as early data, and when.
     pub(super) early: Option<(usize, Instant)>,
-    /// Since when it could take a further request.
+    /// When it was established, or its last exchange ended.
     pub(super) free_since: Instant,
-    /// When the server last allowed more streams.
+    /// Whether it had no room for a further request when that was last noted.
+    pub(super) is_full: bool,
+    /// When it was established, or last got room after it had been full. A request that is passed to it could not be
+    /// sent on this connection earlier.
     pub(super) room_since: Instant,
     /// When it stops waiting for the server to close.
     pub(super) linger_until: Instant,
@@ -154,6 +157,7 @@ impl Slot {
             handshake_time: Duration::ZERO,
             early: None,
             free_since: Instant::ZERO,
+            is_full: false,
             room_since: Instant::ZERO,
             linger_until: Instant::ZERO,
             deadline: Deadline::default(),
@@ -178,6 +182,7 @@ impl Slot {
         self.host = host;
         self.opened = now;
         self.established = Instant::ZERO;
+        self.is_full = false;
         self.room_since = Instant::ZERO;
         self.handshake_time = Duration::ZERO;
         self.early = None;
@@ -213,6 +218,21 @@ impl Slot {
             && (self.has_peer_limit
                 || self.exchanges.len() < STREAMS_AT_FIRST
                 || !self.machine.multiplexes())
+    }
+
+    /// Records that a request was passed to the connection.
+    pub(super) fn note_request(&mut self) {
+        self.is_full = !self.has_room();
+    }
+
+    /// Records that an exchange has ended, or that the server has changed its limit of streams. If the connection had
+    /// room before, requests that wait now did not wait for room, so the generator causes their send lag.
+    pub(super) fn note_room(&mut self, now: Instant) {
+        let is_full = !self.has_room();
+        if self.is_full && !is_full {
+            self.room_since = now;
+        }
+        self.is_full = is_full;
     }
 
     /// Whether the server has sent nothing for so long that the connection itself has failed, and not only
@@ -284,6 +304,9 @@ pub(super) fn idle_time(limits: &Limits) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use fathometer_http::client::{Config, Connection, PreparedRequest};
+    use fathometer_http::driver::Policy;
+
     use super::super::super::exchange::Exchange;
     use super::*;
 
@@ -304,7 +327,7 @@ mod tests {
         slot
     }
 
-    /// One that was established after 101 seconds and is idle since.
+    /// A connection that was established after 101 seconds and has been idle since.
     fn open() -> Slot {
         let mut slot = connecting();
         slot.state = State::Open;
@@ -366,6 +389,40 @@ mod tests {
         assert_eq!(slot.check(at(102), &LIMITS), Check::StopLingering);
         slot.end();
         assert_eq!(slot.check(at(103), &LIMITS), Check::Nothing);
+    }
+
+    #[test]
+    fn a_response_gives_room_only_to_a_connection_that_was_full() {
+        let policy: Policy = "h1.1-pipeline2".parse().unwrap();
+        let config = Config {
+            depth: 2,
+            ..Config::default()
+        };
+        let shape = PreparedRequest::new(policy.protocol, "GET", "localhost", &[], None).unwrap();
+        let connection = Connection::new(policy.protocol, &config).unwrap();
+        let mut slot = Slot::new(Machine::Stream(connection));
+        slot.begin(1, Owner::Pool, 0, u32::MAX, at(100));
+        slot.state = State::Open;
+        slot.room_since = at(101);
+        let request = |slot: &mut Slot| {
+            slot.machine.request(&shape, "/", None).unwrap();
+            slot.note_request();
+        };
+        let answer = |slot: &mut Slot, now| {
+            let sent = slot.machine.transmit().len();
+            slot.machine.transmitted(sent, now);
+            let mut input: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+            while slot.machine.poll(&mut input, now).is_some() {}
+            slot.note_room(now);
+            slot.room_since
+        };
+        request(&mut slot);
+        assert_eq!(answer(&mut slot, at(110)), at(101), "it had room");
+        request(&mut slot);
+        request(&mut slot);
+        assert!(!slot.has_room());
+        assert_eq!(answer(&mut slot, at(120)), at(120), "it was full");
+        assert_eq!(answer(&mut slot, at(130)), at(120), "it had room");
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl Connections<'_> {
     }
 
     /// Reads the available data. A read that does not fill the buffer has emptied the socket, and the
-    /// poller reports later data. Only an end that was already reported must be read explicitly.
+    /// poller reports later data. Only an EOF that was already reported must be read explicitly.
     pub(super) fn read(
         &mut self,
         requester: &mut impl Requester,
@@ -306,7 +306,7 @@ impl Connections<'_> {
             .leave(begun, at, |exchange| self.context.tally.sent(exchange));
     }
 
-    /// Handles the end of the server's side.
+    /// Handles EOF from the server.
     fn ended_there(&mut self, requester: &mut impl Requester, place: u32) {
         let now = self.context.now();
         let slot = &mut self.slots[place];
@@ -317,7 +317,7 @@ impl Connections<'_> {
         if slot.state == State::Securing {
             return self.fail(requester, place, Failure::ClosedEarly);
         }
-        // Over TLS, an end without close_notify may have been forged.
+        // Over TLS, an EOF without close_notify may be forged.
         let is_cut = match &mut slot.protection {
             Protection::Tls(tls) => tls.handle_eof().is_err(),
             _ => false,

@@ -3,7 +3,7 @@
 //! An [`Http3Client`] never blocks. The event loop registers the socket once, edge-triggered, for reading
 //! and writing, and then makes these calls in this order:
 //!
-//! 1. [`handle_ready`](Http3Client::handle_ready) with what the poll reported;
+//! 1. [`handle_ready`](Http3Client::handle_ready) with the readiness that the poll reported;
 //! 2. [`receive`](Http3Client::receive);
 //! 3. [`poll_event`](Http3Client::poll_event) until `None`, with new requests to [`http`](Http3Client::http) at
 //!    any time;

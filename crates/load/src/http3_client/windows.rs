@@ -164,7 +164,7 @@ mod tests {
         windows.read(0, 1, false, at(3));
         windows.sent(at(4));
         assert_eq!(windows.announced(), (1, 0));
-        // The server stops at the first limit, 8 000, and goes on a round trip after the second, 9 000.
+        // The server stops at the first limit, 8 000, and continues a round trip after the announcement of 9 000.
         windows.read(0, 7_000, false, at(5));
         windows.sent(at(6));
         windows.read(0, 500, false, at(44));
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn the_connections_window_counts_streams_without_a_request() {
         let mut windows = windows(1 << 20, 1_000);
-        // A stream of the server: its control stream.
+        // The server's control stream.
         windows.read(3, 400, false, at(1));
         windows.read(0, 600, false, at(2));
         windows.sent(at(3));

@@ -58,7 +58,7 @@ impl Block {
 /// Sums over slices.
 #[derive(Debug, Clone, Default)]
 struct Sums {
-    /// Figures of the measured windows, as far as a comparison uses them.
+    /// The figures of the measured windows that a comparison uses.
     window: Window,
     /// CPU time of the generator.
     generator_cpu: Duration,

@@ -13,7 +13,7 @@ use fathometer_workload::plan::{Choice, Plan};
 use crate::timeline::Part;
 use crate::{Ensemble, Limit, LoadError, Options, is_noise, run};
 
-/// The time between the readiness of the loops and the start of the test, as in a load test of its own.
+/// The time between the readiness of the loops and the start of the test, as in any load test.
 const START: Duration = Duration::from_millis(2);
 /// Number of mean response times that a slice lasts, up to the longest slice.
 const RESPONSES: u32 = 50;

@@ -41,7 +41,7 @@ pub enum ProbeError {
 
 /// The time between two readings for a server with few processes.
 const PERIOD: Duration = Duration::from_millis(100);
-/// A reading may take at most 1/50 of the period, as far as its cost can be estimated in advance.
+/// A reading may take at most 1/50 of the period, by the cost estimated at the start.
 const READINGS_OF_WORK: u32 = 50;
 /// The maximum period, so that readings fall close to the ends of a window of a few seconds.
 const LONGEST_PERIOD: Duration = Duration::from_secs(1);

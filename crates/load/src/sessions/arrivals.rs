@@ -87,8 +87,8 @@ impl<'a> ArrivalQueue<'a> {
     }
 
     /// Counts the arrivals before `end` that were not announced before; no arrival from `end` on may have
-    /// been taken. The number of arrivals taken is known, so only waiting arrivals are searched for:
-    /// counting takes no time from arrivals that are due.
+    /// been taken. Only waiting arrivals are iterated over, because the arrivals taken are counted already: so
+    /// counting does not delay arrivals that are due.
     pub(super) fn announce(&mut self, end: Instant) -> u64 {
         let mut before = self.taken;
         if self.next_before(end).is_some() {
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn arrivals_are_counted_once_whether_they_are_carried_out_or_wait() {
         let arrivals = Arrivals::constant(Profile::constant(1000.0).unwrap());
-        // The odd ones of a loop of two, 1 ms, 3 ms, 5 ms … after the start.
+        // The second of two loops: arrivals 1 ms, 3 ms, 5 ms … after the start.
         let mut queue = ArrivalQueue::new(&arrivals, 1, 2, at(0));
         let arrival = |number| {
             Some(Arrival {
@@ -138,10 +138,10 @@ mod tests {
         assert_eq!((queue.take(), queue.take()), (arrival(1), arrival(3)));
         assert_eq!(queue.announce(at(4)), 2);
         assert_eq!(queue.announce(at(4)), 0);
-        // Nothing is carried out for a while.
+        // No arrival is taken for a while.
         assert_eq!(queue.announce(at(10)), 3);
         assert_eq!(queue.announce(at(20)), 5);
-        // Some of what has waited, then all of it and one more.
+        // One waiting arrival is taken, then all others and a new one.
         assert_eq!(queue.take(), arrival(5));
         assert_eq!(queue.announce(at(30)), 5);
         while queue.next_before(at(32)).is_some() {

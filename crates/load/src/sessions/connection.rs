@@ -11,7 +11,7 @@ use super::user::{Choice, User};
 /// present.
 pub(super) type Found = Option<Result<u32, Failure>>;
 
-/// A connection of a user's own to a host. `place` is the place of the user.
+/// A user's own connection to a host. `place` is the place of the user.
 pub(super) fn own(
     user: &mut User,
     place: u32,
@@ -48,7 +48,8 @@ pub(super) fn shared(
 ) -> Found {
     let policy = &connections.context.shared.policy;
     let most = u32::from(policy.connections.max(1)) * u32::from(connections.context.shared.depth());
-    if user.in_flight >= most {
+    user.is_at_limit = user.in_flight >= most;
+    if user.is_at_limit {
         return None;
     }
     let has_room = |connection| connections.has_room(connection);

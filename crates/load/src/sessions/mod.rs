@@ -273,6 +273,9 @@ impl Requester for Sessions<'_> {
         let fills = context.shared.fills && !self.source.is_open_loop();
         let user = &mut self.users[exchange.user()];
         user.in_flight -= 1;
+        if std::mem::take(&mut user.is_at_limit) {
+            user.below_limit_since = now;
+        }
         if fills {
             context.tally.page(exchange.planned_at(), now, complete, 0);
         } else if complete {

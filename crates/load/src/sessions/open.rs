@@ -173,7 +173,7 @@ mod tests {
         open.wait(at(1), 5);
         open.wait(at(2), 6);
         assert_eq!(open.next(at(3), at(100), ALL), None);
-        // One arrival is due that has no connection: it is looked at again when it times out.
+        // One arrival is due and has no connection: the loop wakes when it times out.
         assert_eq!(open.next_wake(at(100)), at(11));
         open.pool.offer(0, true);
         let mut order = Vec::new();

@@ -155,7 +155,7 @@ mod tests {
         assert!(request(&mut progress, &pages).is_empty());
         progress.completed(1, pages.get(page), at(40));
         assert_eq!(request(&mut progress, &pages), [(2, 40)]);
-        // What a failed member names is not requested.
+        // Members to which a failed member refers are not requested.
         progress.failed();
         assert!(request(&mut progress, &pages).is_empty());
         assert!(progress.has_failed());

@@ -1,4 +1,4 @@
-//! Users that keep their pipelines or streams full: each exchange is a page of its own.
+//! Users that keep their pipelines or streams full: each exchange is a separate page.
 
 use fathometer_model::Failure;
 
@@ -8,7 +8,7 @@ use super::Sessions;
 use super::user::Stage;
 
 impl Sessions<'_> {
-    /// Fills the pipelines or streams of a user; every exchange is a page of its own. A pipeline is
+    /// Fills the pipelines or streams of a user; every exchange is a separate page. A pipeline is
     /// refilled when half of it has been answered, so that one write sends several requests.
     pub(super) fn fill(&mut self, connections: &mut Connections<'_>, place: u32) {
         if self.users[place].stage != Stage::Page
@@ -36,7 +36,7 @@ impl Sessions<'_> {
                     self.users[place].backlog.take_next();
                     exchange
                 }
-                // A user always waits for something: if nothing else is in flight, for a stream.
+                // A user with nothing in flight continues: its next exchange then waits for a stream.
                 None if found.is_none() && self.users[place].in_flight > 0 => return,
                 None if self.is_superfluous(place) => {
                     return self.leave_filling(connections, place);

@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(pool.choose(ALL, NONE), Choice::Open);
         pool.opened();
         pool.offer(1, false);
-        // Both have room: in turn.
+        // Both have room, and are used in turn.
         let choices = [0; 4].map(|_| pool.choose(ALL, NONE));
         assert_eq!(choices, [0, 1, 0, 1].map(Choice::Use));
     }
@@ -155,11 +155,11 @@ mod tests {
         pool.opened();
         pool.offer(9, true);
         assert!(!pool.has_free(NONE));
-        // It was dropped from the list, and is listed again when it has room.
+        // The connection was dropped from the list, and is listed again when it has room.
         assert_eq!(pool.choose(ALL, ALL), Choice::Wait);
         pool.offer(9, true);
         assert_eq!(pool.choose(ALL, ALL), Choice::Use(9));
-        // One that ends while it is in use was not listed.
+        // A connection that ends while it is in use was not listed.
         pool.ended(9);
         pool.ended(4);
         assert_eq!(pool.choose(ALL, ALL), Choice::Open);

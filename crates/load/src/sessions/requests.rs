@@ -93,8 +93,11 @@ impl Sessions<'_> {
     ) -> bool {
         match found {
             Ok(connection) => {
-                connections.request(connection, exchange);
-                self.users[exchange.user()].in_flight += 1;
+                let user = &mut self.users[exchange.user()];
+                user.in_flight += 1;
+                // The wait of a session for its own exchanges, or after a failure to connect, is no send lag.
+                let since = user.below_limit_since.max(user.pause_until);
+                connections.request(connection, exchange, since);
             }
             Err(failure) => self.fail_unsent(&mut connections.context, &exchange, failure),
         }

@@ -11,7 +11,7 @@ use super::page::PageProgress;
 /// The state of a user.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Doing nothing.
+    /// Inactive.
     #[default]
     Parked,
     /// Waiting to start, or to continue with the next page.
@@ -28,7 +28,7 @@ pub(super) struct User {
     pub(super) stage: Stage,
     pub(super) session: SessionProgress,
     pub(super) page: PageProgress,
-    /// The number of connections of its own that were established for its page.
+    /// The number of the user's own connections that were established for its page.
     pub(super) connected: u32,
     /// The number of its exchanges that are in flight on connections.
     pub(super) in_flight: u32,
@@ -42,6 +42,10 @@ pub(super) struct User {
     pub(super) deadline: Deadline,
     /// It requests nothing before this instant.
     pub(super) pause_until: Instant,
+    /// Whether the session of an open loop has as many exchanges in flight as its policy permits.
+    pub(super) is_at_limit: bool,
+    /// When it was last below that limit again.
+    pub(super) below_limit_since: Instant,
     /// Whether it is in the queue of users that may continue.
     pub(super) queued: bool,
     /// Whether it is in the queue of sessions that wait for a shared connection.
@@ -244,7 +248,7 @@ mod tests {
     #[test]
     fn each_host_has_connections_of_its_own() {
         let mut own = own(&[7, 8, 9]);
-        // The even ones go to the host.
+        // Connections with even places go to the host.
         let mut choose = |most| own.choose(most, false, |p| p % 2 == 0, |p| p != 8);
         assert_eq!(choose(1), Choice::Wait);
         assert_eq!(choose(2), Choice::Open);

@@ -81,7 +81,7 @@ mod tests {
             users.make_ready(place);
         }
         assert_eq!(users.next_ready(), Some(c));
-        // It may be let continue again as soon as it has left the queue.
+        // A user may be queued again as soon as it has left the queue.
         users.make_ready(c);
         let rest: Vec<u32> = std::iter::from_fn(|| users.next_ready()).collect();
         assert_eq!(rest, [a, b, c]);

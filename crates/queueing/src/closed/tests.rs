@@ -89,7 +89,7 @@ fn ten_thousand_users_of_many_servers_lose_no_digits() {
         let solution = network.solve(users).unwrap();
         let customers: f64 = solution.stations.iter().map(|s| s.customers).sum();
         let thinking = solution.throughput * network.think;
-        // All users are somewhere.
+        // Each user is at a station or thinks.
         close(customers + thinking, f64::from(users), 1e-9);
         assert!(solution.throughput.0 <= 64.0 / 0.016);
     }

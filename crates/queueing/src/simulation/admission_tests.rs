@@ -84,7 +84,7 @@ fn arrivals_that_find_m_m_w_k_full_are_those_of_erlang() {
         assert!((result.workers - busy).abs() < 0.01, "{result:?}");
         assert_eq!(result.refused, result.failed.mean);
         assert!((result.overflows - result.refused).abs() < 1e-3);
-        // By Little's law: those that wait, over those that are admitted.
+        // By Little's law: the waiting connections divided by the admitted connections per second.
         let wait = result.waiting / (300.0 * (1.0 - full));
         agrees(result.completed, 0.01 + wait);
     }
@@ -100,7 +100,7 @@ fn a_full_backlog_refuses_and_a_timeout_ends_the_wait() {
     let patient = limited.run().unwrap();
     assert!(patient.overflows > 0.0);
     assert_eq!(patient.timed_out, 0.0);
-    // A dropped connection waits for the retry; the others wait for at most twelve others.
+    // A dropped connection waits for the retry; the others wait for at most twelve connections.
     assert!(patient.quantile(1.0).0 >= 1.0);
     limited.timeout = Some(Seconds(0.5));
     let result = limited.run().unwrap();
@@ -115,8 +115,8 @@ fn a_full_backlog_refuses_and_a_timeout_ends_the_wait() {
 #[test]
 fn a_connection_is_attempted_so_often_and_then_fails() {
     // One worker serves 300 ms, and its user sends the next request after 10 ms. The other user finds the worker busy after
-    // 0.01 s and, at the first retry, after 1.01 s. After 3.01 s, when the second retry would be due, its exchange fails. Then
-    // it begins again.
+    // 0.01 s and, at the first retry, after 1.01 s. After 3.01 s, when the second retry would be due, its exchange fails, and
+    // the user begins again.
     let mut limited = simulation(
         Source::Users {
             count: 2,

@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// The place of an exchange among those in flight, and the number of its use. With the number, an event for an earlier
-/// exchange in the same place is recognised.
+/// The place of an exchange among those in flight, and the number of the exchange in the simulation, from 1. The number
+/// distinguishes it from earlier exchanges in the same place, whose events are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ExchangeId {
     pub(super) place: usize,

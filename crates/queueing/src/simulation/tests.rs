@@ -47,7 +47,7 @@ pub(super) fn agrees(found: Measured, expected: f64) {
     );
     assert!(
         found.half_width < 0.08 * expected,
-        "{found:?} is too wide to show it"
+        "the interval of {found:?} is too wide"
     );
 }
 
@@ -157,7 +157,7 @@ fn parameters_out_of_range_are_errors() {
         ..saturated
     };
     assert!(idle.run().is_err());
-    // A loop without any time would never end.
+    // A closed loop in which no exchange takes time would never end.
     let timeless = simulation(
         users(1, 0.0),
         vec![station("cpu", exponential(0.0), Discipline::InOrder(1))],
@@ -189,8 +189,8 @@ fn with_burst(servers: u32, share: f64, period: f64, burst: f64) -> Discipline {
 
 #[test]
 fn one_user_of_a_quota_waits_for_the_next_period() {
-    // 3 ms of work, 2 ms in each 10 ms, no pause: work goes on at 0 to 2, 10 to 12, 20 to 22 ms, so that exchanges end
-    // at 11, 22, 41, 52 ... ms: two in 30 ms.
+    // 3 ms of work, 2 ms in each 10 ms, no pause: the server works from 0 to 2, 10 to 12, 20 to 22 ms. Exchanges therefore
+    // end at 11, 22, 41, 52 ... ms: two in 30 ms.
     let found = short(
         users(1, 0.0),
         vec![station(
@@ -209,8 +209,8 @@ fn one_user_of_a_quota_waits_for_the_next_period() {
 
 #[test]
 fn what_earlier_periods_left_is_used_up_to_the_burst() {
-    // 3 ms of work, a pause of 16.5 ms, 2 ms in each 10 ms: with a burst of 1 ms and more it never waits. Without one, work goes
-    // on at 7.5 to 9.5 and 10 to 11 ms, and from 27.5 ms again.
+    // 3 ms of work, a pause of 16.5 ms, 2 ms in each 10 ms: with a burst of at least 1 ms, the exchange
+    // never waits. Without a burst, the server works from 7.5 to 9.5, from 10 to 11 and from 27.5 ms.
     let median = |burst| {
         let cpu = Distribution::Deterministic(Seconds(0.003));
         let pause = Distribution::Deterministic(Seconds(0.0165));

@@ -1,4 +1,4 @@
-//! What a message costs rank 0 on this machine: measured with the machines and calls that a test uses.
+//! Measures the CPU time of rank 0 per message on this machine, with the state machines and system calls of a test.
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -17,40 +17,40 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{FACTS, secret};
 
-/// Measurements of each cost, of which the median counts.
+/// The number of measurements of each cost; the median is used.
 const ROUNDS: usize = 7;
-/// Handshakes, of which the median counts.
+/// The number of measured handshakes; the median is used.
 const HANDSHAKES: usize = 101;
-/// The shortest measurement.
+/// The minimum length of a measurement.
 const LEAST: Duration = Duration::from_millis(20);
-/// Connections of the measurements with sockets: below the usual limit of 1024 descriptors of a process.
+/// The number of connections in measurements of sockets: below the usual limit of 1024 descriptors per process.
 const SOCKETS: u32 = 400;
-/// Ranks of the measurement of memory.
+/// The number of ranks in the measurement of memory.
 const RANKS: u32 = 1000;
 
-/// Processor time of rank 0.
+/// Processor time of rank 0 per operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Costs {
-    /// The handshake of TLS and the proofs of the secret both ways, for each connection.
+    /// The TLS handshake and the proofs of the secret in both directions, per connection.
     pub handshake: Duration,
-    /// To accept a connection.
+    /// Accepting a connection.
     pub accept: Duration,
-    /// To wait for the next bytes, for each connection.
+    /// Waiting for the next bytes, per connection.
     pub poll: Duration,
-    /// To read once.
+    /// One read.
     pub read: Duration,
-    /// To write once.
+    /// One write.
     pub write: Duration,
-    /// To decrypt, verify and answer a ping.
+    /// Decrypting, verifying and answering a ping.
     pub ping: Duration,
 }
 
-/// What the figures of one interval of one rank cost.
+/// The costs of the figures of one rank in one interval.
 #[derive(Debug, Clone, Copy)]
 pub struct IntervalCosts {
-    /// Exchanges of the rank in the interval.
+    /// The number of exchanges of the rank in the interval.
     pub exchanges: u64,
-    /// Bytes on the socket, with the records of TLS.
+    /// Bytes on the socket, including the TLS records.
     pub bytes: usize,
     /// Processor time of the rank: encoding, MAC and encryption.
     pub encode: Duration,
@@ -58,11 +58,11 @@ pub struct IntervalCosts {
     pub receive: Duration,
     /// Processor time of rank 0: decoding and merging of the figures.
     pub merge: Duration,
-    /// Memory of rank 0 for each rank, in bytes.
+    /// Memory of rank 0 per rank, in bytes.
     pub memory: u64,
 }
 
-/// The median time of a call, without what `prepare` takes.
+/// The median CPU time of a call, without that of `prepare`.
 fn time<T>(mut prepare: impl FnMut() -> T, mut call: impl FnMut(T)) -> Duration {
     let mut rounds: Vec<Duration> = (0..ROUNDS)
         .map(|_| {
@@ -81,7 +81,7 @@ fn time<T>(mut prepare: impl FnMut() -> T, mut call: impl FnMut(T)) -> Duration 
     rounds[ROUNDS / 2]
 }
 
-/// One side of a connection, as far as the socket.
+/// One side of a connection, without its socket.
 struct End {
     link: Link,
     channel: Channel,
@@ -98,7 +98,7 @@ impl End {
         }
     }
 
-    /// The bytes for the socket.
+    /// The bytes to write to the socket.
     fn output(&mut self) -> Vec<u8> {
         let taken = self.channel.seal(self.link.outbox());
         self.link.outbox().drain(..taken);
@@ -112,21 +112,21 @@ impl End {
         let opened = self
             .channel
             .open(&mut bytes, &mut self.plain, Instant::ZERO);
-        if let Some(binding) = opened.expect("the peer is honest") {
+        if let Some(binding) = opened.expect("the bytes are valid") {
             self.link.bind(&binding);
         }
         self.link.receive(&self.plain);
-        self.link.message().expect("the peer is honest")
+        self.link.message().expect("the message is valid")
     }
 
-    /// A message of this side, as bytes for the socket.
+    /// Sends a message; returns the bytes to write to the socket.
     fn message(&mut self, message: &Message) -> Vec<u8> {
-        self.link.send(message).expect("it is open");
+        self.link.send(message).expect("the link is open");
         self.output()
     }
 }
 
-/// The time since 1970 at the origin: that of certificates, which are not checked.
+/// The time since 1970 at instant zero, for certificates, which are not checked.
 const UNIX_TIME: Duration = Duration::from_secs(1_700_000_000);
 
 /// The settings of a member and of rank 0.
@@ -137,7 +137,7 @@ fn settings() -> Result<[ChannelSettings; 2], Box<dyn Error>> {
     ])
 }
 
-/// Both sides of an open connection, and the processor time that rank 0 took for it.
+/// Opens a connection; returns both sides, and the processor time of rank 0.
 fn open([member, rank_0]: &[ChannelSettings; 2]) -> (End, End, Duration) {
     let mut member = End::new(Side::Member, member);
     let mut spent = Duration::ZERO;
@@ -156,7 +156,7 @@ fn open([member, rank_0]: &[ChannelSettings; 2]) -> (End, End, Duration) {
     (member, rank_0, spent)
 }
 
-/// Measures what does not depend on the load.
+/// Measures the costs that do not depend on the load.
 pub fn measure() -> Result<Costs, Box<dyn Error>> {
     let tls = settings()?;
     let mut handshakes: Vec<Duration> = (0..HANDSHAKES).map(|_| open(&tls).2).collect();
@@ -185,7 +185,7 @@ pub fn measure() -> Result<Costs, Box<dyn Error>> {
     })
 }
 
-/// Accept, poll for each connection, read and write, on connections over loopback.
+/// Measures accept, poll (per connection), read and write over loopback.
 fn of_sockets() -> Result<(Duration, Duration, Duration, Duration), Box<dyn Error>> {
     use std::io::{Read as _, Write as _};
 
@@ -209,14 +209,16 @@ fn of_sockets() -> Result<(Duration, Duration, Duration, Duration), Box<dyn Erro
     );
     let message = [0; 100];
     let mut buffer = [0; 1000];
-    // Both ends in one call; half of it is either.
+    // One call writes and reads; half of its time counts for each.
     let (client, server) = (&mut clients[0], &mut servers[0]);
     client.set_nodelay(true)?;
     let write = time(
         || (),
         |()| {
             client.write_all(&message).expect("the other end is open");
-            server.read_exact(&mut buffer[..100]).expect("it was sent");
+            server
+                .read_exact(&mut buffer[..100])
+                .expect("the message was sent");
         },
     ) / 2;
     Ok((accept, polled / SOCKETS, write, write))
@@ -235,8 +237,8 @@ fn accept_all(listener: &TcpListener) -> Result<(Duration, Vec<TcpStream>), Box<
     Ok((spent / SOCKETS, servers))
 }
 
-/// The figures of a rank that ends so many exchanges in an interval. Latency is log-normal with a median of 1 ms and a
-/// 99th percentile of 5 ms, and one exchange of a thousand is a hundred times as slow.
+/// The figures of a rank with this number of exchanges in an interval. Latency is log-normal with a median of 1 ms
+/// and a 99th percentile of 5 ms; one exchange in a thousand is 100 times slower.
 pub fn part(rank: u64, interval: u64, exchanges: u64) -> Part {
     let seed = Seed(rank).child(interval);
     let mut part = Part::new(interval);
@@ -264,7 +266,7 @@ pub fn part(rank: u64, interval: u64, exchanges: u64) -> Part {
     part
 }
 
-/// Measures what figures cost at this load.
+/// Measures the costs of figures at this load.
 pub fn of_intervals(exchanges: u64) -> Result<IntervalCosts, Box<dyn Error>> {
     let tls = settings()?;
     let (mut member, ..) = open(&tls);
@@ -279,7 +281,7 @@ pub fn of_intervals(exchanges: u64) -> Result<IntervalCosts, Box<dyn Error>> {
     let encoded = encode_part(&figures);
     let interval = Message::Interval(encoded);
     let bytes = member.message(&interval).len();
-    // The frames so far are lost, so a new connection follows.
+    // Rank 0 did not receive the frames so far, so a new connection is needed.
     let (mut member, mut rank_0, _) = open(&tls);
     let receive = time(
         || member.message(&interval),
@@ -298,8 +300,8 @@ pub fn of_intervals(exchanges: u64) -> Result<IntervalCosts, Box<dyn Error>> {
     })
 }
 
-/// Decoding and merging of the figures of each rank, and rank 0's memory for each rank, with all figures of one interval
-/// at once: the most that arrives while one rank is late.
+/// Measures decoding and merging per rank, and memory of rank 0 per rank while it holds the figures of all ranks for
+/// one interval, as while it waits for the last rank.
 fn of_merging(exchanges: u64) -> (Duration, u64) {
     fathometer_sys::heap::release_free_memory();
     let before = resident();
@@ -313,7 +315,9 @@ fn of_merging(exchanges: u64) -> (Duration, u64) {
     let begin = thread_cpu_time();
     for rank in 0..RANKS {
         let figures = encoded[rank as usize % encoded.len()].clone();
-        whole.interval(rank, figures).expect("they are in order");
+        whole
+            .interval(rank, figures)
+            .expect("the intervals are in order");
     }
     let memory = resident().saturating_sub(before);
     assert!(whole.close_next().is_some());

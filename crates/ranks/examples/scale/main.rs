@@ -1,5 +1,5 @@
-//! What limits a load test of many ranks: the costs of rank 0, measured here, and tests of up to 3000 ranks in virtual
-//! time, simulated with these costs. Prints the tables of `docs/scale.md` (`cargo xtask scale`).
+//! The limits of a load test with many ranks: measures the costs of rank 0, and simulates tests of up to 3000 ranks in
+//! virtual time with these costs. Prints the tables of `docs/scale.md` (`cargo xtask scale`).
 
 mod costs;
 mod packet;
@@ -18,7 +18,7 @@ use costs::{Costs, IntervalCosts};
 use scenario::{Found, Scenario};
 use simulation::simulate;
 
-/// A test with intervals of a second.
+/// A test with intervals of one second.
 const FACTS: TestFacts = TestFacts {
     ranks: 2,
     interval: Duration::from_secs(1),
@@ -26,14 +26,14 @@ const FACTS: TestFacts = TestFacts {
     measured: Some(Duration::from_secs(60)),
 };
 
-/// Exchanges of a rank in each second.
+/// The loads, in exchanges per rank and second.
 const LOADS: [u64; 4] = [100, 1_000, 10_000, 100_000];
-/// The load of the simulations.
+/// The load of the simulations, in exchanges per rank and second.
 const SIMULATED: u64 = 10_000;
-/// Ranks of the simulations.
+/// The numbers of ranks in the simulations.
 const RANKS: [u32; 5] = [10, 100, 300, 1_000, 3_000];
 
-/// The link of rank 0: a name, its rate, and its delay one way.
+/// The links of rank 0: name, rate and one-way delay.
 const LINKS: [(&str, &str, &str); 3] = [
     ("10 Gbit/s, 0.1 ms", "10Gbit/s", "50us"),
     ("1 Gbit/s, 1 ms", "1Gbit/s", "500us"),
@@ -41,7 +41,7 @@ const LINKS: [(&str, &str, &str); 3] = [
 ];
 
 fn secret() -> Secret {
-    Secret::new(b"a secret of this program").expect("it is long enough")
+    Secret::new(b"a secret of this program").expect("the secret is long enough")
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

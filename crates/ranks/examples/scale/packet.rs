@@ -3,28 +3,28 @@
 use fathometer_model::Instant;
 use fathometer_path::{Arrival, Link};
 
-/// Bytes of a message in a packet, and of its headers (IPv4, and TCP with time stamps).
+/// Bytes of payload and of headers (IPv4, and TCP with time stamps) in a full packet.
 const SEGMENT: usize = 1448;
 pub const HEADERS: u32 = 52;
-/// What a packet carries.
+/// The content of a packet.
 #[derive(Debug)]
 pub enum Content {
-    /// Asks for a connection, and the answer.
+    /// A connection request, or its answer.
     Open,
     /// Bytes of messages.
     Bytes(Vec<u8>),
 }
 
-/// A packet of the connection of a rank.
+/// A packet of a rank's connection.
 #[derive(Debug)]
 pub struct Packet {
-    /// Whose connection.
+    /// The rank.
     pub rank: u32,
-    /// What it carries.
+    /// The content.
     pub content: Content,
 }
 
-/// Links that compress would read the bytes; these do not.
+/// Only links with compression read these bytes.
 impl AsRef<[u8]> for Packet {
     fn as_ref(&self) -> &[u8] {
         match &self.content {
@@ -45,7 +45,7 @@ pub fn send(link: &mut Link<Packet>, now: Instant, rank: u32, bytes: &[u8]) {
         let arrival = link.arrive(now, length, packet);
         debug_assert!(
             !matches!(arrival, Arrival::Dropped(_)),
-            "its queue has no limit"
+            "the queue is never full"
         );
     }
 }

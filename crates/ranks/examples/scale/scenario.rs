@@ -1,4 +1,4 @@
-//! What is simulated, and what comes out.
+//! The input and the result of a simulation.
 
 use std::time::Duration;
 
@@ -7,36 +7,36 @@ use fathometer_ranks::secret::Secret;
 
 use super::costs::{Costs, IntervalCosts};
 
-/// What happened, in virtual time.
+/// The result of a simulation, in virtual time.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// From the first connection until the test starts.
+    /// The time from the first connection to the start of the test.
     pub rendezvous: Duration,
     /// The largest uncertainty of a rank's clock before the test.
     pub uncertainty: Duration,
-    /// The longest from the end of an interval until rank 0 has merged the figures of the last rank.
+    /// The longest time from the end of an interval until rank 0 has merged the figures of the last rank.
     pub last_interval: Duration,
     /// The longest round trip of a ping during the test.
     pub ping: Duration,
-    /// From the end of the load until rank 0 has the last result.
+    /// The time from the end of the load until rank 0 has the last result.
     pub last_result: Duration,
-    /// Share of the processor of rank 0 that the control connections take while the test runs.
+    /// The share of rank 0's processor that the control connections use during the test.
     pub processor: f64,
-    /// Whether every rank started and handed over its result.
+    /// Whether rank 0 received the result of every other rank.
     pub is_complete: bool,
 }
 
-/// What is simulated.
+/// The input of a simulation.
 #[derive(Debug)]
 pub struct Scenario<'a> {
-    /// Ranks.
+    /// The number of ranks.
     pub ranks: u32,
-    /// The link of rank 0: members send up and receive down.
+    /// The link of rank 0; the direction to rank 0 is up.
     pub path: &'a Profile,
     /// The secret of all ranks.
     pub secret: &'a Secret,
-    /// Costs of connections.
+    /// The costs of connections.
     pub costs: Costs,
-    /// Costs of figures, and an encoded interval.
+    /// The costs of figures, and the encoded figures of an interval.
     pub interval: (IntervalCosts, &'a [u8]),
 }

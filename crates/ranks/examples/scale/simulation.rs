@@ -1,8 +1,8 @@
-//! A test of many ranks in virtual time: the machines of all ranks, their connections through one link, and rank 0 with
-//! the measured costs.
+//! A test of many ranks in virtual time: the state machines of all ranks, their connections through one link, and
+//! rank 0 with the measured costs.
 //!
-//! A packet holds up to 1448 bytes of a message, and 52 bytes of headers. TCP opens connections; its congestion control,
-//! acknowledgements and losses are left out: what arrives at once here takes some round trips more on a long path.
+//! A packet holds up to 1448 bytes of messages, and 52 bytes of headers. Congestion control, acknowledgements and
+//! losses of TCP are not simulated: on a long path, large messages would need some more round trips.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -18,26 +18,27 @@ use fathometer_ranks::secret::NONCE;
 use super::packet::{Content, HEADERS, Packet, send};
 use super::scenario::{Found, Scenario};
 
-/// Connections that wait to be accepted; the system drops further ones, and their clients ask again after a second.
+/// The maximum number of connections that wait to be accepted. The system drops further connection requests, and their
+/// clients retry after a second.
 const BACKLOG: usize = 1024;
 const AGAIN: Duration = Duration::from_secs(1);
-/// Frames of pings are shorter than this, and those of figures longer.
+/// Frames of pings are shorter than this (in bytes), frames of figures are longer.
 const LONGEST_PING: usize = 100;
-/// How often a machine looks for what is due.
+/// How often all state machines handle their time-outs.
 const TURN: Duration = Duration::from_millis(10);
-/// Intervals of the test, one a second.
+/// The number of intervals of the test, of one second each.
 const INTERVALS: u64 = 4;
-/// When a simulation is given up.
+/// The time after which an incomplete simulation is stopped.
 const END: Duration = Duration::from_secs(120);
 
-/// What is due at an instant.
+/// An event at an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
-    /// A member asks for a connection.
+    /// A member requests a connection.
     Connect(u32),
     /// A member reports its next interval, or its end after the last one.
     Interval(u32, u64),
-    /// All machines look for what is due.
+    /// All state machines handle their time-outs.
     Turn,
 }
 
@@ -53,26 +54,27 @@ struct World<'a> {
     backlog: VecDeque<u32>,
     accepted: Vec<bool>,
     connections: u32,
-    /// What rank 0 has received and not read; and of connections that are not accepted yet.
+    /// Bytes of accepted connections that rank 0 has not read.
     inbox: VecDeque<(u32, Vec<u8>)>,
+    /// Bytes of connections that are not accepted yet.
     early: BTreeMap<u32, Vec<u8>>,
-    /// Intervals of each rank that are merged.
+    /// The number of merged intervals of each rank.
     merged: Vec<u64>,
-    /// A message for all ranks is to be sent.
+    /// Whether messages to all ranks must be sent.
     is_for_all: bool,
-    /// What rank 0 sends when its processor has come to it.
+    /// Bytes that rank 0 sends, and when its processor has written them.
     sent: VecDeque<(Instant, u32, Vec<u8>)>,
     /// When the processor of rank 0 is free.
     free: Instant,
     spent: Duration,
     start: Option<Instant>,
-    /// By rank: when its last ping left.
+    /// When each rank sent its last ping.
     ping: BTreeMap<u32, Instant>,
     results: u32,
     found: Found,
 }
 
-/// Simulates a test.
+/// Simulates a test until it is complete, or for [`END`].
 pub fn simulate(scenario: &Scenario<'_>) -> Found {
     let mut world = World::new(scenario);
     let begin = world.now;
@@ -144,7 +146,7 @@ impl<'a> World<'a> {
         self.results + 1 == self.scenario.ranks
     }
 
-    /// Advances to the next instant at which something happens.
+    /// Advances to the next event.
     fn step(&mut self) {
         let has_input = self.has_input();
         let next = [
@@ -224,7 +226,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Sends what a member has to send.
+    /// Sends the pending bytes of a member.
     fn flush(&mut self, rank: u32) {
         let Some(member) = self.members.get_mut(&rank) else {
             return;
@@ -244,7 +246,7 @@ impl<'a> World<'a> {
                 let again = (self.now + AGAIN, Due::Connect(packet.rank));
                 self.due.push(Reverse(again));
             }
-            // The system answers.
+            // The system of rank 0 answers.
             Content::Open => {
                 self.backlog.push_back(packet.rank);
                 self.down.arrive(self.now, HEADERS, packet);
@@ -299,7 +301,7 @@ impl<'a> World<'a> {
                     }
                 }
                 MemberEvent::Compared(_) => {
-                    // As large as the figures of three intervals: more histograms, of the whole test.
+                    // A result has more histograms, so it is as large as the figures of three intervals.
                     let result = self.scenario.interval.1.repeat(3);
                     member.send(&Message::Ended(result));
                 }
@@ -308,14 +310,14 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Whether the load runs.
+    /// Whether the load is running.
     fn is_running(&self) -> bool {
         let end = |start: Instant| start + Duration::from_secs(INTERVALS);
         self.start
             .is_some_and(|start| start <= self.now && self.now < end(start))
     }
 
-    /// Rank 0 accepts what there is room for, and reads each connection that has bytes.
+    /// Rank 0 accepts connections while it has room, and reads each connection that has bytes.
     fn turn_of_rank_0(&mut self) {
         let (costs, begin) = (self.scenario.costs, self.now);
         let mut at = begin + costs.poll * self.connections;
@@ -349,7 +351,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What one message caused for other connections, such as the start.
+    /// Sends the messages that one event caused on all connections, such as the start.
     fn send_to_all(&mut self, mut at: Instant) {
         for rank in 1..self.scenario.ranks {
             let outbox = self.coordinator.outbox(rank.into());
@@ -362,7 +364,7 @@ impl<'a> World<'a> {
         self.free = self.free.max(at);
     }
 
-    /// Handles the events at rank 0; returns when its processor is done.
+    /// Handles the events of rank 0; returns when its processor has finished.
     fn handle_events(&mut self, mut at: Instant) -> Instant {
         let interval = self.scenario.interval.0;
         while let Some(event) = self.coordinator.event() {

@@ -7,7 +7,7 @@
 //! forwards is valid.
 //!
 //! There are no session tickets and no early data. The end of a connection needs no `close_notify`, because messages
-//! of the link state what is complete.
+//! of the link show whether the data is complete.
 
 #[cfg(test)]
 mod tests;
@@ -31,8 +31,8 @@ const NAME: &str = "rank-0";
 /// The validity of the certificate, which no member checks.
 const VALID: Duration = Duration::from_secs(30 * 86_400);
 
-/// The maximum of encrypted bytes that may be unsent when more bytes arrive. Bytes of a link are fewer than half of
-/// it; the rest is for TLS messages that answer the peer.
+/// The maximum number of encrypted bytes that may be unsent when more bytes arrive. Bytes of a link use less than half
+/// of it; the rest is for TLS messages that answer the peer.
 const MOST_UNSENT: usize = 160 << 10;
 
 /// Why a control connection cannot be encrypted, or cannot continue.

@@ -110,7 +110,7 @@ impl Ranks {
         }
     }
 
-    /// Does what the hosts do: binds the links, passes them the decrypted bytes, and encrypts what they send.
+    /// Acts as both hosts: binds the links, passes them the decrypted bytes, and encrypts their output.
     fn host(&mut self, at_member: &mut End, at_rank_0: &mut End) {
         if let Some(binding) = at_member.binding.take() {
             self.member.bind(&binding);
@@ -224,7 +224,7 @@ fn a_peer_that_renews_its_keys_and_reads_no_answer_is_given_up_with_bounded_memo
     let Role::Member(settings) = ChannelSettings::new(Side::Member, UNIX_TIME).unwrap().0 else {
         panic!("these are the settings of a member");
     };
-    // The same settings for a connection of rustls, which renews keys at will.
+    // The same settings for a connection of rustls, whose API renews keys at any time.
     let config = settings.quic_config(&[]).unwrap();
     let mut peer = ClientConnection::new(config, NAME.try_into().unwrap()).unwrap();
     let mut rank_0 = End::new(Side::RankZero);

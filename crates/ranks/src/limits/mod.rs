@@ -146,7 +146,7 @@ impl Limits {
             server: _,
             validity: _,
         } = result;
-        // The merge creates both.
+        // Only the merge creates these.
         if !timeline.is_empty() || !ranks.is_empty() {
             return Err(ImpossibleFigure("timeline or table of ranks"));
         }

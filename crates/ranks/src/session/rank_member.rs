@@ -56,8 +56,8 @@ struct Progress {
 }
 
 impl Progress {
-    /// Handles the end of a connection. A connection that was closed may be retried; a peer that is not rank 0 of
-    /// this version will not change.
+    /// Handles the end of a connection. A connection that was closed may be retried, unless the peer is not rank 0 of
+    /// this version.
     fn end(&mut self, machine: &mut Member, why: &Ended) {
         self.is_closed = matches!(why, Ended::Closed(_)) && !machine.is_lost();
         machine.closed(&format!("rank 0 is lost: {why}"));
@@ -80,7 +80,7 @@ fn take_part(
     loop {
         let socket = connect(place, resolve, options.rendezvous, (end, clock));
         let socket = socket.map_err(|why| match &progress.last {
-            Some(last) => format!("{why}; how the last connection ended: {last}"),
+            Some(last) => format!("{why}; the last connection failed: {last}"),
             None => why,
         })?;
         let wire = Wire::new(socket, tls, clock.now())?;

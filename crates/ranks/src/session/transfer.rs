@@ -128,7 +128,7 @@ impl Wire {
             ChannelError::Earlier => drop(self.socket.write_all(&MAGIC)),
             // The peer may be any program.
             ChannelError::NoTls => {}
-            // An alert.
+            // This sends the alert.
             ChannelError::Tls(_) | ChannelError::Unread => drop(self.send()),
         }
     }
@@ -143,7 +143,7 @@ impl Wire {
             let taken = self.channel.seal(&plain[sealed..]);
             sealed += taken;
             match self.send() {
-                // The rest waits for the handshake or the socket, or there is none.
+                // Any remaining bytes wait for the handshake or for the socket.
                 Ok(is_sent) if !is_sent || taken == 0 => break Ok(()),
                 Ok(_) => {}
                 Err(why) => break Err(why),

@@ -60,7 +60,7 @@ const SLOW: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(1
 pub const PLANTED: [PlantedBottleneck; 13] = [
     PlantedBottleneck {
         name: "cpu-quota",
-        built_in: "15 % of a core for a computing server",
+        built_in: "15 % of a core for a CPU-bound server",
         limit: Resource::Cpu,
         step: STEP,
         make: |base| {
@@ -73,7 +73,7 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
     },
     PlantedBottleneck {
         name: "one-processor",
-        built_in: "one processor for a server of many threads that compute",
+        built_in: "one processor for a CPU-bound server with many threads",
         limit: Resource::Cpu,
         step: STEP,
         make: |base| {
@@ -86,7 +86,7 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
     },
     PlantedBottleneck {
         name: "one-thread",
-        built_in: "a server that computes on one thread, and two processors",
+        built_in: "two processors for a CPU-bound server with one thread",
         limit: Resource::OneCore,
         step: STEP,
         make: |base| {
@@ -98,7 +98,7 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
     },
     PlantedBottleneck {
         name: "memory",
-        built_in: "memory for half of the files, which lie on a slow disk",
+        built_in: "memory for half of the files, on a slow disk",
         limit: Resource::Memory,
         step: STEP,
         make: |base| {
@@ -112,7 +112,7 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
     },
     PlantedBottleneck {
         name: "disk-operations",
-        built_in: "60 reads a second from the disk, of files that are not in memory",
+        built_in: "60 disk reads per second, of files that are not in memory",
         limit: Resource::DiskOperations,
         step: STEP,
         make: |base| {
@@ -125,7 +125,7 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
     },
     PlantedBottleneck {
         name: "disk-bytes",
-        built_in: "3 MB a second from the disk, of files that are not in memory",
+        built_in: "3 MB per second from the disk, of files that are not in memory",
         limit: Resource::DiskBytes,
         step: STEP,
         make: |base| {
@@ -151,7 +151,7 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
     },
     PlantedBottleneck {
         name: "window",
-        built_in: "a window of 8 kB over a round trip of 60 ms, for files of 64 kB",
+        built_in: "a receive window of 8 kB, with a round-trip time of 60 ms and files of 64 kB",
         limit: Resource::RoundTrip,
         step: STEP,
         make: |base| {
@@ -167,7 +167,7 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
     },
     PlantedBottleneck {
         name: "backlog",
-        built_in: "one connection that may wait for a server that accepts every 10 ms",
+        built_in: "a backlog of one connection, for a server that accepts every 10 ms",
         limit: Resource::Backlog,
         step: STEP,
         make: |base| {
@@ -180,7 +180,7 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
     },
     PlantedBottleneck {
         name: "workers",
-        built_in: "4 connections at a time, each of which takes 10 ms",
+        built_in: "4 connections at a time, and 10 ms for each request",
         limit: Resource::Workers,
         step: STEP,
         make: |base| {
@@ -208,7 +208,7 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
     },
     PlantedBottleneck {
         name: "rate",
-        built_in: "300 requests a second of a server that could do much more",
+        built_in: "300 requests per second, far below the server's capacity",
         limit: Resource::Load,
         step: STEP,
         make: |base| base.with(|setup| setup.load.demand = Demand::Rate(300.0)),

@@ -39,7 +39,7 @@ pub struct Setup {
     pub host: HostLimits,
     /// The load.
     pub load: Load,
-    /// Whether every page is requested once before the trial, so that the cache is warm as far as the site fits.
+    /// Whether every page is requested once before the trial, so that the cache has as much of the site as fits.
     pub warm: bool,
     /// The length of the warm-up before the measured window.
     pub warm_up: Duration,
@@ -206,7 +206,7 @@ impl Setup {
     fn vary_round_trip(&mut self, factor: f64) -> Result<f64, String> {
         let before = self.profile.round_trip();
         if before.is_zero() {
-            return Err("the path has none".to_owned());
+            return Err("the path has no round-trip time".to_owned());
         }
         for direction in [&mut self.profile.up, &mut self.profile.down] {
             direction.propagation = direction.propagation.mul_f64(factor);

@@ -16,12 +16,13 @@ pub struct Seen {
     served: Vec<Served>,
 }
 
-/// The exchanges that had a connection, judged by their latency since they had it; and all exchanges.
+/// Counts of the exchanges that had a connection, with latencies from the instant at which the connection was available, and
+/// of all exchanges.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Served {
     all: u64,
     bad: u64,
-    /// The number of exchanges, with or without a connection, that violated the SLO since their planned instants.
+    /// The number of bad exchanges, with or without a connection, by latencies from the planned instants.
     broken: u64,
     planned: u64,
 }
@@ -44,8 +45,8 @@ impl Seen {
         }
     }
 
-    /// Whether an SLO is violated only because exchanges waited for a free connection: the exchanges with a connection met
-    /// the SLO since they had it. Such a trial is no evidence about the server, because more connections would change it.
+    /// Whether an SLO is violated only because exchanges waited for a free connection: without this wait, the exchanges with a
+    /// connection meet the SLO. Such a trial is no evidence about the server, because more connections would change its result.
     pub fn is_short_of_connections(&self) -> bool {
         let mut each = self.slos.iter().zip(&self.served);
         each.any(|(slo, served)| served.is_short_of_connections(slo.share))
@@ -163,7 +164,10 @@ mod tests {
             planned: 200,
         };
         assert!(served(0, 150).is_short_of_connections(0.01));
-        assert!(!served(0, 1).is_short_of_connections(0.01), "kept");
+        assert!(
+            !served(0, 1).is_short_of_connections(0.01),
+            "the SLO is met"
+        );
         assert!(
             !served(90, 150).is_short_of_connections(0.01),
             "the server is slow"

@@ -9,11 +9,12 @@ use fathometer_analysis::load::{LoadResult, signals_of};
 use fathometer_capacity::search::Ending;
 use fathometer_capacity::series::SLOT;
 use fathometer_capacity::{Answer, Outcome, Search, SloLimit, TrialPlan, TrialSoFar};
-use fathometer_load::{Limit, Live, LoadError, Options, Users};
+use fathometer_load::{Limit, Live, LoadError, Options, Users, most_by_open_files};
 use fathometer_model::{Bytes, Seed};
 use fathometer_sys::Clock;
 use fathometer_workload::arrivals::RateError;
 
+use super::CONNECTIONS;
 use super::demand::Demand;
 use super::seen::{Seen, SeenRecorder, lock};
 
@@ -25,7 +26,7 @@ const LOOK: u32 = 5;
 const SEND_LAG: f64 = 0.05;
 const LONGEST_SEND_LAG: Duration = Duration::from_millis(5);
 
-/// The factor by which the number of connections grows after a trial that had too few.
+/// The factor by which the number of connections grows after a trial with too few.
 const MORE_CONNECTIONS: u32 = 4;
 
 /// The server to which trials are applied, and how it is reached.
@@ -77,6 +78,8 @@ pub struct Trials<'a, S> {
     pub(super) idle: Option<Duration>,
     /// The rate above which a trial is INVALID, and the reason.
     rate_limit: Option<(f64, String)>,
+    /// The largest number of users or connections that the limit of open files allows.
+    most_by_open_files: Option<u32>,
     /// The probes' signals of each valid trial of the search.
     probed: Vec<Probed>,
     count: u64,
@@ -111,6 +114,7 @@ impl<'a, S: Subject> Trials<'a, S> {
             interrupted,
             idle: None,
             rate_limit: None,
+            most_by_open_files: None,
             probed: Vec::new(),
             count: 0,
         }
@@ -120,6 +124,50 @@ impl<'a, S: Subject> Trials<'a, S> {
     /// are not rates.
     pub fn limit_rate(&mut self, rate: f64, reason: String) {
         self.rate_limit = Some((rate, reason));
+    }
+
+    /// Limits the connections of an open loop, or the users of a search, to the number that the limit of open files allows.
+    ///
+    /// # Errors
+    /// If the options cannot be made.
+    pub fn limit_to_open_files(&mut self, search: &mut Search) -> Result<(), S::Error> {
+        let users = self.demand.users(1.0, Duration::ZERO, self.seed)?;
+        let options = Options {
+            users,
+            ..self.subject.options()?
+        };
+        let most = most_by_open_files(&options).max(1);
+        self.most_by_open_files = Some(most);
+        match &mut self.demand {
+            Demand::Rate {
+                connections,
+                most_connections,
+                ..
+            } if connections != most_connections => {
+                *connections = most.min(*connections);
+                *most_connections = most.min(*most_connections);
+            }
+            // A number of connections that the user has set is not changed: a trial fails if the limit is too low for it.
+            Demand::Rate { .. } => {}
+            Demand::Users | Demand::UserEquivalents => search.set_generator_limit(
+                most.into(),
+                format!(
+                    "the limit of open files allows at most {most} users; raise it (`ulimit -n`), or search from another \
+                     machine"
+                ),
+            ),
+        }
+        Ok(())
+    }
+
+    /// The number of connections with which the generator is calibrated.
+    pub fn calibration_connections(&self) -> u32 {
+        match self.demand {
+            Demand::Rate { connections, .. } => connections,
+            _ => CONNECTIONS
+                .0
+                .min(self.most_by_open_files.unwrap_or(u32::MAX)),
+        }
     }
 
     /// Measures the latency of single requests to the idle server, and returns the mean size of the responses' content;
@@ -289,10 +337,18 @@ impl<'a, S: Subject> Trials<'a, S> {
         // A trial with more connections may be repeated as often as a trial with noise.
         ending.is_noise = !is_last && (ending.is_noise || ending.invalid.is_empty());
         ending.invalid.push(match is_last {
-            true => format!(
-                "{had} connections were too few: an SLO was violated only because exchanges waited for a free \
-                 connection; use more (-c, or connections in [capacity])"
-            ),
+            true => {
+                let advice = match self.most_by_open_files.is_some_and(|most| most <= had) {
+                    true => {
+                        "the limit of open files allows no more; raise it (`ulimit -n`), or search from another machine"
+                    }
+                    false => "use more (-c, or connections in [capacity])",
+                };
+                format!(
+                    "{had} connections were too few: an SLO was violated only because exchanges waited for a free \
+                     connection; {advice}"
+                )
+            }
             false => format!("{had} connections were too few; the next trial has {connections}"),
         });
     }

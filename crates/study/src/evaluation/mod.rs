@@ -21,7 +21,7 @@ use fathometer_files::whole_file;
 use crate::files::{FilesError, StudyFiles};
 
 pub use ledger::ledger;
-pub use sources::{SourcesError, verify};
+pub use sources::{SourcesError, Verified, verify};
 
 /// The evaluation of a run.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ pub fn evaluate(folder: &Path, json: bool) -> Result<Evaluation, EvaluationError
         .file_name()
     {
         Some(name) if name == "report.html" => {
-            let page = sources::with_sources(folder, text)?;
+            let page = sources::with_sources(&digest.run, text)?;
             whole_file::write(path, page.as_bytes())
         }
         _ => whole_file::write(path, text.as_bytes()),

@@ -9,6 +9,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use fathometer_analysis::retrieval_trace;
+use fathometer_analysis::run::Run;
 use fathometer_files::sha256;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +21,8 @@ const END: &str = " -->\n";
 const FILES: [&str; 3] = ["run.json", "replicates.ndjson", "plots.json"];
 /// Folders of which a report uses every file.
 const FOLDERS: [&str; 2] = ["plots", "study"];
+/// The folder of the replicates' files. A published run lacks it, and its waterfalls cannot be checked.
+const CELLS: &str = "cells";
 
 /// Why the check of a report against its sources failed.
 #[derive(Debug, thiserror::Error)]
@@ -74,26 +78,40 @@ struct Sources {
     files: BTreeMap<String, String>,
 }
 
-/// Returns the page with the list of its sources appended.
+/// The files that a check compared with a report's list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verified {
+    /// Files that are unchanged.
+    pub unchanged: usize,
+    /// Files of the folder `cells`, which the run does not have any more: they are not checked.
+    pub not_kept: usize,
+}
+
+/// Returns the page of a run with the list of its sources appended.
 ///
 /// # Errors
 /// When a source cannot be read.
-pub(super) fn with_sources(folder: &Path, page: &str) -> io::Result<String> {
+pub(super) fn with_sources(run: &Run, page: &str) -> io::Result<String> {
+    let mut files = files(&run.folder)?;
+    for file in retrieval_trace::sources(run) {
+        let hash = sha256::of_file(&run.folder.join(&file))?;
+        files.insert(file, hash);
+    }
     let sources = Sources {
         page: sha256::of(page.as_bytes()),
-        files: files(folder)?,
+        files,
     };
     // Two hyphens would end the comment.
     let list = serde_json::to_string(&sources)?.replace("--", "\\u002d\\u002d");
     Ok(format!("{page}{START}{list}{END}"))
 }
 
-/// Compares the report of a run with its sources, and returns the number of source files.
+/// Compares the report of a run with its sources, and returns the numbers of source files.
 ///
 /// # Errors
 /// When the report or a source cannot be read, when the report has no list, or when anything differs; the message
 /// names each difference.
-pub fn verify(folder: &Path) -> Result<usize, SourcesError> {
+pub fn verify(folder: &Path) -> Result<Verified, SourcesError> {
     let path = folder.join("report.html");
     let unreadable = |path: &Path, error| SourcesError::Unreadable {
         path: path.to_owned(),
@@ -111,7 +129,22 @@ pub fn verify(folder: &Path) -> Result<usize, SourcesError> {
     };
     let recorded: Sources =
         serde_json::from_str(list).map_err(|error| SourcesError::Malformed { path, error })?;
-    let now = files(folder).map_err(|error| unreadable(folder, error))?;
+    let mut now = files(folder).map_err(|error| unreadable(folder, error))?;
+    let of_cells = |file: &&String| Path::new(file.as_str()).starts_with(CELLS);
+    let has_cells = folder.join(CELLS).is_dir();
+    let mut not_kept = 0;
+    for file in recorded.files.keys().filter(of_cells) {
+        let path = folder.join(file);
+        match sha256::of_file(&path) {
+            Ok(hash) => {
+                now.insert(file.clone(), hash);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                not_kept += usize::from(!has_cells);
+            }
+            Err(error) => return Err(unreadable(&path, error)),
+        }
+    }
 
     let mut differences = String::new();
     if recorded.page != sha256::of(page.as_bytes()) {
@@ -119,6 +152,7 @@ pub fn verify(folder: &Path) -> Result<usize, SourcesError> {
     }
     for (file, hash) in &recorded.files {
         let difference = match now.get(file) {
+            None if !has_cells && of_cells(&file) => continue,
             None => "is missing",
             Some(found) if found != hash => "changed after the report was made",
             Some(_) => continue,
@@ -132,7 +166,10 @@ pub fn verify(folder: &Path) -> Result<usize, SourcesError> {
         let _ = write!(differences, "\n  {file}: is newer than the report");
     }
     match differences.is_empty() {
-        true => Ok(recorded.files.len()),
+        true => Ok(Verified {
+            unchanged: recorded.files.len() - not_kept,
+            not_kept,
+        }),
         false => Err(SourcesError::Differs {
             folder: folder.to_owned(),
             differences,
@@ -173,15 +210,33 @@ fn files(folder: &Path) -> io::Result<BTreeMap<String, String>> {
 mod tests {
     use super::*;
 
-    /// A run's folder with two sources and a report.
+    const REPLICATE: &str = "cells/main/path=lan/r0";
+
+    /// A run's folder with five sources and a report.
     fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("run.json"), "{}").unwrap();
-        fs::write(folder.path().join("replicates.ndjson"), "{\"n\":1}\n").unwrap();
+        let info = serde_json::json!({
+            "format": fathometer_analysis::run::RunInfo::FORMAT, "study": "small", "title": "",
+            "mode": "quick", "command": [], "seed": 1, "version": "0.0.0", "started": 0.0,
+            "finished": null, "replicates_planned": 1, "eras": [], "paths": [], "servers": [],
+            "machine": {}
+        });
+        let record = serde_json::json!({
+            "block": "main", "cell": {"path": "lan"}, "replicate": 0, "seed": 1, "order": 0,
+            "started": 0.0, "metrics": {}, "path": fathometer_model::PathCertificate::default(),
+            "validity": {"reasons": []}, "folder": REPLICATE
+        });
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
         fs::create_dir(folder.path().join("plots")).unwrap();
-        fs::write(folder.path().join("plots/a--b.svg"), "<svg/>").unwrap();
-        let page = with_sources(folder.path(), "<!DOCTYPE html>\n<p>2.5</p>\n").unwrap();
-        fs::write(folder.path().join("report.html"), page).unwrap();
+        fs::create_dir_all(folder.path().join(REPLICATE)).unwrap();
+        write("run.json", &info.to_string());
+        write("replicates.ndjson", &format!("{record}\n"));
+        write("plots/a--b.svg", "<svg/>");
+        write(&format!("{REPLICATE}/exchanges.ndjson"), "");
+        write(&format!("{REPLICATE}/connections.ndjson"), "");
+        let run = Run::load(folder.path()).unwrap();
+        let page = with_sources(&run, "<!DOCTYPE html>\n<p>2.5</p>\n").unwrap();
+        write("report.html", &page);
         folder
     }
 
@@ -191,7 +246,31 @@ mod tests {
 
     #[test]
     fn a_report_and_its_records_belong_together() {
-        assert_eq!(verify(folder().path()).unwrap(), 3);
+        let expected = Verified {
+            unchanged: 5,
+            not_kept: 0,
+        };
+        assert_eq!(verify(folder().path()).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_changed_record_of_a_waterfall_is_found() {
+        let run = folder();
+        fs::write(run.path().join(REPLICATE).join("exchanges.ndjson"), "{}\n").unwrap();
+        assert!(difference(&run).contains("/exchanges.ndjson: changed"));
+
+        let run = folder();
+        fs::remove_file(run.path().join(REPLICATE).join("connections.ndjson")).unwrap();
+        assert!(difference(&run).contains("/connections.ndjson: is missing"));
+
+        // A published run has no files of replicates.
+        let run = folder();
+        fs::remove_dir_all(run.path().join(CELLS)).unwrap();
+        let expected = Verified {
+            unchanged: 3,
+            not_kept: 2,
+        };
+        assert_eq!(verify(run.path()).unwrap(), expected);
     }
 
     #[test]

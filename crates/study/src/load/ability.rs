@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use fathometer_sys::cgroup;
 
+use super::factors::{self, Reads};
 use crate::experiment::Needs;
 use crate::spec::{Cell, Study};
 
@@ -48,21 +49,28 @@ fn missing<'a>(study: &Study, cell: &Cell, lacking: &'a Lacking) -> Option<(&'a 
     let quota = study
         .load_of(&cell.block)
         .map_or(0.0, |load| load.cpu_quota.value());
-    let asks = |factor: &str| !matches!(cell.level(factor), "" | "none");
+    // Levels are checked before cells are selected.
+    let memory = factors::MEMORY.of(cell).ok().flatten();
+    let disk = factors::DISK.of(cell).ok().flatten();
     let asked = [
-        ("cpu limit", quota > 0.0),
-        ("memory limit", asks("memory")),
-        ("disk limit", asks("disk")),
+        (quota > 0.0).then_some("cpu limit"),
+        memory.map(|_| "memory limit"),
+        disk.map(|reads| match reads {
+            Reads::Operations(_) => "disk operations limit",
+            Reads::Bytes(_) => "disk bytes limit",
+        }),
     ];
     asked
         .into_iter()
-        .filter(|(_, asked)| *asked)
-        .find_map(|(limit, _)| lacking.get_key_value(limit))
+        .flatten()
+        .find_map(|limit| lacking.get_key_value(limit))
         .map(|(limit, reason)| (limit.as_str(), reason.as_str()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use fathometer_analysis::run::Mode;
 
     use super::*;
@@ -88,7 +96,7 @@ mod tests {
         [[block]]
         name = "free"
         purpose = "memory and disk"
-        factors = { memory = ["none", "16M"], disk = ["none", "40ops"] }
+        factors = { memory = ["none", "16M"], disk = ["none", "40ops", "4MBps"] }
         [[block]]
         name = "slow"
         purpose = "a processor"
@@ -119,16 +127,44 @@ mod tests {
 
     #[test]
     fn cells_with_limits_that_cannot_be_set_are_left_out() {
-        assert_eq!(left(&[]).len(), 5);
-        assert_eq!(left(&["cpu limit"]).len(), 4);
+        assert_eq!(left(&[]).len(), 7);
+        assert_eq!(left(&["cpu limit"]).len(), 6);
         assert_eq!(
-            left(&["memory limit"]),
-            ["free none none", "free none 40ops", "slow none none"]
+            left(&["memory limit", "cpu limit"]),
+            ["free none none", "free none 40ops", "free none 4MBps"]
         );
         assert_eq!(
-            left(&["cpu limit", "memory limit", "disk limit"]),
-            ["free none none"]
+            left(&["cpu limit", "memory limit", "disk operations limit"]),
+            ["free none none", "free none 4MBps"]
         );
-        assert_eq!(left(&["processor choice", "cpu account"]).len(), 5);
+        assert_eq!(
+            left(&["cpu limit", "memory limit", "disk bytes limit"]),
+            ["free none none", "free none 40ops"]
+        );
+        assert_eq!(left(&["processor choice", "cpu account"]).len(), 7);
+    }
+
+    #[test]
+    fn every_limit_that_a_cell_needs_is_an_ability_of_the_machine() {
+        let abilities = cgroup::available();
+        let lacking: Lacking = abilities
+            .into_iter()
+            .map(|ability| (ability.name, "no right".to_owned()))
+            .collect();
+        let study = Study::parse(STUDY).unwrap();
+        let cells = study.cells(Mode::Quick).unwrap();
+        let limits: BTreeSet<&str> = cells
+            .iter()
+            .filter_map(|cell| Some(missing(&study, cell, &lacking)?.0))
+            .collect();
+        assert_eq!(
+            limits.into_iter().collect::<Vec<_>>(),
+            [
+                "cpu limit",
+                "disk bytes limit",
+                "disk operations limit",
+                "memory limit"
+            ]
+        );
     }
 }

@@ -54,7 +54,7 @@ pub(super) struct Levels<'a> {
     pub(super) initial_window: Option<u32>,
     /// Whether clients use QUIC. The kernel's socket tables do not show QUIC connections.
     pub(super) is_quic: bool,
-    /// Whether the cache of the host is warm before the load starts, as far as the site fits.
+    /// Whether the host's cache has as much of the site as fits before the load starts.
     pub(super) warm: bool,
     pub(super) load: Load,
     pub(super) duration: Duration,

@@ -36,7 +36,7 @@ use crate::experiment::{
 };
 use crate::factor::AnyFactor;
 use crate::run_folder::{WriteError, write_lines};
-use crate::spec::{Cell, Study};
+use crate::spec::{Cell, Key, Study};
 use fathometer_files::whole_file;
 use fathometer_lab::trial::{Measured, Trial};
 
@@ -74,22 +74,16 @@ impl Experiment for LoadExperiment {
         ]
     }
 
+    fn keys(&self) -> &'static [Key] {
+        &[Key::Load]
+    }
+
     fn check(&self, study: &Study) -> Result<(), String> {
         if study.load.is_none() {
             return Err(
                 "a study with kind = \"load\" needs a table [load], which defines how its load is measured"
                     .to_owned(),
             );
-        }
-        for (is_there, kind) in [
-            (study.capacity.is_some(), "capacity"),
-            (study.sweep.is_some(), "sweep"),
-        ] {
-            if is_there {
-                return Err(format!(
-                    "it has a table [{kind}], which only a study with kind = {kind:?} has"
-                ));
-            }
         }
         let users = [factors::CLIENTS.name(), factors::UES.name()];
         if !users.iter().any(|name| study.defaults.contains_key(*name)) {

@@ -19,6 +19,7 @@ use fathometer_analysis::statistics::pseudo_median;
 use fathometer_load::{Limit, Options, Users};
 use fathometer_model::{Instant, Seed, Validity};
 use fathometer_path::Profile;
+use fathometer_sys::Error;
 use fathometer_sys::probe::Samples;
 use fathometer_workload::arrivals::{Arrivals, Profile as RateProfile};
 use serde::Serialize;
@@ -33,7 +34,7 @@ use crate::experiment::{
 use crate::factor::AnyFactor;
 use crate::run_folder::write_lines;
 use crate::schedule::rest;
-use crate::spec::{Batches, Cell, SliceLoad, Study, Sweep};
+use crate::spec::{Batches, Cell, Key, SliceLoad, Study, Sweep};
 use fathometer_lab::trial::{ServerAccess, window_of};
 
 /// The experiment of sweep studies.
@@ -45,8 +46,8 @@ const SLICES: &str = "slices.ndjson";
 /// The longest time between the windows of two slices: connections are closed, and the next slice is set up.
 const BETWEEN: Duration = Duration::from_millis(50);
 
-/// The time without load before and after the batches of a slice. The probes take a reading in each of these two pauses, so
-/// that the readings enclose exactly the processor time of the batches.
+/// The time without load before and after the batches of a slice. The host's processor time is read at the end of each of
+/// these two pauses: the difference contains the processor time of the batches, and nothing of the slices around them.
 const AROUND_BATCHES: Duration = Duration::from_millis(150);
 
 /// A replicate is a sweep over numbers of users.
@@ -70,6 +71,10 @@ impl Experiment for SweepExperiment {
             (SLICES, "the figures of every slice, one per line, in order"),
             ("probes.ndjson", "every reading of the probes, one per line"),
         ]
+    }
+
+    fn keys(&self) -> &'static [Key] {
+        &[Key::Load, Key::Sweep]
     }
 
     fn check(&self, study: &Study) -> Result<(), String> {
@@ -200,31 +205,32 @@ impl Slice {
         }
     }
 
-    /// Adds the processor time of the host, from the readings within the window; for batches, the time of all batches. A
-    /// slice without two readings is not used.
-    fn read_processor(&mut self, samples: &Samples, quota: f64) {
-        let at = |seconds: f64| Instant::ZERO + Duration::from_secs_f64(seconds);
-        if matches!(self.load, SliceLoad::Batch(_)) {
-            let step = samples.between(at(self.from_s), at(self.to_s));
-            let time = step.and_then(|step| {
-                let cpu = step.change.groups.first()?.as_ref()?.cpu.as_ref()?;
-                Some(cpu.total.as_secs_f64())
-            });
-            let exchanges = self.figures.remove("exchanges");
-            match time
-                .zip(exchanges)
-                .filter(|(_, exchanges)| *exchanges > 0.0)
-            {
-                Some((time, exchanges)) => {
-                    self.put("cpu_us_per_exchange", 1e6 * time / exchanges);
-                }
-                None => {
-                    let reason = "the probes have no readings before and after its batches";
-                    self.invalid.push(reason.to_owned());
-                }
+    /// Adds the processor time of the host for each exchange of batches. Without this time the slice is not used.
+    fn put_time_of_batches(
+        &mut self,
+        before: Result<Duration, Error>,
+        after: Result<Duration, Error>,
+        exchanges: u64,
+    ) {
+        match (before, after) {
+            (Ok(_), Ok(_)) if exchanges == 0 => {
+                self.invalid.push("no exchange was completed".to_owned());
             }
+            (Ok(before), Ok(after)) => {
+                let time = after.saturating_sub(before).as_secs_f64();
+                self.put("cpu_us_per_exchange", 1e6 * time / exchanges as f64);
+            }
+            (Err(error), _) | (_, Err(error)) => self.invalid.push(error.to_string()),
+        }
+    }
+
+    /// Adds the processor time of the host to a slice of users, from the readings within the window. A slice without two
+    /// readings is not used.
+    fn read_processor(&mut self, samples: &Samples, quota: f64) {
+        if matches!(self.load, SliceLoad::Batch(_)) {
             return;
         }
+        let at = |seconds: f64| Instant::ZERO + Duration::from_secs_f64(seconds);
         let busy = samples
             .within(at(self.from_s), at(self.to_s))
             .and_then(|step| {
@@ -350,18 +356,20 @@ fn of_batches(
     };
     access.apply_to(&mut options);
     rest(AROUND_BATCHES, shared.interrupted);
+    let before = access.host_cpu();
     let from = replicate.clock.now();
     let result = fathometer_load::run(options, replicate.clock, shared.interrupted, &mut |_| {})?;
     let to = replicate.clock.now();
     rest(AROUND_BATCHES, shared.interrupted);
+    let after = access.host_cpu();
     let mut slice = Slice::of(SliceLoad::Batch(size), &result, replicate, (from, to));
     // The rate is over the time until the next batch would begin.
-    let completed = result.measured.ended.completed as f64;
+    let completed = result.measured.ended.completed;
     slice.put(
         "exchanges_per_s",
-        completed / (interval * count).as_secs_f64(),
+        completed as f64 / (interval * count).as_secs_f64(),
     );
-    slice.put("exchanges", completed);
+    slice.put_time_of_batches(before, after, completed);
     Ok(slice)
 }
 
@@ -445,5 +453,30 @@ mod tests {
                 "only 1 of 3 slices of 64 users are valid; at least half must be valid; the first reason: the generator was late"
             ]
         );
+    }
+
+    #[test]
+    fn batches_have_the_processor_time_between_two_readings() {
+        let ms = |count| Ok(Duration::from_millis(count));
+        let lacking = || {
+            Err(Error::BadAnswer {
+                what: "processor time of a control group",
+            })
+        };
+        let of = |before, after, exchanges| {
+            let mut slice = slice(1, 10.0, &[]);
+            slice.load = SliceLoad::Batch(NonZeroU32::new(20).unwrap());
+            slice.put_time_of_batches(before, after, exchanges);
+            // A long replicate has no readings of the probes near these batches.
+            slice.read_processor(&Samples::default(), 1.0);
+            (
+                slice.figures.get("cpu_us_per_exchange").copied(),
+                slice.invalid.len(),
+            )
+        };
+        assert_eq!(of(ms(500), ms(520), 40), (Some(500.0), 0));
+        assert_eq!(of(ms(500), ms(520), 0), (None, 1));
+        assert_eq!(of(lacking(), ms(520), 40), (None, 1));
+        assert_eq!(of(ms(500), lacking(), 40), (None, 1));
     }
 }

@@ -40,7 +40,7 @@ pub enum MergeError {
     },
     /// Two runs have the same rank.
     #[error(
-        "{one} and {other} are both of rank {rank}: name one of them",
+        "{one} and {other} are both of rank {rank}: give only one of them",
         one = one.display(), other = other.display()
     )]
     Overlap {
@@ -103,7 +103,10 @@ impl Part {
         for record in &records {
             let problem = match () {
                 () if !share.has(record.replicate) => {
-                    format!("is not of rank {}, whose run this is", share.rank)
+                    format!(
+                        "does not belong to rank {}, the rank of this run",
+                        share.rank
+                    )
                 }
                 () if !is_attempt_folder(&record.folder) => {
                     format!(

@@ -156,7 +156,7 @@ fn packages(
     let making = factors::PACKAGES.of(cell)?;
     let (making, format) = match bundle {
         None => return Ok(Packages::default()),
-        // Only the client's request tells which files it lacks.
+        // Only the client's request states which files the client lacks.
         Some(Bundle::PackageDelta) => (Making::OnTheFly, Bundle::PackageDelta),
         Some(bundle) => (making, bundle),
     };

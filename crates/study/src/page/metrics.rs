@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use fathometer_http::driver::{BundleAnswer, Policy, Retrieval};
 use fathometer_model::{
-    Bytes, CloseReason, ExchangeRecord, Instant, Outcome, PathCertificate, ServiceEvent, Validity,
+    Bytes, CloseReason, ConnectionRecord, ExchangeRecord, Instant, Outcome, PathCertificate,
+    ServiceEvent, TlsRecord, Validity,
 };
 use fathometer_packets::{Accounting, Class, Direction, Integrity, ServicePeriod};
 use fathometer_sys::Clock;
 
 use super::accounts::{Reading, Used, accumulated, zero_at};
 use super::capture::STALL;
+use super::factors::TlsLevel;
 use super::site::PageSite;
 use crate::experiment::ReplicateError;
 use crate::spec::Limits;
@@ -99,6 +101,35 @@ pub(super) fn judge_bundle(policy: Policy, retrieval: &Retrieval, validity: &mut
         Some(BundleAnswer::Refused) | None => {
             validity.invalidate(format!("the server sent no {bundle}"));
         }
+    }
+}
+
+/// Invalidates the replicate if its level resumes sessions or sends early data, but connections did not.
+pub(super) fn judge_resumption(
+    level: TlsLevel,
+    connections: &[ConnectionRecord],
+    validity: &mut Validity,
+) {
+    let secured: Vec<&TlsRecord> = connections.iter().filter_map(|c| c.tls.as_ref()).collect();
+    let full = secured.iter().filter(|tls| !tls.resumed).count();
+    if level.resumes && full > 0 {
+        validity.invalidate(format!(
+            "{full} of {} connections did not resume a TLS session (limit 0)",
+            secured.len()
+        ));
+    }
+    let with = |answer: bool| {
+        let answers = secured.iter().filter(|tls| tls.early_data == Some(answer));
+        answers.count()
+    };
+    let (accepted, refused) = (with(true), with(false));
+    if level.early_data && refused > 0 {
+        validity.invalidate(format!(
+            "the server refused the early data of {refused} of {} connections (limit 0)",
+            secured.len()
+        ));
+    } else if level.early_data && accepted == 0 && !secured.is_empty() {
+        validity.invalidate("no connection sent early data".to_owned());
     }
 }
 
@@ -353,12 +384,12 @@ fn add_headers(put: &mut impl FnMut(&str, f64), exchanges: &[ExchangeRecord]) {
 fn add_handshakes(put: &mut impl FnMut(&str, f64), retrieval: &Retrieval) {
     let connections = &retrieval.connections;
     put("connections_opened", connections.len() as f64);
-    let ready = |c: &fathometer_model::ConnectionRecord| c.established.map(|at| at.since(c.opened));
+    let ready = |c: &ConnectionRecord| c.established.map(|at| at.since(c.opened));
     if let Some(ready) = connections.first().and_then(ready) {
         put("ready_s", ready.as_secs_f64());
     }
     let protected: Vec<_> = connections.iter().filter_map(|c| c.tls.as_ref()).collect();
-    let sum = |bytes: fn(&fathometer_model::TlsRecord) -> Bytes| -> f64 {
+    let sum = |bytes: fn(&TlsRecord) -> Bytes| -> f64 {
         protected.iter().map(|tls| bytes(tls).as_f64()).sum()
     };
     put("handshake_bytes_up", sum(|tls| tls.sent));
@@ -460,6 +491,7 @@ pub(super) fn stalls(
 
 #[cfg(test)]
 mod tests {
+    use super::super::factors::TLS;
     use super::*;
 
     #[test]
@@ -474,6 +506,67 @@ mod tests {
         assert_eq!(
             validity.reasons,
             ["the client's host dropped 3 packets that it did not read in time (limit 0)"]
+        );
+    }
+
+    /// A connection that resumed a session or not, with the answer to its early data.
+    fn connection(resumed: bool, early_data: Option<bool>) -> ConnectionRecord {
+        ConnectionRecord {
+            connection: 0,
+            opened: Instant::ZERO,
+            established: None,
+            closed: None,
+            exchanges: 0,
+            sent: Bytes(0),
+            received: Bytes(0),
+            close: CloseReason::Finished,
+            host: None,
+            protocol: None,
+            tls: Some(TlsRecord {
+                begun: Instant::ZERO,
+                finished: Instant::ZERO,
+                version: "1.3".to_owned(),
+                cipher_suite: String::new(),
+                resumed,
+                early_data,
+                round_trips: 1,
+                sent: Bytes(0),
+                received: Bytes(0),
+                certificates: Bytes(0),
+            }),
+            window_waits: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_page_that_resumes_no_session_or_sends_no_early_data_is_invalid_if_it_should() {
+        let reasons = |level: &str, connections: &[ConnectionRecord]| {
+            let mut validity = Validity::default();
+            judge_resumption(TLS.parse(level).unwrap(), connections, &mut validity);
+            validity.reasons
+        };
+        let full = connection(false, None);
+        let resumed = connection(true, None);
+        let early = connection(true, Some(true));
+        let refused = connection(true, Some(false));
+        let none: [&str; 0] = [];
+        assert_eq!(reasons("1.3", std::slice::from_ref(&full)), none);
+        assert_eq!(
+            reasons("1.2-resumed", &[resumed.clone(), resumed.clone()]),
+            none
+        );
+        assert_eq!(
+            reasons("1.3-resumed", &[resumed.clone(), full]),
+            ["1 of 2 connections did not resume a TLS session (limit 0)"]
+        );
+        assert_eq!(reasons("1.3-early", std::slice::from_ref(&early)), none);
+        assert_eq!(
+            reasons("1.3-early", &[early, refused]),
+            ["the server refused the early data of 1 of 2 connections (limit 0)"]
+        );
+        assert_eq!(
+            reasons("1.3-early", &[resumed]),
+            ["no connection sent early data"]
         );
     }
 }

@@ -33,7 +33,7 @@ use crate::experiment::{
     Servers, Setup, Shared,
 };
 use crate::factor::AnyFactor;
-use crate::spec::{Cell, Study};
+use crate::spec::{Cell, Key, Study};
 
 /// The factors that set the QUIC settings of an HTTP/3 server, each with the levels that leave the settings unchanged.
 const QUIC_FACTORS: [(&str, [&str; 2]); 3] = [
@@ -92,18 +92,8 @@ impl Experiment for PageExperiment {
         ]
     }
 
-    fn check(&self, study: &Study) -> Result<(), String> {
-        let of_block = study.blocks.iter().find(|block| block.load.is_some());
-        match (&study.load, of_block, &study.capacity) {
-            (None, None, None) => Ok(()),
-            (None, None, Some(_)) => {
-                Err("it has a table [capacity], which only a study with kind = \"capacity\" has".to_owned())
-            }
-            _ => Err(
-                "it has a table [load], which only a study with kind = \"load\" or \"capacity\" has"
-                    .to_owned(),
-            ),
-        }
+    fn keys(&self) -> &'static [Key] {
+        &[Key::Captures, Key::SnapLength, Key::Accounts, Key::Plots]
     }
 
     fn needs<'a>(&self, _: &'a Study, servers: &'a Servers) -> Needs<'a> {

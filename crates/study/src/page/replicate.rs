@@ -126,7 +126,8 @@ pub(super) fn run(
         write_lines(&setup.folder.join("processors.ndjson"), &readings)?;
     }
     let capture = setup.folder.join(TAPS);
-    let keeps = shared.study.captures == Captures::All || setup.replicate == 0;
+    let captures = shared.study.captures.unwrap_or_default();
+    let keeps = captures == Captures::All || setup.replicate == 0;
     let client = setup.folder.join(CAPTURE);
     let accounting = account(&capture, keeps.then_some(client.as_path()))?;
     let period = metrics::service_period(&capture, retrieval, clock)?;
@@ -140,6 +141,9 @@ pub(super) fn run(
     validity.reasons.extend(page_cache.reasons);
     metrics::judge(retrieval, statistics, &accounting, limits, &mut validity);
     metrics::judge_bundle(levels.policy, retrieval, &mut validity);
+    if levels.policy.tls {
+        metrics::judge_resumption(levels.tls, &retrieval.connections, &mut validity);
+    }
     judge_settings(&levels, &applied, &mut validity);
     let mut metrics = accounting.metrics();
     metrics::add(&mut metrics, retrieval, counted.responses, &report, page);

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use fathometer_analysis::run::{Build, LeftOut, Mode, Run, RunInfo};
+use fathometer_analysis::run::{Build, LeftOut, Mode, Run, RunInfo, StudyShare};
+use fathometer_analysis::study::StudyData;
 use fathometer_files::scratch::{Scratch, ScratchError};
 use fathometer_lab::leftovers;
 use fathometer_load::Share;
@@ -143,11 +144,57 @@ impl RunError {
     }
 }
 
+/// The part of a run's design that does not depend on this machine.
+pub(crate) struct Design {
+    /// The requested cells, including those that this machine cannot run.
+    pub(crate) cells: Vec<Cell>,
+    /// The share of this machine, if several machines share the study.
+    pub(crate) share: Option<StudyShare>,
+    /// The rule that ends the run, and the claims and tables on which it depends.
+    stopping: Option<(Rule, StudyData)>,
+}
+
+impl Design {
+    /// The design of a request.
+    ///
+    /// # Errors
+    /// When the command line and the study's files do not fit together.
+    pub(crate) fn of(request: &Request) -> Result<Design, RunError> {
+        let study = &request.study;
+        let cells = requested_cells(study, request.mode, &request.only, request.replicates)?;
+        let share = match request.share {
+            None => None,
+            Some(_) if request.stopping.is_some() => return Err(ShareError::Stopping.into()),
+            Some(place) => Some(share::share_of(place, &cells, share::boot_id())?),
+        };
+        let stopping = match request.stopping {
+            None => None,
+            Some(rule) => {
+                let data = request.files.data()?.ok_or(RunError::NothingToDecide)?;
+                Some((rule, data))
+            }
+        };
+        Ok(Design {
+            cells,
+            share,
+            stopping,
+        })
+    }
+}
+
+/// Checks a request without using this machine, so that a wrong command line is reported even where no study can run.
+///
+/// # Errors
+/// When the command line and the study's files do not fit together.
+pub fn check(request: &Request) -> Result<(), RunError> {
+    Design::of(request).map(drop)
+}
+
 /// The note of a run in a virtual machine.
 const AWAKE: &str = "this machine is a virtual machine: its processors do not halt during the measurement, because the \
  hypervisor resumes a halted processor late; they are kept busy";
 
-/// What keeps the processors from halting.
+/// The mechanisms that keep the processors from halting.
 const POLLING: &str = "by the kernel's polling idle loop";
 const THREADS: &str = "by threads of this program";
 
@@ -160,14 +207,13 @@ pub fn execute(
     let experiment = kinds::of(study)?;
     let catalog = request.files.catalog();
     let mut notes: Vec<String> = study.scale.iter().map(|s| format!("scale: {s}")).collect();
-    let cells = requested_cells(study, request.mode, &request.only, request.replicates)?;
-    let share = match request.share {
-        None => None,
-        Some(_) if request.stopping.is_some() => return Err(ShareError::Stopping.into()),
-        Some(place) => Some(share::share_of(place, &cells, share::boot_id())?),
-    };
+    let Design {
+        cells,
+        share,
+        stopping,
+    } = Design::of(request)?;
     notes.extend(share.as_ref().map(share::note));
-    // Removes what killed runs of any kind have left.
+    // Removes the leftovers of killed runs of any kind.
     leftovers::remove();
     let Selection {
         materials,
@@ -179,13 +225,7 @@ pub fn execute(
         let reasons: Vec<&str> = reasons.into_iter().collect();
         return Err(MaterialsError::Impossible(reasons.join("; ")).into());
     }
-    let mut rounds = match request.stopping {
-        None => None,
-        Some(rule) => {
-            let data = request.files.data()?.ok_or(RunError::NothingToDecide)?;
-            Some(Rounds::new(rule, data, &cells))
-        }
-    };
+    let mut rounds = stopping.map(|(rule, data)| Rounds::new(rule, data, &cells));
     let scratch = Scratch::new()?;
     let prepared = experiment.prepare(&Preparation {
         cells: &cells,
@@ -220,7 +260,8 @@ pub fn execute(
     };
     folder.write_json("run.json", &info)?;
     request.files.keep(&folder)?;
-    let to_make = planned - past.done(&cells);
+    // A resumed run with looks may have planned more replicates than a new run.
+    let to_make = past.left_of(&cells, share.as_ref());
     let (made, were_invalid) = past.made();
 
     let failed = AtomicBool::new(false);
@@ -283,7 +324,7 @@ pub fn execute(
         say(format_args!("{text}"));
         rounds.apply(&mut cells);
         past = Past::of(&Run::records(folder.path())?);
-        let left = total(&rounds.stopping.replicates) - past.done(&cells);
+        let left = past.left_of(&cells, share.as_ref());
         info.replicates_planned = Some(u64::from(total(&rounds.stopping.replicates)));
         // Written before the round, so that the run can be resumed in it.
         folder.write_json("run.json", &info)?;
@@ -305,7 +346,7 @@ pub fn execute(
     let plots = plots::draw(study, &folder, &Run::records(folder.path())?)?;
     folder.write_json("plots.json", &plots)?;
     let valid_cells = lock(&execution.valid_cells);
-    // Cells that their servers turned out not to support are also in `info.left_out`.
+    // Cells that a server refused during the run are also in `info.left_out`.
     let is_left_out = |cell: &Cell| {
         let mut left_out = info.left_out.iter();
         left_out.any(|out| out.block == cell.block && out.cell == cell.key)

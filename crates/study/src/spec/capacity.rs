@@ -37,7 +37,8 @@ pub struct Capacity {
     /// The time after which the search begins no further trial, in seconds. A replicate that needs longer is INVALID.
     #[schemars(with = "ByMode<quantities::PositiveTime>")]
     pub budget_s: ByMode<PositiveTimeSpan>,
-    /// The maximum length of a trial, in seconds.
+    /// The maximum length of a trial, in seconds. It is extended to the final trial plus the time until the outcome of
+    /// every exchange is known.
     #[serde(default = "longest_trial")]
     #[schemars(with = "quantities::PositiveTime")]
     pub longest_trial_s: PositiveTimeSpan,
@@ -114,26 +115,40 @@ impl Capacity {
     }
 
     /// The goal of a search. `warm_up` is the warm-up of each trial; a trial that shows that a load works lasts at least
-    /// `final_trial`. The goal's confidence is for a single SLO, so that all SLOs together have the confidence of the study.
-    pub fn goal(&self, mode: Mode, warm_up: Duration, final_trial: Duration) -> Goal {
+    /// `final_trial`, and an exchange fails after `timeout`. The goal's confidence is for a single SLO, so that all SLOs
+    /// together have the confidence of the study.
+    pub fn goal(
+        &self,
+        mode: Mode,
+        warm_up: Duration,
+        final_trial: Duration,
+        timeout: Duration,
+    ) -> Goal {
         let share = |percent: Percent| percent.value() / 100.0;
         let seconds = |time: PositiveTimeSpan| Duration::from(time).as_secs_f64();
         let whole = self.of == LoadUnit::Users;
         let (start, most) = if whole { (4.0, 10_000.0) } else { (100.0, 1e6) };
         let final_trial = final_trial.as_secs_f64();
-        Goal {
+        let slos = self.slos();
+        let goal = Goal {
             width: share(self.width_pct.of(mode)),
             // Bonferroni: the probabilities of error of the SLOs add up.
-            confidence: 1.0 - (1.0 - share(self.confidence_pct)) / self.slos().len().max(1) as f64,
+            confidence: 1.0 - (1.0 - share(self.confidence_pct)) / slos.len().max(1) as f64,
             start: self.start.map_or(start, Ratio::value),
             most: self.most.map_or(most, Ratio::value),
             whole,
             // The measured window begins at a slot.
             warm_up: (warm_up.as_secs_f64() / SLOT).ceil() * SLOT,
             final_trial,
-            longest_trial: seconds(self.longest_trial_s).max(final_trial),
+            timeout: timeout.as_secs_f64(),
             budget: seconds(self.budget_s.of(mode)),
             ..Goal::default()
+        };
+        // A shorter trial could certify no load that works.
+        let least = final_trial + goal.longest_wait(&slos);
+        Goal {
+            longest_trial: seconds(self.longest_trial_s).max(least),
+            ..goal
         }
     }
 
@@ -198,26 +213,32 @@ mod tests {
         let texts: Vec<String> = table.slos().into_iter().map(|p| p.text).collect();
         assert_eq!(texts, ["p99<100ms", "errors<0.1%", "p50<20ms"]);
         let seconds = Duration::from_secs_f64;
-        let goal = table.goal(Mode::Quick, seconds(0.32), seconds(4.0));
+        let goal = table.goal(Mode::Quick, seconds(0.32), seconds(4.0), seconds(1.0));
         assert_eq!(goal.width, 0.1);
-        // A third of 5 % for each of the three slos.
+        // A third of 5 % for each of the three SLOs.
         assert!((goal.confidence - (1.0 - 0.05 / 3.0)).abs() < 1e-12);
         assert_eq!((goal.start, goal.most, goal.whole), (100.0, 1e6, false));
         assert_eq!((goal.final_trial, goal.longest_trial), (4.0, 120.0));
-        assert_eq!(goal.budget, 60.0);
-        // A whole number of slots, and not shorter.
+        assert_eq!((goal.timeout, goal.budget), (1.0, 60.0));
+        // Without a latency limit, the outcome is known only after the timeout: a trial is longer than the timeout.
+        let goal = table.goal(Mode::Quick, seconds(0.32), seconds(4.0), seconds(150.0));
+        assert_eq!(goal.longest_trial, 154.0);
+        // The warm-up is a whole number of slots, and not shorter than requested.
         assert!(goal.warm_up >= 0.32 && goal.warm_up < 0.32 + SLOT);
         assert_eq!(
-            table.goal(Mode::Full, seconds(1.0), seconds(4.0)).width,
+            table
+                .goal(Mode::Full, seconds(1.0), seconds(4.0), seconds(1.0))
+                .width,
             0.02
         );
     }
 
     #[test]
     fn users_are_searched_in_a_closed_loop() {
+        let seconds = Duration::from_secs_f64;
         let users = table(&[("\"rate\"", "\"users\"")]).unwrap();
         assert_eq!(users.demand(), Demand::UserEquivalents);
-        let goal = users.goal(Mode::Full, Duration::ZERO, Duration::from_secs(10));
+        let goal = users.goal(Mode::Full, Duration::ZERO, seconds(10.0), seconds(1.0));
         assert_eq!((goal.start, goal.most, goal.whole), (4.0, 1e4, true));
         let rate = table(&[("of =", "connections = 7\narrivals = \"poisson\"\nof =")]).unwrap();
         assert_eq!(

@@ -27,7 +27,8 @@ impl Cell {
     }
 
     /// The policy and the server of a second load, which runs at the same time on the same host: the level of the factor
-    /// `beside`, as in `h2@nghttpd`. `None` if the study has no such factor, or its level has another form, as `none` has.
+    /// `beside`, as in `h2@nghttpd`. `None` if the study has no such factor, or its level has no `@`,
+    /// such as `none`.
     pub fn beside(&self) -> Option<(&str, &str)> {
         self.level("beside").split_once('@')
     }

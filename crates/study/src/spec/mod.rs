@@ -53,7 +53,8 @@ pub struct Study {
     pub workload: String,
     /// Which replicates keep their packet captures after the packets were counted; for page studies.
     #[serde(default)]
-    pub captures: Captures,
+    #[schemars(with = "Captures")]
+    pub captures: Option<Captures>,
     /// Maximum number of bytes that captures keep per packet; default: all. For large files the packet headers are
     /// enough. The bytes of whole packets are counted in any case.
     #[serde(default)]
@@ -100,6 +101,39 @@ pub struct Study {
 
 fn page() -> String {
     "page".to_owned()
+}
+
+/// A key of a study's file that only some kinds of studies have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    /// `captures`.
+    Captures,
+    /// `snap_length`.
+    SnapLength,
+    /// `accounts = true`.
+    Accounts,
+    /// The table `[load]`, or the table `load` of a block.
+    Load,
+    /// The table `[sweep]`.
+    Sweep,
+    /// The table `[capacity]`.
+    Capacity,
+    /// The tables `[[plot]]`.
+    Plots,
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Key::Captures => "the key captures",
+            Key::SnapLength => "the key snap_length",
+            Key::Accounts => "the key accounts",
+            Key::Load => "a table [load]",
+            Key::Sweep => "a table [sweep]",
+            Key::Capacity => "a table [capacity]",
+            Key::Plots => "a table [[plot]]",
+        })
+    }
 }
 
 /// Which replicates keep their packet captures.
@@ -287,7 +321,7 @@ pub struct Block {
 pub struct Plot {
     /// The heading of the plot.
     pub title: String,
-    /// What the reader should look at.
+    /// The caption of the plot.
     pub caption: String,
     /// The cell's levels, and its `block` if that is not `main`; other factors have their default level.
     pub cell: BTreeMap<String, String>,
@@ -409,6 +443,22 @@ impl Study {
         }
         study.complete();
         Ok(study)
+    }
+
+    /// The keys of the file that only some kinds of studies have.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        let has_load = self.load.is_some() || self.blocks.iter().any(|block| block.load.is_some());
+        let keys = [
+            (Key::Captures, self.captures.is_some()),
+            (Key::SnapLength, self.snap_length.is_some()),
+            (Key::Accounts, self.accounts),
+            (Key::Load, has_load),
+            (Key::Sweep, self.sweep.is_some()),
+            (Key::Capacity, self.capacity.is_some()),
+            (Key::Plots, !self.plots.is_empty()),
+        ];
+        let there = keys.into_iter().filter(|(_, is_there)| *is_there);
+        there.map(|(key, _)| key).collect()
     }
 
     /// The lane of a cell; replicates of different lanes may run at the same time. In a page study, each path has its own

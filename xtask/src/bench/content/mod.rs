@@ -166,7 +166,7 @@ fn page(file: u32) -> Vec<u8> {
     while page.len() < SIZE {
         page.push_str(&format!("<p class=\"c{}\">", draw(20)));
         for _ in 0..12 {
-            // Few words are frequent, most are rare.
+            // Few words are frequent; most words are rare.
             let most = [30, 300, 3000][draw(3) as usize];
             let word = draw(most).wrapping_mul(0x9e37_79b9);
             let letters =

@@ -89,7 +89,7 @@ pub(super) fn measure(
     Ok(all_met)
 }
 
-/// A copy of the site, because the programs write beside the files.
+/// Copies the site, because the programs write their output next to the input files.
 fn copy_of(site: &Path, folder: &Path) -> Result<PathBuf, String> {
     let copy = folder.join("copy");
     let write = || -> std::io::Result<()> {

@@ -49,7 +49,7 @@ pub(super) fn measure(place: &Place, processor: usize) -> Result<[Judgement; 2],
             };
             if cost.exchanges == 0 {
                 return Err(format!(
-                    "{} completed nothing with {}",
+                    "{} completed no exchange with {}",
                     clients[client].name(),
                     server.name
                 ));
@@ -75,7 +75,7 @@ pub(super) fn measure(place: &Place, processor: usize) -> Result<[Judgement; 2],
     let names = pairs.map(|(client, server)| {
         format!("{}, under {}", server_names[server], clients[client].name())
     });
-    println!("\nserver CPU per exchange, the same");
+    println!("\nserver CPU per exchange, HTTP/3, 16 connections of 16 streams");
     let judged_servers = judged(
         &names,
         &of_servers,

@@ -4,9 +4,9 @@
 //! A round begins with a closed loop that measures the capacity, because other load on the machine can change the
 //! capacity several-fold. The program itself reports the lag: no other program can measure it.
 //!
-//! No program can be punctual while a hypervisor gives its processor to other guests. If this takes 1 % of the
-//! time, it determines the 99th percentile. A round with more stolen time than `MOST_STOLEN` is therefore reported,
-//! not judged, and repeated. The kernel reports the stolen time; the lag has no influence on this decision.
+//! No program can send on time while a hypervisor gives its processor to other guests. Steal time of 1 % determines the
+//! 99th percentile. A round with more stolen time than `MOST_STOLEN` is therefore reported, not judged, and repeated.
+//! The kernel reports the stolen time; the lag has no influence on this decision.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -292,7 +292,7 @@ mod tests {
         assert!(met);
         assert_eq!(results[0]["p99_us"].as_array().map(Vec::len), Some(25));
         assert!(results[1]["met"].is_null() && results[1]["p99_us_median"].is_null());
-        // Late undisturbed rounds give a missed bar, without further rounds.
+        // If undisturbed rounds are late, the bar is missed, without further rounds.
         let late = lags(&[150.0; ROUNDS], 0.0);
         assert_eq!((late.met(), late.is_complete()), (Some(false), true));
     }

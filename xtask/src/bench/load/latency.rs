@@ -9,26 +9,25 @@
 //!   ([`without_correction`](super::samples::without_correction)). wrk's figures here contain only its
 //!   measurements.
 //! - h2load prints no percentiles; they are computed from its log of all requests.
-//! - A server that reports the time of a request (nginx's `$request_time`) counts from when it reads the request,
-//!   in milliseconds. A saturated server reads a request long after its arrival. So the server's clock here is the
-//!   kernel's, on the server's interface: a capture shows when each request arrived there and when the last packet
-//!   of its response left. The capturing program takes processor time from server and clients, so the kernel passes
-//!   it only every fourth exchange of each connection ([`Sampling`]). A capture is used when it lost no packet and
+//! - A server that reports the time of a request (nginx's `$request_time`) counts from when it reads the request, in
+//!   milliseconds. A saturated server reads a request long after its arrival. Therefore the server's clock here is the
+//!   kernel's clock at the server's interface: a capture shows when each request arrived there and when the last packet
+//!   of its response left. The capturing program takes processor time from server and clients, so the kernel passes it
+//!   only every fourth exchange of each connection ([`Sampling`]). A capture is used when it lost no packet and
 //!   contains a fourth of the exchanges that nginx counted.
 //!
 //! A client that is slower than the server measures its own queue. nginx therefore opens the file for every request
-//! here. Still, every client that reads many responses in a row reads the last response late. So there are two
-//! servers: one for a file, with which a client is busy most of the time, and one for a page that costs the server
-//! several times as much as the client, with which a client waits most of the time. Both have the same bar.
+//! here. Still, every client that reads many responses in a row reads the last response late. Therefore there are two
+//! servers: one for a file, with which a client is busy most of the time, and one for a page that takes several times
+//! as much CPU time on the server as on the client, with which a client waits most of the time. Both have the same bar.
 //!
-//! In a closed loop the clients determine the load. A client that writes many requests in a row, as wrk does, wakes
-//! the server less often. The server then completes more requests, and the true latencies differ, by a tenth on
-//! some machines. So the figures of clients that run in turns are reported, not judged. The benchmark compares each
-//! client's report with the capture of the same run, and judges two ratios: ours to the capture, and ours relative
-//! to each peer's. Differences between two runs then cancel. The median over rounds is judged by its 95 % interval
-//! from order statistics. The bar is met if the whole interval lies within the bar, and missed if the whole
-//! interval lies outside. In between, more rounds run. After the last round the result is undecided, which counts
-//! as not met.
+//! In a closed loop the clients determine the load. A client that writes many requests in a row, as wrk does, wakes the
+//! server less often. The server then completes more requests, and the true latencies differ, by a tenth on some
+//! machines. Therefore the figures of clients that run in turns are reported, not judged. The benchmark compares each
+//! client's report with the capture of the same run, and judges two ratios: ours to the capture, and ours relative to
+//! each peer's. Differences between two runs then cancel. The median over rounds is judged by its 95 % interval from
+//! order statistics. The bar is met if the whole interval lies within the bar, and missed if the whole interval lies
+//! outside. In between, more rounds run. After the last round the result is undecided, which counts as not met.
 
 use std::collections::HashMap;
 use std::fs;
@@ -502,7 +501,7 @@ struct Packet {
 }
 
 impl Packet {
-    /// Reads Ethernet, IPv4 (RFC 791) and TCP (RFC 9293) as far as needed.
+    /// Reads the needed fields of Ethernet, IPv4 (RFC 791) and TCP (RFC 9293).
     fn read(bytes: &[u8]) -> Option<Packet> {
         let pair = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
         if pair(12)? != 0x0800 || *bytes.get(23)? != 6 {

@@ -306,7 +306,7 @@ fn http2(place: &Place, processor: usize) -> Result<[Judgement; 2], String> {
             };
             if cost.exchanges == 0 {
                 return Err(format!(
-                    "{} completed nothing with {}",
+                    "{} completed no exchange with {}",
                     clients[client].name(),
                     server.name
                 ));
@@ -332,7 +332,7 @@ fn http2(place: &Place, processor: usize) -> Result<[Judgement; 2], String> {
     let names = pairs.map(|(client, server)| {
         format!("{}, under {}", server_names[server], clients[client].name())
     });
-    println!("\nserver CPU per exchange, the same");
+    println!("\nserver CPU per exchange, HTTP/2 over TLS, 16 connections of 16 streams");
     let judged_servers = judged(
         &names,
         &of_servers,

@@ -74,8 +74,8 @@ pub(super) fn write_site(folder: &Path, files: &[(&str, usize)]) -> Result<(), S
 /// A page for which nginx runs server-side includes.
 pub(super) const PAGE_OF_INCLUDES: &str = "includes.html";
 
-/// Writes [`PAGE_OF_INCLUDES`] to `folder/site`: 1 kB for which nginx runs many commands, so that a response costs the
-/// server several times what it costs a client.
+/// Writes [`PAGE_OF_INCLUDES`] to `folder/site`: 1 kB for which nginx runs many commands, so that a response takes
+/// several times as much CPU time on the server as on a client.
 pub(super) fn write_page_of_includes(folder: &Path) -> Result<(), String> {
     const COMMANDS: usize = 400;
     let mut page = "<!--# set var=\"a\" value=\"b\" -->".repeat(COMMANDS);

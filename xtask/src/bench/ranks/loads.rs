@@ -49,7 +49,7 @@ pub(super) struct Place {
 pub(super) enum Loop {
     /// [`RATE`] requests per second.
     Open,
-    /// The next request of a connection follows its response.
+    /// Each connection sends its next request after the response.
     Closed,
 }
 
@@ -227,7 +227,7 @@ fn seconds_of(file: &Path) -> Result<f64, String> {
 pub(super) fn figure(value: &Value) -> Result<f64, String> {
     value
         .as_f64()
-        .ok_or_else(|| format!("{value} is no number"))
+        .ok_or_else(|| format!("{value} is not a number"))
 }
 
 fn free_address() -> Result<SocketAddr, String> {

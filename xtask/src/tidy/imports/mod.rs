@@ -1,7 +1,7 @@
 //! Import cycles: inside a crate, no module imports a module that imports it, directly or through others.
 //!
-//! A module and the modules inside it may import each other. So imports are compared between siblings: an import of
-//! `a::x` in `b::y` counts as an import of `a` in `b`. A re-exported name counts as an import of the module that
+//! A module and the modules inside it may import each other. Therefore imports are compared between siblings: an import
+//! of `a::x` in `b::y` counts as an import of `a` in `b`. A re-exported name counts as an import of the module that
 //! defines it.
 
 mod circle;

@@ -15,7 +15,7 @@ pub(super) struct Crate {
     pub modules: Vec<Module>,
 }
 
-/// A module, in a file of its own or inline.
+/// A module, in a separate file or inline.
 #[derive(Debug, Default)]
 pub(super) struct Module {
     pub name: String,
@@ -99,7 +99,7 @@ impl Crate {
                 name => match self.look_up(at, name, depth) {
                     Some(Target::Module(id)) => id,
                     Some(item) => return Some(item),
-                    // A first name that the module does not have names another crate.
+                    // If the module does not have the first name, the name is that of another crate.
                     None if n == 0 => return None,
                     None => return Some(Target::Item(at)),
                 },
@@ -353,7 +353,7 @@ impl<'a> Reader<'a> {
                     self.next();
                     name = Some(self.peek(0).to_owned());
                 }
-                // At the end of a path, `self` is what the path before it names.
+                // At the end of a path, `self` stands for the path before it.
                 "self" if !prefix.is_empty() => ends_in_name = true,
                 segment => {
                     ends_in_name = true;

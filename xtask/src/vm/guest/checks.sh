@@ -1,7 +1,7 @@
 # The checks that run in the guest. Prints a line `CHECK <place> <what> ok|FAILED <detail>` for each check.
 #
-# The load is small: an emulated processor is some fifty times slower. Figures are meaningless here, so exit code 3
-# (measured but invalid) counts as success, like 0.
+# The load is small: an emulated processor is about fifty times slower. Figures are meaningless here, so exit code
+# 3 (measured but invalid) counts as success, like 0.
 groups=/sys/fs/cgroup
 
 mkdir -p /job/www
@@ -86,8 +86,8 @@ doctor() { # PLACE [COMMAND...]: prints what doctor says, for the program that s
 printf 'name = "far"\nsource = "none"\n[both]\npropagation = "200ms"\n' >/job/far.toml
 bottleneck=(fathometer bottleneck --site /job/www --path /job/far.toml --cold -c 1 -d 1s --warmup 300ms --replicates 2)
 limits=(--cpu 0.5 --memory 64M --workers 4)
-# A user has none of these limits: systemd does not delegate the controllers, and the kernel shows the backlog
-# setting only in root's namespaces.
+# These limits are not available to a user: systemd does not delegate the controllers, and the kernel shows the
+# backlog setting only in root's namespaces.
 rooted=(--disk 200ops --cores 1 --backlog 16)
 varied=(--only memory --only backlog)
 if [ "$brief" = yes ]; then varied=(--only memory); fi

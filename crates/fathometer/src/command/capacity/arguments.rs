@@ -58,7 +58,8 @@ pub struct CapacityArguments {
     /// a load fails
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = some_time)]
     pub(super) final_trial: Duration,
-    /// Maximum duration of a trial
+    /// Maximum duration of a trial; at least --final-trial plus the largest latency limit, or plus --timeout for an SLO
+    /// on errors
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = some_time)]
     pub(super) longest_trial: Duration,
     /// Time limit of the search: no trial starts after it; the bounds found until then are reported as inconclusive
@@ -103,7 +104,8 @@ pub struct CapacityArguments {
     /// Number of searches of the self-test [default: 200; 48 with --real]
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     pub(super) searches: Option<u64>,
-    /// Options of `fathometer load` for the requests: --policy, --workload, --header, --insecure, --threads …
+    /// Options of `fathometer load` for the requests: --policy, --workload, --header, --insecure, --threads …;
+    /// options that the search sets itself are rejected, such as -c, --arrivals and --batch
     #[arg(last = true, value_name = "LOAD OPTIONS")]
     pub(super) load: Vec<String>,
 }
@@ -121,7 +123,7 @@ Exit codes: 0 each SLO has an interval, 1 failed, 2 usage error, 3 inconclusive 
 time, or beyond what this generator can send), 4 a gate failed, or (--self-test) too few intervals contain the capacity.";
 
 /// The goal of a search.
-pub(super) fn goal(arguments: &CapacityArguments, demand: Demand) -> Goal {
+pub(super) fn goal(arguments: &CapacityArguments, demand: Demand, timeout: Duration) -> Goal {
     let whole = demand.is_users();
     let (start, most) = if whole { (4.0, 10_000.0) } else { (100.0, 1e6) };
     let defaults = Goal::default();
@@ -135,6 +137,7 @@ pub(super) fn goal(arguments: &CapacityArguments, demand: Demand) -> Goal {
         warm_up: (arguments.warmup.as_secs_f64() / SLOT).ceil() * SLOT,
         final_trial: arguments.final_trial.as_secs_f64(),
         longest_trial: arguments.longest_trial.as_secs_f64(),
+        timeout: timeout.as_secs_f64(),
         budget: arguments.budget.as_secs_f64(),
         ..defaults
     }

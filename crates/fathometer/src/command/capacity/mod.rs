@@ -6,9 +6,10 @@ mod self_test;
 mod server;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use fathometer_capacity::gate::Gate;
-use fathometer_capacity::{Answer, Outcome, Search, SloLimit, TrialPlan, TrialRecord};
+use fathometer_capacity::{Answer, Goal, Outcome, Search, SloLimit, TrialPlan, TrialRecord};
 use fathometer_files::whole_file;
 use fathometer_model::{Bytes, Seed};
 use fathometer_study::capacity_search::output::{self, Found};
@@ -57,7 +58,9 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
             most_connections: arguments.connections.unwrap_or(CONNECTIONS.1),
         },
     };
-    let goal = goal(arguments, demand);
+    let timeout = arguments.timeout.unwrap_or_else(|| timeout(&slos));
+    let goal = goal(arguments, demand, timeout);
+    longest_trial_is_possible(&goal, &slos)?;
     if let Some(gate) = &arguments.gate
         && gate.is_users() != goal.whole
     {
@@ -66,7 +69,6 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
         ));
     }
     let url = arguments.url.as_deref().unwrap_or_default();
-    let timeout = arguments.timeout.unwrap_or_else(|| timeout(&slos));
     let clock = Clock::start();
     let load = LoadArguments::for_trials(
         url,
@@ -94,6 +96,7 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
         None if !interrupted() => return Err(NO_ANSWER.into()),
         response => response.unwrap_or(Bytes(0)),
     };
+    trials.limit_to_open_files(&mut search)?;
     let calibration = calibrate(arguments, &trials, (&slos, response), clock, &interrupted)?;
     if let Some(found) = &calibration {
         match demand {
@@ -121,10 +124,6 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
         calibration: calibration.as_ref(),
         gave_out: &trials.gave_out(&outcome),
     };
-    if let Some(file) = &arguments.report {
-        let page = output::page(&found);
-        whole_file::write(file, page.as_bytes())?;
-    }
     match arguments.json {
         true => println!("{}", output::json(&found)?),
         false => print!("{}", output::text(&found)),
@@ -134,7 +133,34 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
             "interrupted: the bounds are those of the completed trials"
         ));
     }
+    // Written after the result is printed, so a failure to write does not lose the result.
+    if let Some(file) = &arguments.report {
+        let page = output::page(&found);
+        whole_file::write(file, page.as_bytes())?;
+    }
     Ok(code(&outcome, arguments.gate.as_ref()))
+}
+
+/// Checks that the longest trial is long enough to show that a load works: the outcome of the exchanges of the last
+/// seconds is not known yet.
+fn longest_trial_is_possible(goal: &Goal, slos: &[SloLimit]) -> Result<(), Failure> {
+    let wait = goal.longest_wait(slos);
+    let least = goal.final_trial + wait;
+    // Sums of decimal fractions of a second are not exact.
+    if goal.longest_trial + 1e-9 >= least {
+        return Ok(());
+    }
+    let seconds = Duration::from_secs_f64;
+    Err(usage(format!(
+        "--longest-trial {:?} is too short to show that a load works: such a trial lasts at least {:?}, which is \
+         --final-trial ({:?}) plus the time until the outcome of an exchange is known ({:?}: the largest latency limit, \
+         or --timeout for errors). Set --longest-trial to {:?} or more, or shorten --final-trial or --timeout",
+        seconds(goal.longest_trial),
+        seconds(least),
+        seconds(goal.final_trial),
+        seconds(wait),
+        seconds(least)
+    )))
 }
 
 /// Measures the generator's own limit and prints it; `None` if it was not measured or could not be determined.
@@ -158,7 +184,7 @@ fn calibrate(
     let requests = Requests {
         url: arguments.url.as_deref().unwrap_or_default(),
         options: &arguments.load,
-        connections: arguments.connections.unwrap_or(CONNECTIONS.0),
+        connections: trials.calibration_connections(),
         slos,
         seed: arguments.seed,
     };

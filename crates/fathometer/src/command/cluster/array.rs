@@ -41,9 +41,19 @@ pub(super) fn has_option(command: &[OsString], option: &str) -> bool {
 pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
     let given = arguments.ranks.or(arguments.nodes);
     let ranks = given.unwrap_or(NonZeroU32::MIN);
+    if let Some(nodes) = arguments.nodes.filter(|&nodes| nodes != ranks) {
+        return Err(usage(format!(
+            "{nodes} nodes for {ranks} ranks: each rank of a study is a task on its own node; give only --ranks"
+        )));
+    }
+    if arguments.secret_file.is_some() {
+        return Err(usage(
+            "--secret-file has no effect on a study: its ranks do not communicate; omit it",
+        ));
+    }
     if let Some(name) = reserved_option(&arguments.command) {
         return Err(usage(format!(
-            "{name} of a study cannot be set here: each task has a rank and a run in the job's folder (--folder)"
+            "{name} of a study cannot be set here: the job sets the rank and the run folder of each task (see --folder)"
         )));
     }
     let program = match &arguments.program {
@@ -69,7 +79,7 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let interrupt = Interrupt::install()?;
-    // These files are created in advance: an NFS client can cache for up to a minute that a file does not exist.
+    // These files are created in advance, because an NFS client may cache the absence of a file for up to a minute.
     let followed = (0..ranks.get()).flat_map(|rank| {
         let [errors, code, _] = files_of(rank);
         [errors, code]
@@ -138,7 +148,7 @@ fn merged(
         .filter(|run| run.join("run.json").is_file())
         .collect();
     if runs.is_empty() {
-        // Without any run, for example after a usage error, which all ranks report: the largest code of a rank.
+        // Without any run, as after a usage error on all ranks: the largest exit code of a rank.
         let code = codes.iter().flatten().copied().max().unwrap_or(1);
         return Ok(ExitCode::from(match code {
             0 | 126.. => 1,

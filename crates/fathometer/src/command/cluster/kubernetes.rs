@@ -13,8 +13,8 @@ use super::check_command;
 use crate::command::arguments::some_time;
 use crate::command::{Failure, usage};
 
-/// The most pods of an Indexed Job that may run at once, if its number of completions is not bounded further
-/// (Kubernetes' documentation, Job patterns with an index per pod).
+/// Largest number of pods of an Indexed Job that may run at once, for any number of completions (Kubernetes'
+/// documentation, Job patterns with an index per pod).
 const MOST_RANKS: u32 = 10_000;
 
 /// Arguments of `cluster kubernetes`.
@@ -33,7 +33,7 @@ Examples:
   fathometer cluster kubernetes --ranks 3 --image I --claim runs -- study nielsen97 --full | kubectl apply -f -
   fathometer cluster kubernetes --ranks 3 --image I --claim runs --merge -- study nielsen97 | kubectl apply -f -")]
 pub(super) struct KubernetesArguments {
-    /// Number of ranks that share the load or the study, each in a pod of its own
+    /// Number of ranks that share the load or the study, each in its own pod
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
     ranks: u32,
     /// Container image, whose entry point is fathometer
@@ -102,7 +102,7 @@ pub(super) fn run(arguments: &KubernetesArguments) -> Result<ExitCode, Failure> 
         .collect();
     let Some(words) = words else {
         return Err(usage(
-            "an argument of the command is not UTF-8, and manifests can hold no other text",
+            "an argument of the command is not UTF-8, and a manifest can contain only UTF-8",
         ));
     };
     let words = &words[..];
@@ -112,7 +112,7 @@ pub(super) fn run(arguments: &KubernetesArguments) -> Result<ExitCode, Failure> 
     }
     if arguments.claim.is_some() {
         return Err(usage(
-            "--claim is the volume of a study: write -- study NAME",
+            "--claim is only for a study: write -- study NAME, or omit --claim",
         ));
     }
     let secret = arguments
@@ -141,7 +141,7 @@ pub(super) fn run(arguments: &KubernetesArguments) -> Result<ExitCode, Failure> 
 fn study(arguments: &KubernetesArguments, words: &[String]) -> Result<String, Failure> {
     if let Some(name) = reserved_option(&arguments.command) {
         return Err(usage(format!(
-            "{name} of a study cannot be set here: each pod has a rank, and a run on the volume (--claim)"
+            "{name} of a study cannot be set here: the Job sets the rank and the run folder of each pod (see --claim)"
         )));
     }
     let Some(claim) = &arguments.claim else {

@@ -39,7 +39,7 @@ pub(super) struct SlurmArguments {
     /// Number of ranks that share the load or the study [default: one for each node]
     #[arg(long, value_name = "N", required_unless_present = "nodes")]
     pub(super) ranks: Option<NonZeroU32>,
-    /// Number of nodes [default: one for each rank]
+    /// Number of nodes, at most one for each rank; a study has one for each [default: one for each rank]
     #[arg(long, value_name = "N")]
     pub(super) nodes: Option<NonZeroU32>,
     /// Number of processors for each rank [default: Slurm's, usually 1]
@@ -57,9 +57,9 @@ pub(super) struct SlurmArguments {
     /// Path of fathometer on the nodes [default: the path of this program]
     #[arg(long, value_name = "PATH")]
     pub(super) program: Option<OsString>,
-    /// File with the ranks' shared secret in its first line [default: a new secret in the job's folder]
+    /// File with the shared secret of the ranks of `load` in its first line [default: a new secret in the job's folder]
     #[arg(long, value_name = "FILE")]
-    secret_file: Option<PathBuf>,
+    pub(super) secret_file: Option<PathBuf>,
     /// New folder for the job's files [default: fathometer-job-1, -2 …]
     #[arg(long, value_name = "FOLDER")]
     pub(super) folder: Option<PathBuf>,
@@ -95,6 +95,13 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
             "{nodes} nodes for {ranks} ranks: give at least one rank for each node"
         )));
     }
+    if arguments.secret_file.is_some()
+        && arguments.command.first().is_none_or(|name| name != "load")
+    {
+        return Err(usage(
+            "--secret-file has an effect only on load, whose ranks communicate; omit it",
+        ));
+    }
     let secret_file = arguments.secret_file.as_deref().map(readable).transpose()?;
     let mut command = vec![match &arguments.program {
         Some(program) => program.clone(),
@@ -104,7 +111,7 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
     let folder = folder::choose(arguments.folder.as_deref())?;
     let spool = spool(&folder, ranks, &arguments.command);
     if let Some(spool) = &spool {
-        // Directly after the command's name, where it is parsed as an option, whatever follows.
+        // Directly after the command's name: after a `--` it would not be parsed as an option.
         let option = ["--spool".into(), spool.clone().into_os_string()];
         command.splice(2..2, option);
     }
@@ -148,7 +155,7 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
     let code = ending.exit_code(cancelled);
     if let Some(spool) = spool.filter(|spool| code == 1 && has_files(spool)) {
         eprintln!(
-            "fathometer: to show what the ranks recorded until then: fathometer merge {}",
+            "fathometer: to show the records of the ranks: fathometer merge {}",
             String::from_utf8_lossy(&quote(spool.as_os_str().as_bytes()))
         );
     }
@@ -156,7 +163,7 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
 }
 
 /// The folder for the records of the ranks of a load test, which survive the loss of rank 0. `None` for a single
-/// rank, for other commands, and if the command has a spool folder of its own.
+/// rank, for other commands, and if the command sets `--spool` itself.
 fn spool(folder: &Path, ranks: NonZeroU32, command: &[OsString]) -> Option<PathBuf> {
     let (name, options) = command.split_first()?;
     let has_its_own = options.iter().any(|word| {

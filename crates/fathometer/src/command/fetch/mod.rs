@@ -205,7 +205,7 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
 fn warn(missing: &Missing<'_>) {
     for (target, status) in missing.refused.iter().take(LISTED) {
         let advice = match status {
-            300..=399 => "; redirections are not followed, fetch the other URL",
+            300..=399 => "; redirections are not followed: fetch the URL in its Location field",
             _ => "",
         };
         eprintln!("{target}: the server answered {status}{advice}");
@@ -260,7 +260,7 @@ fn read_list(file: &Path, folder: &Url) -> Result<PageList, Failure> {
         files.push(target.to_owned());
     }
     match files.is_empty() {
-        true => Err(format!("{} names no file", file.display()).into()),
+        true => Err(format!("{} lists no file: write one /path per line", file.display()).into()),
         false => Ok(PageList {
             folder: folder.target.clone(),
             files,

@@ -185,7 +185,7 @@ fn print_services(retrieval: &Retrieval) {
     );
 }
 
-/// Prints how far HPACK or QPACK reduced the header sections, if they were compressed.
+/// Prints how much HPACK or QPACK reduced the header sections, if they were compressed.
 fn print_heads(retrieval: &Retrieval) {
     let compressed = retrieval.exchanges.iter();
     let compressed = compressed.filter(|exchange| exchange.response_fields.is_some());

@@ -1,5 +1,6 @@
 //! The arguments of `load`.
 
+use std::fmt;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,9 +41,9 @@ const EXAMPLES: &str = "Examples:
   fathometer load http://127.0.0.1:8080/ -c 200 --probe $(pgrep -o nginx)
   fathometer load https://127.0.0.1:8443/ -c 16 -m 16 --insecure    16 connections, 16 streams each
 
-Exit codes: 0 success, 1 failed, interrupted, or no exchange succeeded, 2 usage error,
-3 measured but INVALID (SLOs are then inconclusive), 4 an SLO is violated, or the server
-stopped answering before the end.";
+Exit codes: 0 success, 1 failed, interrupted, or no exchange succeeded (each failed, or had a
+status of 400 or above), 2 usage error, 3 measured but INVALID (SLOs are then inconclusive),
+4 an SLO is violated, or the server stopped answering before the end.";
 
 /// Arguments of `load`.
 #[derive(Debug, Args)]
@@ -61,7 +62,8 @@ pub struct LoadArguments {
     /// Change the number of users at given times: 10@0s,50@30s sets 10 users at the start and 50 after 30 s
     #[arg(long, value_name = "STEPS", conflicts_with = "rate")]
     pub(super) steps: Option<String>,
-    /// Length of the measured window [default: 10s]
+    /// Length of the measured window [default: 10s; for --rate with durations, all of its parts; for --steps, until 10s
+    /// after the last step; for a replay, until 1s after the last request]
     #[arg(short = 'd', long, value_name = "TIME", value_parser = some_time)]
     pub(super) duration: Option<Duration>,
     /// Stop after N measured requests, instead of after a duration
@@ -174,7 +176,7 @@ pub struct LoadArguments {
     pub(super) slo: Option<Slo>,
     /// Compare with the server at this URL: slices of both tests are interleaved (ABBA), so that drift of the machine
     /// cancels out. The default duration is then 40s; several --probe may name both servers. With the same URL, this
-    /// is an A/A test: it tests for false alarms
+    /// is an A/A test: it tests for false alarms. Options without effect on the comparison are rejected
     #[arg(long, value_name = "BASELINE_URL")]
     pub(super) against: Option<String>,
     /// Length of the measured window of each slice of --against [default: 50 response times, at least 40ms, at most
@@ -193,7 +195,7 @@ pub struct LoadArguments {
     #[arg(long, conflicts_with = "format")]
     pub(super) json: bool,
     /// Also write the result to a file; the file name extension selects the format: .json, .csv, .hlog
-    /// (HdrHistogram), .prom, .txt, .html, or .parquet (one row per exchange); may be given several times
+    /// (HdrHistogram), .prom, .txt, .html, or .parquet (one row per exchange; at most one); may be given several times
     #[arg(long, value_name = "FILE")]
     pub(super) save: Vec<PathBuf>,
     /// Also write an HTML page with charts of the test: a single file without scripts
@@ -221,6 +223,17 @@ pub enum ArrivalsChoice {
     Poisson,
     /// At the times recorded in the workload
     Recorded,
+}
+
+/// Prints the value of `--arrivals`.
+impl fmt::Display for ArrivalsChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ArrivalsChoice::Constant => "constant",
+            ArrivalsChoice::Poisson => "poisson",
+            ArrivalsChoice::Recorded => "recorded",
+        })
+    }
 }
 
 /// Parses the file name of an HTML page.

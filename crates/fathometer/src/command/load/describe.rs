@@ -49,7 +49,9 @@ pub(super) fn describe(
         note(
             arguments.arrivals.is_some(),
             "arrivals",
-            "constant".to_owned(),
+            planned
+                .process
+                .map_or(String::new(), |process| process.to_string()),
         );
     }
     note(

@@ -12,8 +12,9 @@ pub(crate) fn exit_code(result: &LoadResult, slos: &[Verdict]) -> ExitCode {
         ExitCode::from(3)
     } else if has_gone_silent || slos.iter().any(|slo| !slo.met) {
         ExitCode::from(4)
-    } else if counts.completed == 0 && counts.planned > 0 {
-        // No exchange succeeded: the measurement is valid, but the test failed.
+    } else if counts.completed == counts.status_errors() && counts.planned > 0 {
+        // No exchange succeeded: each failed, or its status is 400 or above. The measurement is valid, but the test
+        // failed.
         ExitCode::from(1)
     } else {
         ExitCode::SUCCESS

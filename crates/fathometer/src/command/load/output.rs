@@ -126,6 +126,14 @@ impl Saved {
         };
         for path in paths {
             if path.extension().is_some_and(|ending| ending == "parquet") {
+                if let Some((first, _)) = &saved.rows {
+                    return Err(usage(format!(
+                        "--save names two .parquet files, {} and {}: a test writes its rows to one file; name one, and \
+                         copy it after the test",
+                        first.display(),
+                        path.display()
+                    )));
+                }
                 let targets = plan
                     .targets
                     .iter()
@@ -156,9 +164,14 @@ impl Saved {
         Some(Box::new(Rows::new(path, &targets, self.record.clone())))
     }
 
+    /// Why the record of exchanges is incomplete, if it is.
+    pub fn failure_of_record(&self) -> Option<String> {
+        self.record.lock().failure.clone()
+    }
+
     /// Writes the files, each completely or not at all. Returns all failures, including that of the record.
     pub fn write(&self, result: &LoadResult, slos: &[Verdict], details: bool) -> Vec<String> {
-        let mut failures: Vec<String> = self.record.lock().failure.clone().into_iter().collect();
+        let mut failures: Vec<String> = self.failure_of_record().into_iter().collect();
         for (format, path) in &self.files {
             let written = format.render(result, slos, details).and_then(|text| {
                 write_whole(path, &text).map_err(|error| refused(path, &error).into())
@@ -277,5 +290,32 @@ impl Recorder for Rows {
             self.give_up(&error.into());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fathometer_workload::plan::Target;
+
+    use super::*;
+
+    #[test]
+    fn a_test_has_one_record_at_most() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = |names: &[&str]| -> Vec<PathBuf> {
+            names.iter().map(|name| folder.path().join(name)).collect()
+        };
+        let plan = Plan::single(Target::get("/", None));
+        let began = |names: &[&str]| Saved::begin(&paths(names), &plan).map(|saved| saved.rows);
+        assert!(began(&["a.parquet", "a.json"]).unwrap().is_some());
+        for second in ["a.parquet", "b.parquet"] {
+            let error = began(&["a.parquet", "a.json", second])
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains(second) && error.contains("name one"),
+                "{error}"
+            );
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fathometer_model::Seed;
-use fathometer_workload::arrivals::{Arrivals, Profile};
+use fathometer_workload::arrivals::{Arrivals, Profile, RateTextError};
 use fathometer_workload::fit::FitReport;
 use fathometer_workload::plan::{Choice, Plan, Sessions, Target};
 
@@ -24,7 +24,9 @@ pub struct Planned {
     pub plan: Arc<Plan>,
     /// The users of a closed loop, or the arrivals of an open loop.
     pub users: Users,
-    /// The length of the recording, if the workload is a recording.
+    /// The arrival process of an open loop.
+    pub process: Option<ArrivalsChoice>,
+    /// The default length of the measured window, if a recording, a rate or the steps of the users define it.
     pub length: Option<Duration>,
     /// Notes about the workload for the user.
     pub notes: Vec<String>,
@@ -60,14 +62,18 @@ pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
     };
     let recorded = plan.recorded.clone();
     let chosen = match (arguments.arrivals, &arguments.rate, &recorded) {
-        // A recording is replayed at its own times, unless the arguments say otherwise.
+        // A recording is replayed at its recorded times, unless --arrivals, --rate or -c is given.
         (None, None, Some(_)) if arguments.connections.is_none() => Some(ArrivalsChoice::Recorded),
         (None, None, _) => None,
         (chosen, _, _) => Some(chosen.unwrap_or(ArrivalsChoice::Constant)),
     };
-    let mut length = None;
+    let mut length = rate_length(arguments)?;
     let users = match chosen {
-        None => closed(arguments, &mut plan)?,
+        None => {
+            let users = closed(arguments, &mut plan)?;
+            length = steps_length(arguments, &users);
+            users
+        }
         Some(process) => {
             let arrivals = match process {
                 ArrivalsChoice::Recorded if arguments.batch.is_some() => {
@@ -98,8 +104,8 @@ pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
                     }
                     arrivals
                 }
-                ArrivalsChoice::Constant => Arrivals::constant(profile(arguments)?),
-                ArrivalsChoice::Poisson => Arrivals::poisson(profile(arguments)?, seed),
+                ArrivalsChoice::Constant => Arrivals::constant(profile(arguments, length)?),
+                ArrivalsChoice::Poisson => Arrivals::poisson(profile(arguments, length)?, seed),
             };
             Users::Open {
                 arrivals: arguments
@@ -116,6 +122,7 @@ pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
     Ok(Planned {
         plan: Arc::new(plan),
         users,
+        process: chosen,
         length,
         notes,
         skipped,
@@ -179,10 +186,105 @@ fn closed(arguments: &LoadArguments, plan: &mut Plan) -> Result<Users, Failure> 
     })
 }
 
-fn profile(arguments: &LoadArguments) -> Result<Profile, Failure> {
+fn profile(arguments: &LoadArguments, length: Option<Duration>) -> Result<Profile, Failure> {
     let Some(text) = &arguments.rate else {
         return Err(usage("an open loop needs a --rate"));
     };
-    let whole = arguments.warmup + arguments.duration.unwrap_or(TIME);
-    Profile::from_text(text, whole).map_err(|error| usage(format!("--rate {text}: {error}")))
+    let whole = arguments.warmup + arguments.duration.or(length).unwrap_or(TIME);
+    Profile::from_text(text, whole).map_err(|error| bad_rate(text, &error))
+}
+
+/// The measured window that ends with the last part of the rate.
+fn rate_length(arguments: &LoadArguments) -> Result<Option<Duration>, Failure> {
+    let Some(text) = &arguments.rate else {
+        return Ok(None);
+    };
+    let stated = Profile::stated_length(text, TIME).map_err(|error| bad_rate(text, &error))?;
+    Ok(stated.and_then(|whole| after_warm_up(arguments, whole)))
+}
+
+/// The measured window that ends some time after the last change of the number of users.
+fn steps_length(arguments: &LoadArguments, users: &Users) -> Option<Duration> {
+    let Users::Closed { steps, .. } = users else {
+        return None;
+    };
+    let &(last, _) = steps.last()?;
+    after_warm_up(arguments, last + TIME)
+}
+
+/// The part of a test after its warm-up; `None` if nothing is left.
+fn after_warm_up(arguments: &LoadArguments, whole: Duration) -> Option<Duration> {
+    let measured = whole.saturating_sub(arguments.warmup);
+    (!measured.is_zero()).then_some(measured)
+}
+
+fn bad_rate(text: &str, error: &RateTextError) -> Failure {
+    usage(format!("--rate {text}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    #[command(no_binary_name = true)]
+    struct CommandLine {
+        #[command(flatten)]
+        arguments: LoadArguments,
+    }
+
+    fn planned(options: &[&str]) -> Planned {
+        let line = ["http://127.0.0.1:9/", "--quiet"];
+        let arguments = CommandLine::parse_from(line.iter().chain(options)).arguments;
+        of(&arguments, &Url::parse(&arguments.url).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_default_length_contains_all_parts_of_a_rate_and_all_steps_of_the_users() {
+        for (options, seconds) in [
+            (&["--rate", "100"][..], None),
+            (&["--rate", "100..1000"], None),
+            (&["--rate", "100x30s,200x30s"], Some(60)),
+            (&["--rate", "100x30s,200"], Some(40)),
+            (&["--rate", "100x30s,200x30s", "--warmup", "20s"], Some(40)),
+            (&["--rate", "100x5s", "--warmup", "20s"], None),
+            (&["--steps", "10@0s,50@30s"], Some(40)),
+            (&["--steps", "10@0s"], None),
+            (&["-c", "4"], None),
+        ] {
+            let length = planned(options).length;
+            assert_eq!(length, seconds.map(Duration::from_secs), "{options:?}");
+        }
+    }
+
+    #[test]
+    fn a_ramp_at_the_end_of_a_rate_lasts_to_the_end_of_the_default_length() {
+        let Users::Open { arrivals, .. } = planned(&["--rate", "0x30s,0..100"]).users else {
+            panic!("a rate is an open loop");
+        };
+        // The ramp takes the ten seconds after the first part.
+        let expected = arrivals.expected(Duration::ZERO, Duration::from_secs(40));
+        assert!((expected - 500.0).abs() < 1e-6, "{expected}");
+    }
+
+    #[test]
+    fn a_recording_is_replayed_at_its_own_times_by_default() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("log");
+        let line = |second| {
+            format!("h - - [10/Oct/2000:13:55:{second} -0700] \"GET /a HTTP/1.1\" 200 5\n")
+        };
+        std::fs::write(&file, line(36) + &line(39)).unwrap();
+        let log = format!("log:{}", file.display());
+        let process = |more: &[&str]| planned(&[&["--workload", &log], more].concat()).process;
+        assert_eq!(process(&[]), Some(ArrivalsChoice::Recorded));
+        assert_eq!(process(&["--rate", "5"]), Some(ArrivalsChoice::Constant));
+        assert_eq!(process(&["-c", "5"]), None);
+        assert_eq!(
+            planned(&["--workload", &log]).length,
+            Some(Duration::from_secs(4))
+        );
+    }
 }

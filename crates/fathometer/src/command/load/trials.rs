@@ -9,6 +9,9 @@ use fathometer_sys::Clock;
 use super::{LoadArguments, Ready};
 use crate::command::{Failure, usage};
 
+/// The default of `--drain`.
+const DRAIN: Duration = Duration::from_secs(5);
+
 /// A command line with only the arguments of a load test.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true)]
@@ -22,7 +25,7 @@ impl LoadArguments {
     /// of `fathometer capacity`.
     ///
     /// # Errors
-    /// If an option is unknown, or sets something that each trial sets itself.
+    /// If an option is unknown, or is one that each trial sets itself.
     pub(crate) fn for_trials(
         url: &str,
         users: &[&str],
@@ -37,8 +40,17 @@ impl LoadArguments {
         let parsed = CommandLine::try_parse_from(line)
             .map_err(|error| usage(format!("after --: {}", error.render())))?;
         let arguments = parsed.arguments;
+        // The search itself sets `-c 1` for closed-loop users, so the parser has already rejected a second -c.
+        let has_connections = arguments.connections.is_some() && !users.contains(&"-c");
         let sets = [
+            (has_connections, "--connections"),
+            (arguments.arrivals.is_some(), "--arrivals"),
+            (arguments.batch.is_some(), "--batch"),
             (arguments.steps.is_some(), "--steps"),
+            (
+                arguments.rate.is_some() && !users.contains(&"--rate"),
+                "--rate",
+            ),
             (arguments.duration.is_some(), "--duration"),
             (arguments.requests.is_some(), "--requests"),
             (arguments.slo.is_some(), "--slo"),
@@ -48,6 +60,7 @@ impl LoadArguments {
             (arguments.report.is_some(), "--report"),
             (!arguments.probe.is_empty(), "--probe"),
             (!arguments.warmup.is_zero(), "--warmup"),
+            (arguments.drain != DRAIN, "--drain"),
             (arguments.json, "--json"),
             (arguments.ranks.is_given(), "--ranks"),
         ];

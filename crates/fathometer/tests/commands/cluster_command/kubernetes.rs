@@ -1,4 +1,5 @@
-//! `fathometer cluster kubernetes`: the manifests by the published schemas, and an Indexed Job acted out by processes.
+//! `fathometer cluster kubernetes`: manifests checked against the published schemas, and an Indexed Job run as
+//! processes.
 
 use std::io::{BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -34,10 +35,10 @@ pub(super) fn manifest(arguments: &[&str]) -> String {
     String::from_utf8(run_well(command.args(arguments))).unwrap()
 }
 
-/// A manifest as another reader of YAML sees it.
+/// A manifest as parsed by an independent YAML library.
 pub(super) struct Checked {
     pub(super) documents: Vec<Value>,
-    /// Its errors by the schemas of each version.
+    /// The violations of the schemas, by Kubernetes version.
     pub(super) errors: [Vec<String>; 3],
 }
 
@@ -146,7 +147,7 @@ fn manifests_are_valid_by_the_schemas_of_the_three_newest_versions() {
     );
 }
 
-/// A controller of Jobs, as far as a load test notices: one process for each index, with the environment of its pod.
+/// Imitates the Job controller: one process for each index, with the environment of its pod.
 #[test]
 fn an_indexed_job_runs_as_processes_with_its_environment() {
     let mut server = Command::new(FATHOMETER);
@@ -210,7 +211,7 @@ fn an_indexed_job_runs_as_processes_with_its_environment() {
             match name_and_value {
                 ("FATHOMETER_RENDEZVOUS", Some(value)) => {
                     assert_eq!(value, format!("{name}-0.{name}:{port}"));
-                    // This machine does not have that name.
+                    // This machine cannot resolve that name.
                     ("FATHOMETER_RENDEZVOUS", here.as_str())
                 }
                 (name, Some(value)) => (name, value),
@@ -254,7 +255,7 @@ fn an_indexed_job_runs_as_processes_with_its_environment() {
 #[test]
 fn manifests_that_kubernetes_would_refuse_are_not_printed() {
     let long = "a".repeat(61);
-    // With -merge it is too long.
+    // With the suffix -merge, this name is too long.
     let study = "a".repeat(58);
     for bad in [
         &["--image", "i", "--", "load"][..],
@@ -270,7 +271,7 @@ fn manifests_that_kubernetes_would_refuse_are_not_printed() {
             "--ranks", "2", "--image", "i", "--memory", "1GB", "--", "load",
         ],
         &["--ranks", "2", "--image", "i", "--", "sh"],
-        // Its runs would end with its pods.
+        // Without --claim, the runs would be lost with the pods.
         &["--ranks", "2", "--image", "i", "--", "study", "nielsen97"],
         &["--ranks", "2", "--image", "i", "--claim", "c", "--", "load"],
         &[

@@ -1,5 +1,5 @@
-"""Reads a JSON list of manifests from stdin and validates the documents of each by the schemas in the files given. Prints
-for each manifest its documents, and its errors by each file; or null without the modules yaml and jsonschema."""
+"""Reads a JSON list of manifests from stdin and validates the documents of each against the schemas in the given files.
+Prints for each manifest its documents and its errors by file; or null without the modules yaml and jsonschema."""
 
 import json
 import sys

@@ -1,4 +1,5 @@
-//! `fathometer cluster kubernetes -- study`: the manifests by the published schemas, and both Jobs acted out by processes.
+//! `fathometer cluster kubernetes -- study`: manifests checked against the published schemas, and both Jobs run as
+//! processes.
 
 use std::fs;
 use std::path::Path;
@@ -119,7 +120,7 @@ fn a_study_runs_as_an_indexed_job_and_its_runs_are_merged() {
     };
     let completions = checked[0].documents[0]["spec"]["completions"].as_u64();
     assert_eq!(completions, Some(2));
-    // Pods that are never on one machine at the same time: one after another.
+    // One pod after another, because a machine runs one pod at a time.
     for index in 0..2 {
         let (_, err) = text(&pod(&checked[0], Some(index), &runs));
         let expected = format!("rank {index} of 2 machines (the Indexed Job)");

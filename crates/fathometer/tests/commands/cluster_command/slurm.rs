@@ -15,7 +15,7 @@ use crate::support::programs::{FATHOMETER, run};
 use crate::support::serving;
 use crate::support::waiting::wait_until;
 
-/// The exit code of a submitted job of two ranks that run a shell script, with what it printed.
+/// The exit code of a submitted job of two ranks that run a shell script, with its output.
 fn submitted(cluster: &Cluster, name: &str, script: &str) -> (Option<i32>, String, String) {
     let script = cluster.script(&format!("{name}.sh"), script);
     let output = run(cluster
@@ -87,9 +87,9 @@ fn the_exit_code_and_the_output_of_a_job_are_those_of_rank_0() {
         "{err}"
     );
 
-    // These come last: Slurm may take a node out of service whose step was killed.
-    // A rank that is killed: its own shell reports it. If the shell is killed first, only srun does. In a step that
-    // is killed as a whole, either may be the case.
+    // These cases come last, because Slurm may take a node out of service after a killed step. The shell of a killed
+    // rank reports the signal. If the shell is killed first, only srun reports it. If the whole step is killed,
+    // either may happen.
     let (code, _, err) = submitted(&cluster, "killed", "[ $SLURM_PROCID = 1 ] || kill -KILL $$");
     assert_eq!(code, Some(1), "{err}");
     let reported = "rank 0 was killed by signal 9";
@@ -106,7 +106,7 @@ fn the_exit_code_and_the_output_of_a_job_are_those_of_rank_0() {
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains(reported) || err.contains(unreported), "{err}");
 
-    // The folder of another job stays as it is, and what sbatch refuses leaves none.
+    // The folder of another job is not changed, and a job that sbatch refuses leaves no folder.
     let refused = |arguments: &[&str]| {
         let output = run(cluster
             .submitter()
@@ -147,7 +147,7 @@ fn serve(cluster: &Cluster) -> (Ended, String) {
     (server, format!("http://{address}/"))
 }
 
-/// What `fathometer merge` makes of the spools of a job: exit code, output and messages.
+/// Exit code, output and messages of `fathometer merge` for the spools of a job.
 fn merged(cluster: &Cluster, job: &str) -> (Option<i32>, String, String) {
     let spool = cluster.path().join(job).join("spool");
     let output = run(cluster.program().arg("merge").arg(spool).arg("--json"));
@@ -183,7 +183,7 @@ fn a_load_of_two_ranks_runs_as_a_job_and_keeps_what_a_lost_rank_0_had() {
     let (code, again, err) = merged(&cluster, "whole");
     assert_eq!((code, again), (Some(expected), out), "{err}");
 
-    // Rank 0 is killed after both ranks have recorded an interval: the header has less than 100 bytes.
+    // Rank 0 is killed after both ranks have recorded an interval. The header alone has less than 100 bytes.
     let script = format!(
         "[ $SLURM_PROCID = 0 ] || exec '{program}' \"$@\"\n\
          '{program}' \"$@\" &\n\
@@ -197,7 +197,7 @@ fn a_load_of_two_ranks_runs_as_a_job_and_keeps_what_a_lost_rank_0_had() {
     assert_eq!((code, out.as_str()), (Some(1), ""), "{err}");
     assert!(err.contains("rank 0 was killed by signal 9"), "{err}");
     assert!(
-        err.contains("recorded until then: fathometer merge /"),
+        err.contains("the records of the ranks: fathometer merge /"),
         "{err}"
     );
     let (code, out, err) = merged(&cluster, "lost");
@@ -207,8 +207,8 @@ fn a_load_of_two_ranks_runs_as_a_job_and_keeps_what_a_lost_rank_0_had() {
     assert!(summary.ranks.iter().all(|rank| rank.completed > 0));
 }
 
-/// A node's daemon that dies takes no rank with it. A whole node that is lost makes srun wait for ever; the batch script
-/// does not.
+/// If only a node's daemon is killed, its ranks continue. If a whole node is lost, srun waits without limit, and the
+/// batch script stops waiting.
 #[test]
 fn a_lost_node_neither_ends_nor_blocks_a_job() {
     for whole in [false, true] {
@@ -229,12 +229,12 @@ fn a_lost_node_neither_ends_nor_blocks_a_job() {
     }
 }
 
-/// How often srun may abort a job itself. It does so when it sees the end of a connection of the lost node's daemons
-/// before rank 0 has exited, which happens on a busy machine; a node without power closes none.
+/// How often srun may abort the job itself. It aborts if a connection of the lost node's daemons closes before rank 0
+/// has exited, which happens on a busy machine. A node without power closes no connection.
 const ABORTS: usize = 4;
 
-/// Loses node 1 while a job of two ranks runs: its daemon, or the whole node. Fails with what srun said if it aborted the
-/// job.
+/// Kills the daemon of node 1, or the whole node, while a job of two ranks runs. Fails with srun's message if srun
+/// aborted the job.
 fn lose_node(cluster: &mut Cluster, whole: bool) -> Result<(), String> {
     let started = cluster.path().join("started");
     let go_on = cluster.path().join("go-on");
@@ -260,7 +260,7 @@ fn lose_node(cluster: &mut Cluster, whole: bool) -> Result<(), String> {
     fs::write(go_on, "").unwrap();
     let output = job.wait_with_output().unwrap();
     let (out, err) = text(&output);
-    // srun passes rank 0's exit code on, also when it ends the job itself.
+    // srun returns the exit code of rank 0 even if it ends the job itself.
     let ended_by_us = err.contains("ranks still run 2 s after rank 0 exited");
     let has_ended = output.status.code() == Some(3) && (ended_by_us || !whole);
     if err.contains("io error with slurmstepd") && !has_ended {
@@ -350,7 +350,7 @@ impl Drop for Ended {
     }
 }
 
-/// What needs no cluster: the printed script, and command lines that are refused.
+/// Tests without a cluster: the printed script, and rejected command lines.
 #[test]
 fn a_script_is_printed_without_slurm_and_bad_command_lines_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -395,6 +395,26 @@ fn a_script_is_printed_without_slurm_and_bad_command_lines_are_refused() {
         &["--ranks", "2"],
         &["--ranks", "2", "--time", "10", "--", "load"],
         &["--ranks", "2", "--sbatch=--ntasks=3", "--", "load"],
+        &[
+            "--ranks",
+            "4",
+            "--nodes",
+            "2",
+            "--print",
+            "--",
+            "study",
+            "nielsen97",
+        ],
+        &[
+            "--ranks",
+            "2",
+            "--secret-file",
+            "none",
+            "--",
+            "study",
+            "nielsen97",
+        ],
+        &["--ranks", "2", "--secret-file", "none", "--", "doctor"],
     ] {
         let (code, _, err) = submit(bad);
         assert_eq!(code, Some(2), "{bad:?}: {err}");

@@ -25,12 +25,12 @@ pub struct Cluster {
     has_tun: bool,
 }
 
-/// Gives a program a `/dev/net/tun` that every user may open, in a mount namespace of its own.
+/// Gives a program a `/dev/net/tun` that every user may open, in its own mount namespace.
 const WITH_TUN: &str =
     r#"mount -t tmpfs tmpfs /dev/net && mknod -m 666 /dev/net/tun c 10 200; exec "$@""#;
 
 impl Cluster {
-    /// Starts a cluster of so many nodes; `None`, and a message on stderr, where Slurm is not installed.
+    /// Starts a cluster with this number of nodes; `None`, and a message on stderr, where Slurm is not installed.
     pub fn start(nodes: usize) -> Option<Cluster> {
         Cluster::start_nodes(nodes, false)
     }
@@ -90,7 +90,7 @@ impl Cluster {
         self.folder.path().to_owned()
     }
 
-    /// A program with arguments to come, run by the cluster's user with the cluster's configuration.
+    /// A program without arguments yet, run by the cluster's user with the cluster's configuration.
     pub fn command(&self, program: &str) -> Command {
         let mut command;
         // An absolute path stays as it is.
@@ -111,7 +111,7 @@ impl Cluster {
         command
     }
 
-    /// `fathometer`, with arguments to come.
+    /// `fathometer`, without arguments yet.
     pub fn program(&self) -> Command {
         self.command(self.program.to_str().unwrap())
     }
@@ -121,7 +121,7 @@ impl Cluster {
         &self.program
     }
 
-    /// `fathometer cluster slurm`, with arguments to come.
+    /// `fathometer cluster slurm`, without a command yet.
     pub fn submitter(&self) -> Command {
         let mut command = self.program();
         command.args(["cluster", "slurm", "--grace", "2"]);
@@ -154,7 +154,7 @@ impl Cluster {
             let step = format!("-n{number}");
             for (pid, environment, arguments) in self.processes() {
                 let is_task = environment.split('\0').any(|variable| variable == name);
-                // The process that starts a step's tasks has the node's name nowhere but in the socket that it opened.
+                // The process that starts a step's tasks names the node only in the socket that it opened.
                 let is_step = arguments.starts_with("slurmstepd")
                     && open_sockets_mention(pid, self.folder.path(), &step);
                 if is_task || is_step {
@@ -238,8 +238,8 @@ impl Cluster {
                  ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSwitchType=switch/none\nMpiDefault=none\n\
                  JobAcctGatherType=jobacct_gather/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n\
                  SchedulerType=sched/builtin\nReturnToService=2\nKillWait=1\nMinJobAge=300\n";
-        // Slurm's default for lost nodes, and longer limits for messages: a daemon that waits for a busy machine's
-        // processor is no lost node.
+        // Slurm's default time-out for lost nodes, and longer time-outs for messages: a daemon that waits for a
+        // processor of a busy machine is not lost.
         text += "SlurmdTimeout=300\nMessageTimeout=60\nTCPTimeout=30\n";
         for number in 0..nodes {
             text += &format!(
@@ -280,7 +280,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // Why a node was unavailable is in the controller's log alone, which is in the folder to be removed.
+            // Only the controller's log shows why a node was unavailable, and its folder is removed next.
             let log = fs::read_to_string(self.folder.path().join("controller.log"));
             let log = log.unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
@@ -292,7 +292,7 @@ impl Drop for Cluster {
             let _ = child.kill();
             let _ = child.wait();
         }
-        // Jobs are no children of this process. One that is being started appears a moment later.
+        // Jobs are not children of this process. A job that is just starting appears a moment later.
         for _ in 0..50 {
             let processes = self.processes();
             if processes.is_empty() {
@@ -306,14 +306,14 @@ impl Drop for Cluster {
     }
 }
 
-/// What a program printed, as text.
+/// The output and the messages of a program, as text.
 pub fn text(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr))
 }
 
 fn spawn(mut command: Command) -> Child {
-    // Their logs are files.
+    // The daemons log to files.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command
         .spawn()
@@ -352,7 +352,7 @@ fn open_sockets_mention(pid: i32, folder: &Path, end: &str) -> bool {
     })
 }
 
-/// A path of the program that the cluster's user may execute. A checkout below `/root` is closed to others.
+/// A path of the program that the cluster's user may execute. Other users cannot read a checkout below `/root`.
 fn reachable_program(folder: &Path) -> PathBuf {
     if !rustix::process::geteuid().is_root() {
         return FATHOMETER.into();

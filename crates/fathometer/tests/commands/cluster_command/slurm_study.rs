@@ -1,4 +1,4 @@
-//! `fathometer cluster slurm -- study` with a real Slurm: a job array whose runs become one.
+//! `fathometer cluster slurm -- study` with a real Slurm: a job array whose runs are merged.
 
 use std::fs;
 
@@ -77,14 +77,14 @@ fn a_study_of_two_ranks_runs_as_a_job_array_and_becomes_one_run() {
     assert_eq!(whole["machines"].as_array().unwrap().len(), 2);
     assert_eq!(whole["replicates_planned"], 6);
     assert!(folder.join("job/run/report.html").is_file());
-    // What a task prints on stderr names the array as the source of its rank.
+    // The messages of a task name the array as the source of its rank.
     let said = fs::read_to_string(folder.join("job/rank-1.err")).unwrap();
     assert!(
         said.contains("rank 1 of 2 machines (the Slurm array)"),
         "{said}"
     );
 
-    // A task that fails: its part is missing, and the exit code says that the study failed.
+    // A task that fails: its share is missing, and the exit code reports the failure.
     let program = cluster.program();
     let program = program
         .get_args()

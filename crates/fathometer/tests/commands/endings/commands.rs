@@ -5,7 +5,6 @@ use std::net::TcpListener;
 
 use super::place::Place;
 use crate::support::closed_port::ClosedPort;
-use crate::support::laboratory::possible;
 
 #[test]
 fn other_commands_report_the_cause_of_a_failure() {
@@ -53,6 +52,16 @@ fn unknown_names_are_usage_errors_and_wrong_files_are_failures() {
             "jigsaw",
         ),
         (&["study", "--new", "nielsen97"], "nielsen97"),
+        (&["study", "nielsen98"], "nielsen97"),
+        (
+            &["study", "nielsen97", "--only", "path=nowhere"],
+            "path=nowhere",
+        ),
+        (&["study", "nielsen97", "--era", "1850"], "era=1850"),
+        (
+            &["study", "nielsen97", "--rank", "0", "--ranks", "900"],
+            "--replicates",
+        ),
         (&["fetch", "http://localhost/", "--insecure"], "https"),
         (&["fetch", "http://localhost/", "--policy", "h3"], "https"),
     ] {
@@ -73,9 +82,7 @@ fn unknown_names_are_usage_errors_and_wrong_files_are_failures() {
         ] {
             place.fathometer(command).ended().assert_failed(&[expected]);
         }
-        if possible("unknown_names_are_usage_errors_and_wrong_files_are_failures") {
-            let study = place.fathometer(&["study", file]).ended();
-            study.assert_failed(&[expected]);
-        }
+        let study = place.fathometer(&["study", file]).ended();
+        study.assert_failed(&[expected]);
     }
 }

@@ -10,7 +10,7 @@ use super::place::{Place, Running, measured, whole_lines};
 use crate::support::laboratory::possible;
 use crate::support::waiting::{AT_LAST, wait_until};
 
-/// Two cells, twice each, with our server and with another if this machine has it.
+/// Two cells, each with two replicates: our server, and another one if this machine has it.
 const CELLS: [&str; 5] = [
     "block=main",
     "workload=almeida-a",

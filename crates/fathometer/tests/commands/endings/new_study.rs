@@ -26,7 +26,7 @@ fn a_new_study_runs_as_it_is_written() {
     let place = new_study();
     let arguments = ["study", "mine", "--quick", "--json", "--output", "run"];
     let ended = place.fathometer(&arguments).ended_within(AT_LAST);
-    // With 3, a replicate stayed INVALID on a busy machine: the study ran all the same.
+    // Exit code 3: a replicate stayed INVALID on a busy machine, but the study ran.
     ended.assert_measured();
     let summary: serde_json::Value = serde_json::from_str(&ended.out).expect(&ended.out);
     assert_eq!(summary["study"], "mine");

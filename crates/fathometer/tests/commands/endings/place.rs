@@ -14,7 +14,7 @@ use crate::support::waiting::wait_within;
 /// Long enough for a busy machine, shorter than a page on a modem line.
 const SOON: Duration = Duration::from_secs(45);
 
-/// The smallest study: two cells, twice each, in less than a second.
+/// The smallest study: two cells with two replicates each, in less than a second.
 pub const SHORT: [&str; 3] = ["block=quickack", "path=lan", "era=today"];
 
 /// A folder for one test. Its temporary folder also identifies all processes that the test started: its path is
@@ -122,8 +122,8 @@ impl Running {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Whether it is still running. This asks the kernel for the child's state: the environment in `/proc` is
-    /// empty for a moment after the program was started.
+    /// Whether it is still running, by the state of the child: the environment in `/proc` is empty for a moment after
+    /// the start.
     pub fn is_alive(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }

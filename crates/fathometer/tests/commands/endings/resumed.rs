@@ -18,7 +18,7 @@ fn long(place: &Place) -> Running {
     arguments.extend(["--output", run.to_str().unwrap()]);
     arguments.extend(SHORT.iter().flat_map(|level| ["--only", level]));
     let mut running = place.fathometer(&arguments);
-    wait_until("a replicate is written down", || {
+    wait_until("a replicate is recorded", || {
         running.assert_alive();
         measured(&run)
     });
@@ -91,7 +91,7 @@ fn attempts_before_a_resume_are_counted_and_keep_their_folders() {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     lines.retain(|line| !line["folder"].as_str().unwrap().contains("-again"));
-    // Replicates that noise made invalid must not be repeated in addition.
+    // All other replicates become valid, so that only this one is repeated.
     for line in &mut lines {
         line["validity"]["reasons"] = serde_json::json!([]);
     }
@@ -155,7 +155,7 @@ fn a_run_in_another_pid_namespace_keeps_its_temporary_folders() {
         return;
     }
     let place = Place::new();
-    // In its namespace the program has process id 1, or in any case another id than here.
+    // In its namespace the program has another process ID than here.
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--mount-proc"]);
     command.arg(env!("CARGO_BIN_EXE_fathometer"));
@@ -164,7 +164,7 @@ fn a_run_in_another_pid_namespace_keeps_its_temporary_folders() {
     command.args(SHORT.iter().flat_map(|level| ["--only", level]));
     let mut running = place.start(command);
     let mut ended = None;
-    wait_until("a replicate is written down", || {
+    wait_until("a replicate is recorded", || {
         if !running.is_alive() {
             ended = Some(running.ended());
         }
@@ -172,7 +172,7 @@ fn a_run_in_another_pid_namespace_keeps_its_temporary_folders() {
     });
     if let Some(ended) = ended {
         assert!(!measured(&place.run()), "ended early: {}", ended.err);
-        return eprintln!("SKIPPED, no PID namespace of one's own: {}", ended.err);
+        return eprintln!("SKIPPED, a PID namespace is not available: {}", ended.err);
     }
     let before: BTreeSet<PathBuf> = place.temporary_folders().into_iter().collect();
     let next = place.path().join("next");

@@ -43,6 +43,20 @@ fn without_rights_a_study_runs_or_fails_with_the_reason() {
 }
 
 #[test]
+fn without_rights_a_study_is_planned_and_a_wrong_command_line_is_a_usage_error() {
+    let place = Place::new();
+    let plan = as_user(&place, &["study", "almeida96", "--plan"]);
+    assert_eq!(plan.code, Some(0), "{}", plan.err);
+    assert!(
+        plan.out.starts_with("almeida96, quick mode"),
+        "{}",
+        plan.out
+    );
+    let wrong = as_user(&place, &["study", "almeida96", "--only", "path=nowhere"]);
+    wrong.assert_refused(&["path=nowhere"]);
+}
+
+#[test]
 fn without_rights_to_limit_hosts_a_run_states_that_or_fails_with_the_reason() {
     let place = Place::new();
     let run = place.run();
@@ -63,7 +77,7 @@ fn without_rights_to_limit_hosts_a_run_states_that_or_fails_with_the_reason() {
 
 #[test]
 fn servers_run_as_the_only_user_of_a_namespace() {
-    // Each of these servers has another name for the setting of the user to run as.
+    // Each of these servers has a different setting for the user to run as.
     let studies: [(&str, &str, &[&str]); 3] = [
         ("protocols-today", "nginx", &["policy=h2"]),
         ("protocols-today", "h2o", &["policy=h2"]),
@@ -96,7 +110,7 @@ fn servers_run_as_the_only_user_of_a_namespace() {
             assert_ne!(ended.code, Some(101), "{}", ended.err);
             continue;
         };
-        // On a busy machine a replicate may be late, but the server runs all the same.
+        // On a busy machine a replicate may be late, but the server still runs.
         assert!(
             !records.contains("before it accepted connections"),
             "{records}"

@@ -1,4 +1,4 @@
-//! Studies that several machines share, acted out one after another, and the merged run.
+//! Studies that several machines share, run here one after another, and the merged run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use super::place::{Ended, Place};
 use crate::support::laboratory::possible;
 use crate::support::waiting::AT_LAST;
 
-/// A study of two cells, and where its runs are.
+/// A study of two cells, and the folder of its runs.
 struct Shared {
     place: Place,
     study: PathBuf,
@@ -105,7 +105,7 @@ fn the_shares_of_a_study_merge_to_one_run_in_any_order() {
         let expected = format!("rank {rank} of 2 machines (--rank and --ranks)");
         assert!(ended.err.contains(&expected), "{}", ended.err);
     }
-    // Whole replicates, with the numbers and seeds of one machine.
+    // The shares have whole replicates, with the numbers and seeds of a run on one machine.
     let numbers = |run: &str| -> Vec<u64> {
         let records = shared.records(run).into_iter();
         let mut all: Vec<u64> = records.map(|r| r["replicate"].as_u64().unwrap()).collect();
@@ -157,7 +157,7 @@ fn the_shares_of_a_study_merge_to_one_run_in_any_order() {
     let page = shared.text("merged", "report.html");
     assert!(page.contains("How much the machines differ"));
 
-    // It opens as any other run does.
+    // Other commands read the merged run like any run.
     let merged = shared.path("merged");
     let merged = merged.to_str().unwrap();
     let whole = shared.path("whole");
@@ -174,7 +174,7 @@ fn the_shares_of_a_study_merge_to_one_run_in_any_order() {
             ended.err
         );
     }
-    // It is no run to resume.
+    // A merged run cannot be resumed.
     let ended = shared.run("merged", &["--replicates", "3", "--resume"]);
     ended.assert_failed(&["merged from the runs of several machines"]);
 }
@@ -233,13 +233,16 @@ fn parts_that_do_not_belong_together_are_refused_and_missing_ones_are_reported()
     let records = shared.path("rank-1").join("replicates.ndjson");
     let text = fs::read_to_string(&records).unwrap();
     fs::write(&records, text.replace("\"replicate\":1", "\"replicate\":2")).unwrap();
-    refused(&["rank-0", "rank-1"], &["replicate 2", "is not of rank 1"]);
+    refused(
+        &["rank-0", "rank-1"],
+        &["replicate 2", "does not belong to rank 1"],
+    );
     // A folder with a run is not overwritten.
     let ended = shared.merge(&["rank-0", "other"], "solo");
     assert_eq!(ended.code, Some(1));
     assert!(shared.path("solo").join("run.json").is_file());
 
-    // A share needs a replicate, and no stopping rule.
+    // A share needs at least one replicate, and permits no stopping rule.
     let ended = shared.run("few", &["--replicates", "2", "--rank", "0", "--ranks", "3"]);
     assert_eq!(ended.code, Some(2), "{}", ended.err);
     assert!(

@@ -44,7 +44,7 @@ fn a_killed_run_leaves_no_process_and_the_next_run_tidies_up() {
     });
     assert!(whole_lines(&place.run()) >= 1);
     place.assert_report();
-    // The killed run could not remove it. If it were missing, the rest of the test would prove nothing.
+    // The killed run could not remove its folder. Without that folder, the rest of the test would prove nothing.
     assert_ne!(place.temporary_folders(), Vec::<PathBuf>::new());
     let next = place.path().join("next");
     place
@@ -70,7 +70,7 @@ fn a_killed_run_is_resumed_where_it_stopped() {
     let run = place.run();
     let records = || fs::read_to_string(run.join("replicates.ndjson")).unwrap();
     let mut running = place.study("nielsen97", &cells, &run);
-    wait_until("a replicate is written down", || {
+    wait_until("a replicate is recorded", || {
         running.assert_alive();
         measured(&run)
     });
@@ -145,8 +145,8 @@ fn a_full_disk_ends_the_run_and_keeps_what_was_measured() {
         return;
     };
     let run = disk.0.join("run");
-    // The disk has room for several captures of the LAN. They fill it while pages are in flight on the modem
-    // line, and those must be stopped too.
+    // The disk has room for several captures of the LAN. They fill it while pages are in flight on the modem line,
+    // and those retrievals must be stopped too.
     let mut running = place.study("nielsen97", &["block=main", "path=lan", "path=ppp"], &run);
     let ended = running.ended_within(AT_LAST);
     ended.assert_failed(&["disk", "free some"]);
@@ -155,7 +155,7 @@ fn a_full_disk_ends_the_run_and_keeps_what_was_measured() {
     assert_eq!(place.temporary_folders(), Vec::<PathBuf>::new());
     assert!(whole_lines(&run) >= 1);
 
-    // Without room for its files the report is still printed, as requested.
+    // Without room for its files the report is still printed.
     fs::write(disk.0.join("rest"), vec![0; 6 << 20]).unwrap_err();
     let full = place.fathometer(&["report", run.to_str().unwrap()]).ended();
     assert_eq!(full.code, Some(0), "{}", full.err);
@@ -196,7 +196,7 @@ fn an_unknown_study_or_level_is_refused_with_the_known_ones() {
         (&["path=lan", "path=moon"], &["path=moon", "lan"]),
         (
             &["block=flush", "path=ppp"],
-            &["block=flush", "path=ppp", "together"],
+            &["block=flush", "path=ppp", "no cell has all"],
         ),
     ] {
         let ended = place.study("nielsen97", only, &place.run()).ended();
@@ -234,7 +234,7 @@ fn under_way(place: &Place) -> Running {
         .unwrap()
         .iter()
         .any(|ability| ability["name"] == "httpd" && ability["able"] == true);
-    wait_until("the study is under way", || {
+    wait_until("the study has started", || {
         running.assert_alive();
         let serving = place
             .processes()

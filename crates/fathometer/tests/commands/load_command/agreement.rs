@@ -26,7 +26,7 @@ fn url(server: &Server) -> String {
 }
 
 const DELAY: Duration = Duration::from_millis(40);
-/// Largest relative difference between a median and this delay.
+/// Largest relative difference between a median and the server's delay.
 const NEAR: f64 = 0.1;
 const CONNECTIONS: &str = "64";
 
@@ -65,7 +65,7 @@ fn the_median_is_the_servers_delay_and_that_of_wrk_and_h2load() {
     }
 }
 
-/// In milliseconds.
+/// The median latency that wrk reports, in milliseconds.
 fn wrks_median(wrk: &Path, server: &Server) -> f64 {
     let report = run_well(
         Command::new(wrk)
@@ -86,7 +86,7 @@ fn wrks_median(wrk: &Path, server: &Server) -> f64 {
     }
 }
 
-/// In milliseconds.
+/// The median latency in h2load's log, in milliseconds.
 fn h2loads_median(h2load: &Path, server: &Server) -> f64 {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
@@ -158,7 +158,7 @@ fn a_stall_violates_an_slo_on_corrected_latency() {
         assert_eq!(measured.counts.planned, (RATE * SECONDS) as u64);
         assert_eq!(measured.counts.completed, measured.counts.planned);
         let corrected = measured.phases.corrected.as_ref().unwrap();
-        // The stall hit only 4 of 800 requests in flight.
+        // Only 4 of the 800 requests were in flight during the stall.
         let uncorrected = measured.phases.uncorrected.as_ref().unwrap();
         assert_eq!(uncorrected.count, corrected.count);
         assert!(uncorrected.max_ms > 1300.0, "{}", uncorrected.max_ms);

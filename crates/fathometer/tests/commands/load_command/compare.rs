@@ -19,7 +19,7 @@ fn server(folder: &str, pause: &str) -> Origin {
     Origin::with(&[folder, "--dynamic", &dynamic])
 }
 
-/// A copy of a saved result that is valid and whose seconds have this median, within 1 %: a gate must not depend on
+/// A copy of a saved result, made valid and with this median in each second, within 1 %: a gate must not depend on
 /// how busy this machine is.
 fn with_median(saved: &str, name: &str, millis: f64) -> String {
     let text = std::fs::read_to_string(saved).unwrap();

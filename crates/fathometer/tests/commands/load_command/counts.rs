@@ -116,7 +116,7 @@ fn a_batch_arrives_at_once_and_each_of_its_requests_has_a_connection() {
     assert_eq!(arrivals, "constant 400/s in batches of 80");
     assert_eq!((*connections, batch.map(u32::from)), (80, Some(80)));
     assert_eq!(summary.measured.counts.completed, 160);
-    // No request waits for another one's connection.
+    // No request waits for the connection of another request.
     assert_eq!(summary.measured.connections.established, 80);
 }
 
@@ -188,6 +188,6 @@ fn foreign(name: &str, programs: &[&str], logging: impl Fn(&str, &str) -> String
         command
     });
     let summary = fetch(&server.url(""));
-    server.stop().expect("it ends when asked");
+    server.stop().expect("the server exits on SIGTERM");
     assert_same(&summary, &logged(&log));
 }

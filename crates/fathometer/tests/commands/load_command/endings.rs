@@ -69,10 +69,11 @@ fn a_result_with_only_error_responses_has_a_warning() {
     let url = format!("http://{}/nowhere", server.address);
     let bounded = ["-n", "50", "-c", "2"];
     let remark = "every response was 404 (Not Found): is the URL right?";
-    let summary = load(&url, &[&bounded[..], &["--json"]].concat()).ended_with(0);
+    // No exchange has succeeded.
+    let summary = load(&url, &[&bounded[..], &["--json"]].concat()).ended_with(1);
     assert_eq!(summary.findings, [remark]);
     let ended = load(&url, &bounded);
-    assert!(matches!(ended.code, Some(0 | 3)), "{:?}", ended.code);
+    assert!(matches!(ended.code, Some(1 | 3)), "{:?}", ended.code);
     assert!(
         ended.out.contains(&format!("\nNOTE: {remark}\n")),
         "{}",
@@ -126,7 +127,7 @@ impl UnderWay {
 
     /// The same with several signals at once.
     fn interrupted_by(mut self, after: u64, signals: &[Signal]) -> (Ended, tempfile::TempDir) {
-        wait_until("the test is under way", || {
+        wait_until("the test has started", || {
             self.answered.load(Ordering::SeqCst) > after
         });
         for signal in signals {
@@ -239,8 +240,7 @@ fn a_test_interrupted_before_the_measured_window_reports_it() {
     assert!(summary.warm_up.unwrap().counts.completed > 10);
 }
 
-/// A server that never answers: most requests never get a connection, but are counted and recorded all the
-/// same.
+/// A server that never answers: most requests never get a connection, but are still counted and recorded.
 #[test]
 fn requests_that_never_had_a_connection_are_in_every_figure() {
     let server = Server::start(|_| Answer::Silence);
@@ -266,8 +266,7 @@ fn requests_that_never_had_a_connection_are_in_every_figure() {
     assert!(matches!(ended.code, Some(1 | 3)), "{}", ended.err);
     let measured = ended.summary().measured;
     let counts = &measured.counts;
-    // A generator that got no processor in all that time also found no connection, and reports that it was
-    // late.
+    // A generator that got no CPU time until the end has no connection, and reports that it was late.
     let sent = if ended.code == Some(3) { 0..=2 } else { 2..=2 };
     assert!(sent.contains(&counts.sent), "{}", counts.sent);
     assert_eq!(counts.planned, 200);
@@ -275,7 +274,7 @@ fn requests_that_never_had_a_connection_are_in_every_figure() {
     assert_eq!(measured.rates.errors_share, Some(1.0));
     let corrected = measured.phases.corrected.unwrap();
     assert_eq!(corrected.count, 200);
-    // From the planned instants, spread over 1 s, to the end, 1.1 s after the start.
+    // The latencies last from the planned instants, spread over 1 s, to the end at 1.1 s.
     assert!(corrected.p50_ms > 500.0, "{}", corrected.p50_ms);
     let rows = super::outputs::parquet_rows(&record);
     assert_eq!(rows.len(), 200);

@@ -20,7 +20,7 @@ use crate::support::waiting::wait_until;
 fn started(command: &mut Command, address: SocketAddr) -> Server {
     let server = Server::start(command, address);
     let port = format!(":{:04X}", address.port());
-    wait_until("the server takes UDP", || {
+    wait_until("the server listens on UDP", || {
         // The second column is the local address.
         let sockets = fs::read_to_string("/proc/net/udp").unwrap();
         let mut local = sockets
@@ -129,7 +129,7 @@ fn our_origin_logs_what_was_counted() {
         ended.ended_with(0)
     };
     check(&summary);
-    // QPACK's dynamic table contains the fields by then, so a request head needs only a few bytes.
+    // After the first requests, QPACK's dynamic table contains the fields, so a request head needs only a few bytes.
     assert!(summary.measured.bytes.request_heads_bytes < 2000 * 30);
     let log = place.path("log");
     wait_until("the log is written", || {
@@ -181,7 +181,7 @@ fn connections_live_as_long_as_they_are_to() {
     let summary = ask(&place, &server, &[&limit[..], &bounded].concat()).ended_with(0);
     let connections = &summary.measured.connections;
     assert_eq!(summary.measured.counts.completed, 200);
-    // Twenty, and one more for each user whose number of requests is no multiple of ten.
+    // Twenty, and one more for each user whose number of requests is not a multiple of ten.
     assert!(
         (20..=24).contains(&connections.established),
         "{connections:?}"
@@ -192,7 +192,7 @@ fn connections_live_as_long_as_they_are_to() {
     assert_eq!(tls.full + tls.resumed, connections.established);
 }
 
-/// Twenty connections, and one more for each user whose number of requests is no multiple of ten.
+/// Twenty connections, and one more for each user whose number of requests is not a multiple of ten.
 const SHORT_LIVED: [&str; 9] = [
     "--max-requests-per-connection",
     "10",
@@ -245,7 +245,7 @@ fn sessions_of_our_origin_are_resumed_with_early_data_where_that_is_allowed() {
         (summary.measured.connections.established, 0)
     );
 
-    // This server accepts no early data: its tickets state that, and no client tries.
+    // This server accepts no early data: its tickets state that, so the client sends none.
     let early = [&["--early-data"][..], &SHORT_LIVED].concat();
     let summary = ask_once(&place, &server, &early);
     check_resumed(&summary);
@@ -267,7 +267,10 @@ fn sessions_of_our_origin_are_resumed_with_early_data_where_that_is_allowed() {
         &SHORT_LIVED,
     ]
     .concat();
-    let summary = ask_once(&place, &server, &post);
+    let trust = place.name("trusted.pem");
+    let post = [&["--policy", "h3", "--cacert", &trust], &*post].concat();
+    // The server permits no POST: no exchange succeeds.
+    let summary = load(&server.url("https"), &post).ended_with(1);
     assert_eq!(summary.measured.counts.planned, 200);
 }
 
@@ -305,8 +308,8 @@ fn offloads_gather_datagrams_and_nothing_else_changes() {
 
 #[test]
 fn a_server_that_exits_is_a_finding() {
-    // On a busier machine it takes longer until the server is seen to be running, and until a connection
-    // attempt after its end is refused.
+    // On a busy machine, detecting that the server runs takes longer, and so does a refused connection attempt after
+    // its end.
     let refused = |summary: &Summary| {
         let failures = &summary.measured.counts.connect_failures;
         failures.get("refused").copied() > Some(10)
@@ -351,7 +354,7 @@ fn left_by_its_server(time: &str) -> Summary {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    wait_until("the test is under way", || {
+    wait_until("the test has started", || {
         fs::read_to_string(place.path("log")).is_ok_and(|log| log.lines().count() > 10)
     });
     server.kill();

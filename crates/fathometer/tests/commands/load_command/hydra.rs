@@ -1,9 +1,9 @@
-//! The ranks of a load test as processes of MPICH's `mpiexec`, which meet by its key-value store (PMI-1).
+//! The ranks of a load test as processes of MPICH's `mpiexec`, with a rendezvous by its key-value store (PMI-1).
 
 use super::mpi_job::Job;
 use super::support::{Origin, fathometer, load};
 
-/// The launcher, on this machine alone, without looking for a scheduler.
+/// The launcher on this machine, without a scheduler.
 const MPIEXEC: [&str; 3] = ["mpiexec.hydra", "-launcher", "fork"];
 
 #[test]
@@ -37,7 +37,7 @@ fn processes_of_mpich_meet_by_its_store_and_send_what_one_process_sends() {
     }
 }
 
-/// The second process never enters the barrier, which PMI-1 does not bound.
+/// The second process never enters the barrier, for which PMI-1 has no time-out.
 #[test]
 fn a_process_that_never_comes_ends_the_wait_in_the_barrier_of_pmi_1() {
     let Some(job) = Job::of(MPIEXEC[0]) else {
@@ -48,7 +48,7 @@ fn a_process_that_never_comes_ends_the_wait_in_the_barrier_of_pmi_1() {
     let mut command = job.command(&MPIEXEC, 1, &origin.url(), &timeout);
     command.args([":", "-n", "1", "sleep", "60"]);
     let ended = fathometer(&command);
-    // Hydra sometimes prints a banner of its own after the process that failed.
+    // Hydra sometimes prints its own banner after a process has failed.
     let has_figures = !(ended.out.is_empty() || ended.out.starts_with("\n====="));
     assert!(
         ended.code != Some(0) && !has_figures,
@@ -57,7 +57,10 @@ fn a_process_that_never_comes_ends_the_wait_in_the_barrier_of_pmi_1() {
         ended.out,
         ended.err
     );
-    for expected in ["failed to meet by PMI-1 (PMI_FD)", "cmd=barrier_in in time"] {
+    for expected in [
+        "failed to find the rendezvous by PMI-1 (PMI_FD)",
+        "cmd=barrier_in in time",
+    ] {
         assert!(ended.err.contains(expected), "{expected}: {}", ended.err);
     }
     assert_eq!(origin.end(), Vec::<String>::new());

@@ -10,7 +10,7 @@ use super::support::{Ended, Origin, written};
 use crate::support::programs::FATHOMETER;
 
 const USERS: u64 = 10_000;
-/// Upper bound of the generator's memory for them, in bytes.
+/// Upper bound of the generator's memory for these users, in bytes.
 const MOST: u64 = 64 << 20;
 
 #[test]
@@ -18,7 +18,7 @@ fn ten_thousand_idle_users_are_small() {
     let hard = getrlimit(Resource::Nofile).maximum;
     if hard.is_some_and(|hard| hard < USERS + 500) {
         eprintln!(
-            "SKIPPED ten_thousand_idle_users_are_small: only {hard:?} descriptors can be had \
+            "SKIPPED ten_thousand_idle_users_are_small: only {hard:?} descriptors are available \
              (ulimit -Hn)"
         );
         return;

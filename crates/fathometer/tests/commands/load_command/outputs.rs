@@ -63,7 +63,7 @@ fn every_format_is_printed() {
     ] {
         let arguments = ["--workload", &workload, "-c", "4", "-n", "400", "--targets"];
         let ended = load(&url, &[&arguments[..], &["--format", format]].concat());
-        // Three tenths of the requests get 404: a finding, and no failure of the test.
+        // Three tenths of the requests get 404: a finding, but not a failure of the test.
         assert!(matches!(ended.code, Some(0 | 3)), "{format}: {}", ended.err);
         for word in words {
             assert!(ended.out.contains(word), "{format}: {word}: {}", ended.out);
@@ -209,8 +209,7 @@ fn all_formats_agree_on_one_load() {
     let counts = &measured["bytes"];
     assert!(completed > 50 && failed > 5, "{completed} {failed}");
 
-    // Rows: the phase shows which of them the summary covers, and so does the time since the start of the
-    // window.
+    // The phase of a row shows whether the summary covers it, and so does its time since the start of the window.
     let rows = parquet_rows(&folder.path().join("it.parquet"));
     let long = |row: &BTreeMap<String, Field>, name: &str| match row[name] {
         Field::Long(value) => value,
@@ -380,8 +379,8 @@ fn decoded(text: &str) -> Vec<u8> {
     groups.collect()
 }
 
-/// The samples of Prometheus text, whose form is checked: every metric has a type before its samples, and no
-/// sample appears twice.
+/// Checks Prometheus text and returns its samples: every metric has a type before its samples, and no sample appears
+/// twice.
 fn samples(text: &str) -> BTreeMap<String, f64> {
     let mut samples = BTreeMap::new();
     let mut typed = BTreeSet::new();

@@ -18,8 +18,8 @@ fn predict(folder: &Path, arguments: &[&str]) -> Ended {
     fathometer(&command)
 }
 
-/// The result as a server on two processors would yield it: each exchange takes 1 ms of a processor and 9 ms elsewhere, and
-/// of one or two users none waits.
+/// The result of a server with two processors. Each exchange takes 1 ms of processor time and 9 ms elsewhere; with
+/// one or two users, no exchange waits.
 fn as_if(result: &Summary, users: u32) -> Summary {
     let mut result = result.clone();
     result.validity.valid = true;
@@ -35,8 +35,8 @@ fn as_if(result: &Summary, users: u32) -> Summary {
     result
 }
 
-/// A published run of `fathometer bottleneck` in which the processor limits, as a version that records the number of users
-/// would have written it.
+/// A published run of `fathometer bottleneck` in which the processor is the limit, with the number of users added,
+/// which later versions record.
 fn bottleneck_run(folder: &Path, users: Option<u32>) {
     let published = Path::new(concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -87,7 +87,7 @@ fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
         "{prediction}"
     );
     let last = &prediction["rows"][1];
-    // Two processors of 1 ms.
+    // Two processors, each with 1 ms per exchange.
     assert!(
         (number(&last["throughput_per_s"]["value"]) - 2000.0).abs() < 1.0,
         "{last}"
@@ -125,14 +125,14 @@ fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
         (number(&larger["throughput_per_s"]["value"]) - 4000.0).abs() < 2.0,
         "{larger}"
     );
-    // A server of one thread.
+    // A server with one thread.
     let output = of(&["--users", "400", "--cores", "1"]);
     let single = &output["predictions"][0]["rows"][0];
     assert!(
         (number(&single["throughput_per_s"]["value"]) - 1000.0).abs() < 1.0,
         "{single}"
     );
-    // A pool of two threads, of which each exchange holds one for its 10 ms.
+    // A pool of two threads; each exchange holds one thread for 10 ms.
     let pool = ["--users", "400", "--workers", "2"];
     let output = of(&pool);
     let (prediction, row) = (
@@ -154,7 +154,7 @@ fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
     let full = ["--backlog", "8", "--timeout", "500ms"];
     let output = of(&[&pool[..], &full].concat());
     let workers = &output["predictions"][0]["rows"][0]["workers"];
-    // Of 400 users eleven have a place, and the others fail after half a second: 778 a second.
+    // Eleven of the 400 users get a place. The others fail after half a second: 778 failures per second.
     let errors = number(&workers["errors_share"]);
     assert!((errors / (778.0 / 978.0) - 1.0).abs() < 0.1, "{workers}");
     // Results of load --save do not record the memory of the server.
@@ -192,7 +192,24 @@ fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
         "{}",
         ended.out
     );
-    // The screen has the same answer first.
+    // An INVALID measurement is no evidence.
+    let lines = search.path().join("observations.ndjson");
+    let valid = r#""validity":{"reasons":[]}"#;
+    let text = fs::read_to_string(&lines).unwrap();
+    assert!(text.contains(valid));
+    let text = text.replace(
+        valid,
+        r#""validity":{"reasons":["the generator was late"]}"#,
+    );
+    fs::write(&lines, text).unwrap();
+    let ended = predict(folder.path(), &option);
+    assert_eq!(ended.code, Some(1), "{}", ended.err);
+    assert!(
+        ended.err.contains("INVALID") && ended.err.contains("the generator was late"),
+        "{}",
+        ended.err
+    );
+    // The screen shows the same result first.
     let ended = predict(
         folder.path(),
         &["--draws", "20", "--exchanges", "1000", "--users", "400"],

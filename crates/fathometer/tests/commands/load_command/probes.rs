@@ -23,7 +23,7 @@ fn a_server_on_this_machine_is_probed_if_requested() {
     let summary = ended.ended_with(0);
     let completed = summary.measured.counts.completed;
     assert!(completed > 0);
-    let server = summary.server.expect("it was asked for");
+    let server = summary.server.expect("--probe is set");
     assert_eq!(server.failures, Vec::<String>::new());
     assert!(server.watched_s >= summary.measured.duration_s);
     let [program] = &server.programs[..] else {
@@ -52,12 +52,12 @@ fn a_server_on_this_machine_is_probed_if_requested() {
     let [network] = &server.networks[..] else {
         panic!("{:?}", server.networks);
     };
-    // Both ends are on this machine: it sends and receives each request and each response.
+    // Both ends are on this machine, which sends and receives each request and each response.
     assert!(network.has_generator);
     assert!(network.segments_in.unwrap() >= 2 * completed);
     assert!(network.segments_out.unwrap() >= 2 * completed);
-    // The first reading is before the load and the last after it. With very many sockets, or on a busy machine,
-    // there may be no third reading in these seconds.
+    // The first reading is before the load and the last after it. With very many sockets, or on a busy machine, there
+    // may be no third reading during the test.
     assert!(server.cost.readings == 2 || network.states["established"] > 0.0);
     assert!(server.cost.readings >= 2 && server.cost.cpu_s > 0.0);
     origin.end();

@@ -1,4 +1,4 @@
-//! One load test on several ranks: processes that meet on loopback.
+//! One load test on several ranks: processes that connect over loopback.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -27,7 +27,7 @@ struct Ranks {
 }
 
 impl Ranks {
-    /// Starts a test of `ranks` ranks, of which those of `started` run.
+    /// Starts only the ranks in `started` of a test of `ranks` ranks.
     fn start(url: &str, ranks: u32, started: &[u32], arguments: &[&str]) -> Ranks {
         let folder = tempfile::tempdir().unwrap();
         let meeting = free_address();
@@ -68,10 +68,10 @@ impl Ranks {
         self.folder.path().join("spool")
     }
 
-    /// Waits for the spool of a rank to have an interval.
+    /// Waits until the spool of a rank contains an interval.
     fn wait_for_interval(&self, rank: u32) {
         let spool = self.spools().join(format!("rank-{rank:04}.spool"));
-        // The header has less than 100 bytes.
+        // Longer than the header, which has less than 100 bytes.
         wait_until("a rank reports an interval", || {
             fs::metadata(&spool).is_ok_and(|spool| spool.len() > 150)
         });
@@ -176,7 +176,8 @@ fn a_rank_that_is_killed_is_reported_lost_with_its_figures_and_the_others_end() 
         "almeida-a",
     ];
     let mut ranks = Ranks::start(&origin.url(), 3, &[0, 1, 2], &arguments);
-    // The spool is written before rank 0 is told: with the second interval in the spool, it was told of the first.
+    // A rank writes an interval to its spool before it reports the interval to rank 0. Once the second interval is in
+    // the spool, the first was reported.
     ranks.wait_for_interval(1);
     ranks.wait_for_growth(1);
     ranks.kill(1);
@@ -192,7 +193,7 @@ fn a_rank_that_is_killed_is_reported_lost_with_its_figures_and_the_others_end() 
     let whole = ended[0].summary();
     let reason = &whole.validity.reasons[0];
     assert!(
-        reason.starts_with("rank 1 was lost") && reason.contains("1 of 3"),
+        reason.starts_with("rank 1 was lost") && reason.contains("1/3 of the plan"),
         "{reason}"
     );
     let lost = &whole.ranks[1];
@@ -266,7 +267,7 @@ fn fewer_ranks_than_declared_or_another_plan_or_secret_start_nothing() {
     let ended = ranks.end();
     assert_eq!([ended[0].code, ended[1].code], [Some(1); 2]);
     assert!(ended[1].err.contains("another secret"), "{}", ended[1].err);
-    // No connection but that of the check before a test has reached the server.
+    // The server got no connection except that of the check before a test.
     assert_eq!(origin.end(), Vec::<String>::new());
 }
 
@@ -285,7 +286,7 @@ fn garbage_silence_and_half_a_handshake_on_the_control_port_change_nothing() {
     };
     let mut garbage = connect();
     let _silent = connect();
-    // The head of a record with a ClientHello of 512 bytes, which never come.
+    // The header of a TLS record with a ClientHello of 512 bytes, which is never sent.
     let mut half = connect();
     half.write_all(&[22, 3, 1, 2, 0, 1, 0, 1, 252]).unwrap();
     garbage
@@ -294,7 +295,7 @@ fn garbage_silence_and_half_a_handshake_on_the_control_port_change_nothing() {
     garbage
         .set_read_timeout(Some(Duration::from_secs(30)))
         .unwrap();
-    // Rank 0 closes it, and says nothing. Bytes that it has not read reset the connection.
+    // Rank 0 closes the connection without a response. Unread bytes cause a reset.
     let mut answer = Vec::new();
     let _ = garbage.read_to_end(&mut answer);
     assert_eq!(answer, b"");

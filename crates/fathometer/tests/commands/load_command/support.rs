@@ -51,8 +51,11 @@ impl From<Output> for Ended {
 /// Runs `fathometer load` to its end.
 pub fn load(url: &str, arguments: &[&str]) -> Ended {
     let mut command = Command::new(FATHOMETER);
-    // The server's counts are compared with one window, so a noisy window must not be repeated.
-    command.args(["load", "--quiet", "--repeats", "0", url]);
+    command.args(["load", "--quiet", url]);
+    if !arguments.contains(&"--against") {
+        // The server's counts are compared with one window, so a noisy window must not be repeated.
+        command.args(["--repeats", "0"]);
+    }
     command.args(arguments);
     fathometer(&command)
 }
@@ -62,14 +65,14 @@ pub fn fathometer(command: &Command) -> Ended {
     run(command).into()
 }
 
-/// What `fathometer merge` makes of the spools in a folder.
+/// The result of `fathometer merge` for the spools in a folder.
 pub fn merged(spools: &Path) -> Ended {
     let mut command = Command::new(FATHOMETER);
     fathometer(command.arg("merge").arg(spools).arg("--json"))
 }
 
-/// The first valid result of up to five attempts, or the last one. On a shared machine the generator is
-/// sometimes late by its own fault and reports it; then the test is repeated.
+/// The first valid result of up to five attempts, or the last one. On a shared machine the generator is sometimes
+/// late, and the result is INVALID; then the test is repeated.
 pub fn valid_if_possible(mut test: impl FnMut() -> Ended) -> Ended {
     for _ in 0..4 {
         let ended = test();
@@ -138,7 +141,7 @@ impl Origin {
         logged(&self.log)
     }
 
-    /// The same, sorted: several clients send their requests in no common order.
+    /// The same, sorted: the requests of several clients have no fixed order.
     pub fn end_sorted(self) -> Vec<String> {
         let mut requests = self.end();
         requests.sort_unstable();

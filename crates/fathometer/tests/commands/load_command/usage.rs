@@ -74,6 +74,11 @@ fn contradictory_arguments_are_usage_errors() {
         (&["--batch", "0", "--rate", "5"], &["--batch"]),
         (&["--json", "--format", "csv"], &["--json", "--format"]),
         (
+            &["--against", url, "--slo", "p99<1s"],
+            &["--slo", "--against", "--gate"],
+        ),
+        (&["--against", url, "--ue", "5"], &["--ue", "--against"]),
+        (
             &["--body", "x", "--workload", "today"],
             &["--body", "--workload"],
         ),
@@ -235,7 +240,7 @@ fn what_is_read_and_written_is_told_with_its_place() {
     }
     let ended = load(&url, &["--ue", "5"]);
     assert_told("--ue", &ended, 2, &["URL", "no pauses", "-c"]);
-    assert_eq!(server.seen(), [], "nothing was asked of the server");
+    assert_eq!(server.seen(), [], "a request reached the server");
 }
 
 #[test]
@@ -266,7 +271,7 @@ fn policies_that_do_not_fit_the_url_are_refused() {
         (&https, &["--insecure"], &["TLS"]),
     ] {
         let what = format!("{url} {arguments:?}");
-        // Only the check for TLS of a server that sends nothing waits for the whole time-out.
+        // Only the TLS check of a server that sends nothing waits for the whole time-out.
         let patience = match (url == &https, arguments) {
             (true, ["--insecure"]) => "1s",
             _ => "50s",

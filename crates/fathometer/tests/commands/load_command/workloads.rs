@@ -260,7 +260,8 @@ fn an_access_log_is_replayed_when_it_was_recorded() {
     let (summary, logged) = well(&workload, &arguments);
     let expected = ["/a.html", "/b.gif", "/a.html", "/c?x=1"].map(|path| format!("GET {path}"));
     assert_eq!(logged, expected);
-    // Ten recorded seconds in one. A busy machine may take a few seconds more, but less than the recorded time.
+    // Ten recorded seconds take one second. A busy machine may take a few seconds more, but less than the recorded
+    // time.
     let duration = summary.measured.duration_s;
     assert!((1.0..10.0).contains(&duration), "{duration}");
     // A closed loop also sends the requests in recorded order.
@@ -332,15 +333,15 @@ fn a_server_and_a_load_without_a_seed_have_the_same_files() {
     assert_eq!(counts.statuses["200"], counts.completed);
     assert_eq!(counts.wrong_size, 0);
     assert_eq!(summary.setup.seed, workload::SEED);
-    let sequence = summary.sequence.expect("it has a sequence");
+    let sequence = summary.sequence.expect("the workload has a sequence");
     assert!(
         sequence.requested >= 50 && sequence.times < 1.0,
         "{sequence:?}"
     );
 }
 
-/// With another seed on one side, all files differ. The answer states this, and the result is
-/// INVALID for this workload.
+/// With another seed on one side, all files differ. The output states this first, and the result is INVALID for this
+/// workload.
 #[test]
 fn a_server_with_other_files_is_named_first() {
     const WORKLOAD: &str = "surge:files=200,requests=5000";
@@ -383,7 +384,7 @@ fn a_sequence_that_restarts_is_reported() {
         &["--workload", WORKLOAD, "-n", "400", "-c", "2", "--json"],
     );
     let summary = ended.summary();
-    let sequence = summary.sequence.expect("it has a sequence");
+    let sequence = summary.sequence.expect("the workload has a sequence");
     assert!(sequence.times > 1.0, "{sequence:?}");
     let is_repeated = |finding: &String| finding.contains("is repeated");
     assert!(

@@ -408,7 +408,7 @@ fn a_package_is_cached_resumed_and_rebuilt_when_a_file_changes() {
             if package.field("etag") != Some(&etag[..]) {
                 break package;
             }
-            assert!(Instant::now() < until, "the change is not seen");
+            assert!(Instant::now() < until, "the change is not detected");
             std::thread::sleep(Duration::from_millis(100));
         };
         let files = read(&changed.content);
@@ -427,7 +427,7 @@ fn a_delta_has_what_the_client_lacks() {
             let alone = server.curl(&format!("/{name}"), &[]);
             alone.field("etag").unwrap().to_owned()
         };
-        // The metadata of a file in a package equals that of its own response.
+        // The metadata of a file in a package equals that in a response with the file alone.
         assert!(whole.iter().all(|file| file.etag == etag_of(&file.name)));
         let keys: Keys = ["index.html", "big.png"]
             .iter()
@@ -506,7 +506,7 @@ fn memory_does_not_grow_with_what_is_packaged() {
     }
 }
 
-/// The single open is what the paper counts as the saving of its server.
+/// The paper counts the single open as the saving of its server.
 #[test]
 fn a_package_that_was_made_from_a_folder_is_one_open() {
     let definition = Definition::load("embedded").unwrap();

@@ -23,7 +23,7 @@ use fathometer_sys::Clock;
 /// than the kernel's buffers for a client that reads nothing.
 const LONG: usize = 16;
 const BYTES: u64 = 8 << 20;
-/// Files that are kept in memory after their lookup: more than one turn looks up.
+/// Files that are kept in memory after their lookup: more than one turn can look up.
 const SHORT: usize = 200;
 
 /// Bytes of a file per read.
@@ -109,7 +109,7 @@ fn others_are_answered_while_a_package_is_being_made() {
     ask(&mut first, "/", &accept);
     let mut begun = [0; 1];
     first.read_exact(&mut begun).unwrap();
-    // The package has started, and its client reads no more of it. So it cannot be complete.
+    // The client reads no more of the package, so the package cannot be complete.
     let mut second = connect(address);
     ask(&mut second, "/short007", "");
     assert_eq!(content(&mut second, b""), [b's'; 3000]);

@@ -255,7 +255,7 @@ fn curl_decodes_both_codings() {
     assert!(image.content == curl.site.read("images/img39.gif"));
 }
 
-/// With `Expect: 100-continue` the origin asks for wanted content, and refuses unwanted content before it is
+/// With `Expect: 100-continue` the origin requests content that it accepts, and refuses other content before it is
 /// sent.
 #[test]
 fn curl_asks_before_it_sends() {
@@ -440,6 +440,6 @@ pub fn browser(chromium: &Path, profile: &Path, url: &str) -> Command {
 fn our_origin_stops_in_order_on_sigterm() {
     let site = SiteFolder::new();
     let mut server = Server::origin(site.path(), &[]);
-    let status = server.stop().expect("it ends when asked");
+    let status = server.stop().expect("the server exits on SIGTERM");
     assert_eq!(status.code(), Some(0));
 }

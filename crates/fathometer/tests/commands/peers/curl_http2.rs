@@ -72,7 +72,7 @@ fn a_connection_that_curl_has_closed_does_not_delay_the_end() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Kept: the server ends when it cannot write to it.
+    // The pipe stays open: the server exits when it cannot write to it.
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let url = format!("https://{}/{PAGE}", serving::address(&mut output));
     let fetch = ["--silent", "--insecure", "--http2", &url];
@@ -132,7 +132,7 @@ fn curl_gets_the_version_that_it_asks_for() {
     }
 }
 
-/// With Upgrade. curl 7.88 accepts at most 32 KiB together with the response to that.
+/// HTTP/2 by Upgrade. curl 7.88 accepts at most 32 KiB together with the 101 response.
 #[test]
 fn curl_upgrades_to_http2() {
     let Some(program) = tool("curl") else { return };

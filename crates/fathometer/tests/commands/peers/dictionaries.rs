@@ -41,7 +41,7 @@ fn site() -> TempDir {
 
 const DICTIONARY: &str = "/v1.txt,match=/v*.txt,id=one,max-age=1h";
 
-/// Takes 50 ms of real time. A timer would not: the browser's time is virtual, and stands only while it fetches.
+/// Takes 50 ms of real time. A timer does not, because the browser's virtual time stops only during a fetch.
 const PAUSE: &str = "/pause.txt,parts=2,size=1,every=50ms";
 
 /// Fetches the first version, and the second until its content is compressed with the first: the browser keeps a
@@ -160,7 +160,7 @@ struct Visit {
     secure: Option<&'static str>,
     /// The name of the host in the address, which is 127.0.0.1.
     host: &'static str,
-    /// What the browser calls the version of HTTP (the registry of ALPN).
+    /// The browser's name for the HTTP version, an ALPN identifier.
     protocol: &'static str,
     /// `--compress`, and the coding that it leads to.
     coding: [&'static str; 2],
@@ -171,7 +171,7 @@ const DCZ: [&str; 2] = ["zstd:3", "dcz"];
 const LOOPBACK: &str = "127.0.0.1";
 
 /// The hash of the key of a server's certificate, by OpenSSL, as Chromium's `--ignore-certificate-errors-spki-list`
-/// has it.
+/// expects it.
 fn key_hash(server: &Server) -> String {
     let script = "openssl s_client -connect \"$1\" </dev/null | openssl x509 -pubkey -noout \
                   | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | openssl base64 -A";

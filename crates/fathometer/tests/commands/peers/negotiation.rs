@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::support::{Response, Server, inflate};
 use crate::support::programs::{FATHOMETER, run_well, tool};
 
-/// Text that shrinks, with `lines` lines.
+/// Compressible text with `lines` lines.
 fn text(lines: u32) -> Vec<u8> {
     (0..lines)
         .flat_map(|n| format!("<li>{:x}</li>\n", n.wrapping_mul(0x9e37_79b9) >> 8).into_bytes())
@@ -157,7 +157,7 @@ fn variants_beside_a_file_are_served_if_enabled() {
     assert_eq!(image.field("Vary"), None);
 }
 
-/// A file above 64 KB is sent by its descriptor. It is compressed once its metadata is settled.
+/// A file above 64 KB is sent by its descriptor. It is compressed only after it has not changed for two seconds.
 #[test]
 fn a_file_behind_a_descriptor_is_compressed_and_its_change_is_seen() {
     if tool("curl").is_none() {
@@ -184,7 +184,7 @@ fn a_file_behind_a_descriptor_is_compressed_and_its_change_is_seen() {
             std::thread::sleep(std::time::Duration::from_millis(100));
             None
         });
-        let tag = coded.expect("it is compressed after a while");
+        let tag = coded.expect("the file is compressed after two seconds");
         assert!(tag.starts_with('"') && tag != last, "{tag} after {last}");
         last = tag;
     }
@@ -245,7 +245,7 @@ const GZIP_ALONE: &str = "nginx reads the weight of gzip and no other element";
 const REFUSED: &str = "nginx sends content without a coding to a client that refuses it";
 /// RFC 9110 section 15.4.5 requires it.
 const NO_VARY: &str = "nginx sends 304 without Vary";
-/// It has one tag for all codings, weak where it compresses.
+/// nginx has one tag for all codings, weak where it compresses.
 const ONE_TAG: &str = "nginx has one entity tag for a file in all codings";
 
 const ROWS: [Row; 30] = [
@@ -370,7 +370,7 @@ const ROWS: [Row; 30] = [
         "206 gzip varies",
         Some((
             "200 gzip varies whole",
-            "nginx does not know the length of the compressed content in advance",
+            "nginx compresses while it sends, so the length is unknown in advance",
         )),
     ),
     ("page.html", &["Range: bytes=0-9"], "206 - varies", None),

@@ -1,6 +1,6 @@
 //! Clients that abuse the content negotiation of `fathometer serve`: they leave during the compression, never read,
-//! or send fields of tens of kilobytes. Other clients are served meanwhile, and the memory stays bounded. The exact
-//! bounds of the cache are tested where it is.
+//! or send fields of tens of kilobytes. Other clients are served meanwhile, and the memory stays bounded. The unit
+//! tests of the cache check its exact bounds.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -17,8 +17,8 @@ const FILES: u32 = 25;
 const LENGTH: usize = 200_000;
 /// Clients of each kind.
 const CLIENTS: u32 = 100;
-/// The most by which the server may grow, in kilobytes: less than the compressed content of all clients that never
-/// read, and more than the encoders at work.
+/// Largest permitted growth of the server's memory, in kilobytes: less than the compressed content of all clients
+/// that never read, and more than the active encoders need.
 const MOST_GROWTH: u64 = 8 * 1024;
 
 /// Random digits, different for each file.
@@ -97,7 +97,7 @@ fn clients_that_leave_or_never_read_do_not_exhaust_the_server() {
     let zstd = "Accept-Encoding: zstd\r\n".to_owned();
     let dcz = format!("Accept-Encoding: dcz\r\nAvailable-Dictionary: {hash}\r\n");
     let fields = [&zstd, &dcz];
-    // Until files above 64 kB are compressed, they must have been unchanged for two seconds.
+    // Files above 64 kB are compressed only after two seconds without a change.
     let is_coded = (0..600).any(|_| {
         std::thread::sleep(Duration::from_millis(100));
         let last = format!("{zstd}Connection: close\r\n");
@@ -114,7 +114,7 @@ fn clients_that_leave_or_never_read_do_not_exhaust_the_server() {
         drop(ask(n));
         never_read.push(ask(n));
     }
-    // Fields without an end, and names of dictionaries that do not exist.
+    // Fields of tens of kilobytes, and names of dictionaries that do not exist.
     let long = "x;q=0.1, ".repeat(7000);
     for n in 0..CLIENTS {
         let fields = match n % 3 {

@@ -81,7 +81,7 @@ fn our_clients_fetch_the_page_from_nginx() {
     fetch_all_from("nginx", &["nginx"]);
 }
 
-/// The same with our own origin, to show that differences above come from the server.
+/// The same with our own origin, to show that differences in the other tests come from the server.
 #[test]
 fn our_clients_fetch_the_page_from_our_origin() {
     let site = SiteFolder::new();
@@ -176,7 +176,7 @@ fn fetch_all(server: &Server, site: &SiteFolder) {
     assert_eq!(heads.exchanges().len(), IMAGES + 1);
 }
 
-/// Asserts that each file arrived complete, and nothing else did.
+/// Asserts that all files arrived complete, and no other content.
 fn whole_site(fetch: &Fetch, site: &SiteFolder, policy: &str) {
     let content = fetch.content();
     for file in site.images().iter().map(String::as_str).chain([PAGE]) {

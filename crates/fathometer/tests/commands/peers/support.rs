@@ -126,7 +126,7 @@ impl Server {
             let child = command(address, folder.path())
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
-                // A process group of its own, so that its workers are killed with it.
+                // In its own process group, so that its workers are killed with it.
                 .process_group(0)
                 .spawn()
                 .unwrap();

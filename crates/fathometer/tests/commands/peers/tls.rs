@@ -1,4 +1,4 @@
-//! TLS sessions as OpenSSL and Wireshark see them, and how a connection ends.
+//! TLS sessions checked with OpenSSL and Wireshark, and the end of a connection.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -103,7 +103,7 @@ fn early_data_are_answered() {
     assert!(server.stop().unwrap().success());
 }
 
-/// A client of ours, which sees details that other programs do not report.
+/// Our own client, which checks details that other programs do not report.
 struct Client {
     stream: TcpStream,
     session: Session,
@@ -126,7 +126,10 @@ impl Client {
         };
         client.flush();
         while !client.session.is_established() {
-            assert!(client.receive(), "it ends within the handshake");
+            assert!(
+                client.receive(),
+                "the connection ended during the handshake"
+            );
         }
         client
     }

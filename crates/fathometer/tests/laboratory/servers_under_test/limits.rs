@@ -10,13 +10,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::support::{self, Asking, Place};
 
-/// What a server supports beyond the common features, as seen from outside.
+/// Features of a server beyond the common ones, as a client can observe them.
 struct Can {
     /// Closes a connection after some requests.
     requests: bool,
     /// Leaves connections above a number in the backlog.
     connections: bool,
-    /// Resets them.
+    /// Resets connections above a number.
     sheds: bool,
 }
 
@@ -61,7 +61,7 @@ fn httpd_worker() {
 
 #[test]
 fn nginx() {
-    // At its limit nginx closes idle connections, as these are.
+    // At its limit nginx closes idle connections, and these connections are idle.
     is_as_it_says(
         "nginx",
         &Can {
@@ -173,7 +173,7 @@ fn closes_when_idle(place: &Place) {
     let path = &place.files.site.files[0].path;
     let mut asking = Asking::new(place.connect());
     let clock = Clock::start();
-    // The time starts before the request: a delayed client sees the response late, but not the end.
+    // Measured from before the request, because a delayed client may read the response late.
     let from = clock.now();
     assert!(asking.ask(path, "").is_some());
     assert!(asking.answer().is_none(), "{}", place.name);
@@ -191,7 +191,7 @@ fn has_a_backlog_of_three(place: &Place) {
             let _ = kill_process(Pid::from_raw(process as i32).unwrap(), signal);
         }
     };
-    // Until all processes are stopped, including those started meanwhile.
+    // Repeats until all processes are stopped, including new ones.
     let clock = Clock::start();
     let begun = clock.now();
     while !place.processes().into_iter().all(support::is_stopped) {
@@ -252,7 +252,7 @@ fn resets_the_third(place: &Place) {
     }
 }
 
-/// Exit code 127 means inability, whatever the definition says.
+/// Exit code 127 means that the program does not support the cell, whatever the definition states.
 #[test]
 fn exit_code_127_of_a_program_means_that_it_does_not_support_the_cell() {
     if !support::possible("exit_code_127_of_a_program_means_that_it_does_not_support_the_cell") {
@@ -265,7 +265,7 @@ fn exit_code_127_of_a_program_means_that_it_does_not_support_the_cell() {
     assert!(refused.is_inability(), "{refused}");
     assert_eq!(
         refused.to_string(),
-        "nginx cannot do this: this kernel has none of that"
+        "nginx does not support a requested setting: this kernel has none of that"
     );
     let failed = support::refusal(&shell("echo no >&2; exit 1"), Throttle::default());
     assert!(!failed.is_inability(), "{failed}");

@@ -81,7 +81,7 @@ impl Place {
         })
     }
 
-    /// Its process ids.
+    /// The process IDs of the server.
     pub fn processes(&self) -> Vec<u32> {
         processes(&self.group)
     }

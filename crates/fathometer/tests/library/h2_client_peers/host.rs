@@ -252,7 +252,7 @@ impl Host {
         assert_eq!(self.machine.close_reason(), Some(CloseReason::Finished));
         let close = self.machine.transmit();
         assert!(close.len() >= 17, "a GOAWAY");
-        // Whether the server reads it does not matter.
+        // A failure is ignored: the server may have closed.
         let _ = self.stream.write(close);
     }
 }

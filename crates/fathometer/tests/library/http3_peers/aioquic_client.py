@@ -1,4 +1,4 @@
-"""Asks an HTTP/3 server for files, all at once over one connection, with aioquic.
+"""Requests files from an HTTP/3 server, all at once over one connection, with aioquic.
 
     aioquic_client.py HOST PORT NAME CA [--keys FILE] [--qlog FOLDER] TARGET...
 

@@ -2,8 +2,8 @@
 
     aioquic_server.py FOLDER CERTIFICATE KEY [--retry]
 
-Prints the port it has taken, and serves until it is killed. `POST` is answered with the SHA-256 of what
-came; `/reset` with a reset of its stream; `/close` with the end of the connection.
+Prints its port, and serves until it is killed. The response to `POST` is the SHA-256 of the request's content;
+`/reset` resets its stream; `/close` closes the connection.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""Reads a qlog (JSON-SEQ, RFC 7464) and prints what it found as one JSON object: how many texts, the
-names of events with their counts, whether their times never go backwards, and what is wrong by the schema beside
-this file (null without the module jsonschema)."""
+"""Reads a qlog (JSON-SEQ, RFC 7464) and prints one JSON object: the number of texts, the names
+of events with their counts, whether their times are in order, and the violations of the schema beside this file
+(null without the module jsonschema)."""
 
 import json
 import os

@@ -41,7 +41,10 @@ fn start_aioquic(trust: &Trust, arguments: &[&str]) -> Option<(Process, SocketAd
             .args(arguments)
             .stdout(Stdio::piped()),
     );
-    let port: u16 = process.first_line().parse().expect("it prints its port");
+    let port: u16 = process
+        .first_line()
+        .parse()
+        .expect("the server prints its port");
     Some((process, ([127, 0, 0, 1], port).into()))
 }
 

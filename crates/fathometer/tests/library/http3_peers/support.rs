@@ -199,7 +199,7 @@ impl Running {
         self.0.as_ref().unwrap()
     }
 
-    /// Stops it in order.
+    /// Stops it gracefully.
     pub fn end(mut self) -> fathometer_origin::OriginStatistics {
         let service = self.0.take().unwrap();
         service.drain(PATIENCE);
@@ -256,7 +256,7 @@ pub struct Visit {
     pub statistics: Statistics,
     /// When the server waited for a window of the client.
     pub waits: Vec<WindowWait>,
-    /// The limits that the client has announced by its own record: of streams, and of the connection.
+    /// Number of limits that the client recorded as announced: of streams, and of the connection.
     pub announced: (u64, u64),
     pub local: SocketAddr,
     /// From the start of the connection to the last response.
@@ -276,7 +276,7 @@ pub fn client_settings_of(
     Arc::new(ClientSettings::new(tls, transport, sockets, config).unwrap())
 }
 
-/// Sends all requests at once over one connection, as far as the server allows, and waits for all responses.
+/// Sends all requests over one connection, as many at once as the server allows, and waits for all responses.
 pub fn visit(
     settings: &Arc<ClientSettings>,
     server: SocketAddr,
@@ -463,7 +463,7 @@ pub struct Process(pub Child);
 
 impl Process {
     pub fn spawn(command: &mut Command) -> Process {
-        // A process group of its own, so that its children are killed with it.
+        // In its own process group, so that its children are killed with it.
         Process(
             command
                 .stdin(Stdio::null())

@@ -140,7 +140,7 @@ fn a_connection_is_closed_when_it_has_carried_as_many_requests_as_it_may() {
         let full = requests
             .iter()
             .filter(|&&requests| requests == u64::from(most));
-        // All but those that were open at the end.
+        // All connections except those that were open at the end.
         let full = full.count() as u64;
         assert!(full >= 60 / u64::from(most) - 2, "{policy} {requests:?}");
         let connections = &result.measured.connections;

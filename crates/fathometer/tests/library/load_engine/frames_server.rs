@@ -51,7 +51,7 @@ pub struct FramesServer {
 /// How the server starts a connection.
 #[derive(Debug, Clone)]
 pub struct Opening {
-    /// Its SETTINGS; `None`: it never sends any.
+    /// The SETTINGS of the server; `None`: it never sends any.
     pub settings: Option<Vec<(u16, u32)>>,
     /// Time without input after which it handles all requests received so far.
     pub gathers: Duration,

@@ -195,8 +195,8 @@ fn a_page_is_its_base_first_and_then_the_rest_as_the_policy_says() {
 
 #[test]
 fn a_member_is_asked_for_when_the_one_that_names_it_is_complete() {
-    // The style sheet is answered when the file that the picture names is requested: the picture is complete by
-    // then. The file that the style sheet names must not have been requested before.
+    // The server answers the style sheet only after the request for the file that the picture references, so the
+    // picture is complete. The file that the style sheet references must not be requested earlier.
     let framed = Arc::new((Mutex::new(false), Condvar::new()));
     let seen = Arc::clone(&framed);
     let server = Server::start(move |asked| {
@@ -212,7 +212,7 @@ fn a_member_is_asked_for_when_the_one_that_names_it_is_complete() {
                 let (_guard, waited) = changed
                     .wait_timeout_while(waiting, patience, |is_framed| !*is_framed)
                     .unwrap();
-                assert!(!waited.timed_out(), "/frame is never asked for");
+                assert!(!waited.timed_out(), "/frame is never requested");
             }
             _ => {}
         }
@@ -397,7 +397,7 @@ fn a_server_that_never_answers_shows_time_outs() {
     let counts = &result.measured.counts;
     assert_eq!((counts.completed, counts.failed()), (0, 0), "{counts:?}");
     assert!((1..=3).contains(&counts.unfinished), "{counts:?}");
-    // The same as an open loop: requests without a connection are unfinished, and their wait counts.
+    // Also in an open loop, requests without a connection are unfinished, and their wait counts.
     let mut options = self::options(&server, single());
     options.users = Users::Open {
         arrivals: Arrivals::constant(Profile::constant(100.0).unwrap()),
@@ -410,7 +410,7 @@ fn a_server_that_never_answers_shows_time_outs() {
     adds_up(&result);
     let counts = &result.measured.counts;
     assert_eq!((counts.planned, counts.unfinished), (50, 50));
-    // A loop that gets no processor in all that time connects nothing.
+    // A loop that gets no CPU time until the end opens no connection.
     assert!(counts.sent <= 5, "{counts:?}");
     let longest = result.measured.latency.corrected.max().unwrap();
     assert!(longest >= 600 * MILLI, "{longest:?}");
@@ -459,20 +459,20 @@ fn refused_connections_are_counted_and_not_retried_at_once() {
     let closed_port = ClosedPort::new();
     let mut options = Options::new(closed_port.address, "localhost", single());
     options.users = Users::closed(4);
-    options.limit = Limit::Time(300 * MILLI);
+    options.limit = Limit::Time(1000 * MILLI);
     let result = carry_out(options);
     adds_up(&result);
     let counts = &result.measured.counts;
     let refused = counts.failures[&Failure::Refused];
-    // An exchange belongs to the window of its plan, a refused connection to that of its instant: the last attempt of
-    // each user may be refused after the window.
+    // An exchange counts in the window in which it was planned, a refused connection in the window in which it
+    // occurred. The last attempt of each user may be refused after the window.
     let connects = counts.connect_failures[&Failure::Refused];
     assert!(
         connects <= refused && refused <= connects + 4,
         "{connects} {refused}"
     );
     // At most one attempt every 10 ms for each user.
-    assert!((4..=4 * 31).contains(&refused), "{refused}");
+    assert!((4..=4 * 101).contains(&refused), "{refused}");
     assert_eq!(counts.sent, 0);
 }
 
@@ -651,7 +651,7 @@ fn stalled_once() -> Result<(), String> {
         let what = format!("corrected {quantile}");
         near(&what, found, wanted, 0.02 * 1.4 / wanted)?;
     }
-    // The stall hit only 4 of 800 requests in flight.
+    // Only 4 of the 800 requests were in flight during the stall.
     for quantile in [0.5, 0.9, 0.99] {
         let found = latency.uncorrected.quantile(quantile).unwrap();
         below(&format!("uncorrected {quantile}"), found, 140 * MILLI)?;

@@ -134,7 +134,7 @@ fn stalled_once() -> Result<(), String> {
         let what = format!("corrected {quantile}");
         near(&what, found, wanted, 0.03 * 1.4 / wanted)?;
     }
-    // The stall hit only 4 of 800 requests in flight; the others waited for a stream.
+    // Only 4 of the 800 requests were in flight during the stall; the others waited for a stream.
     let uncorrected = latency.uncorrected.quantile(0.99).unwrap();
     below("uncorrected", uncorrected, 140 * MILLI)?;
     match latency.queue.max().unwrap() > 1300 * MILLI {
@@ -190,7 +190,7 @@ fn protocol_faults_of_servers_are_classified() {
             all(Failure::TimedOut),
         ),
         (
-            "never says its settings",
+            "never sends its settings",
             Opening {
                 settings: None,
                 ..Opening::default()

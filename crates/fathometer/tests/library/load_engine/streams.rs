@@ -26,6 +26,7 @@ use fathometer_workload::plan::{Plan, Target};
 
 use super::frames_server::{FramesServer, Move, Opening, answer};
 use super::{MILLI, adds_up, carry_out, single};
+use crate::support::quiet::{below, in_a_quiet_moment};
 
 const TIMEOUT: Duration = Duration::from_millis(400);
 
@@ -61,9 +62,9 @@ fn timed_out(count: u64) -> BTreeMap<Failure, u64> {
     BTreeMap::from([(Failure::TimedOut, count)])
 }
 
-/// Asserts that `count` requests to a server that is [`refusing`] failed, and that all that were not refused waited for
-/// a stream until they timed out. Only a request that reached the server can be refused, and one that was refused was
-/// not processed and is sent again (RFC 9113 section 8.7), once.
+/// Asserts that `count` requests to a server that is [`refusing`] failed, and that all that were not refused waited
+/// for a stream until they timed out. Only a request that reached the server can be refused. A refused request was
+/// not processed, so it is retried (RFC 9113 section 8.7), once.
 fn assert_refused_or_timed_out(result: &LoadResult, server: &FramesServer, count: u64) {
     let counts = &result.measured.counts;
     let of = |failure| counts.failures.get(&failure).copied().unwrap_or(0);
@@ -91,7 +92,7 @@ fn a_count_ends_where_the_server_allows_no_stream() {
     }
 }
 
-/// A server with four responses, that allows no stream from the last one on.
+/// A server that sends four responses, and allows no stream after the last one.
 fn four_and_no_more() -> FramesServer {
     FramesServer::start(Opening::default(), |asked| {
         let stream = StreamId::new(1 + 2 * asked.before as u32);
@@ -110,18 +111,23 @@ fn four_and_no_more() -> FramesServer {
 #[test]
 fn a_user_that_waits_for_a_stream_is_not_idle() {
     for policy in ["h2c", "h2c-streams4"] {
-        let server = four_and_no_more();
-        let mut options = options(&server, policy);
-        options.users = Users::closed(1);
-        options.limit = Limit::Time(1500 * MILLI);
-        options.drain = 5000 * MILLI;
-        let result = carry_out(options);
-        adds_up(&result);
-        let counts = &result.measured.counts;
-        assert_eq!(counts.completed, 4, "{policy}");
-        // Each request waits 0.4 s of the 1.5 s; with several streams, three may wait at the same time.
-        assert!((3..=12).contains(&counts.failed()), "{policy} {counts:?}");
-        assert_eq!(counts.failures, timed_out(counts.failed()), "{policy}");
+        // On a busy machine the four responses may come too late, or the waits may be longer.
+        in_a_quiet_moment(100 * MILLI, || {
+            let server = four_and_no_more();
+            let mut options = options(&server, policy);
+            options.users = Users::closed(1);
+            options.limit = Limit::Time(1500 * MILLI);
+            options.drain = 5000 * MILLI;
+            let result = carry_out(options);
+            adds_up(&result);
+            let counts = &result.measured.counts;
+            assert_eq!(counts.failures, timed_out(counts.failed()), "{policy}");
+            // Each request waits 0.4 s of the 1.5 s; with several streams, three may wait at the same time.
+            match counts.completed == 4 && (3..=12).contains(&counts.failed()) {
+                true => Ok(()),
+                false => Err(format!("{policy}: {counts:?}")),
+            }
+        });
     }
 }
 
@@ -147,8 +153,8 @@ fn arrivals_that_no_stream_is_free_for_time_out_from_their_instants() {
     assert_refused_or_timed_out(&result, &server, 20);
 }
 
-/// The first request has no answer, the second has its answer late, and from the third on the server allows no
-/// stream and refuses what is open.
+/// The first request gets no response, and the second gets a late response. From the third on, the server allows no
+/// stream and refuses the open ones.
 fn refusing_what_is_open() -> FramesServer {
     FramesServer::start(Opening::default(), |asked| match asked.before {
         0 => Move::Silence,
@@ -169,15 +175,20 @@ fn refusing_what_is_open() -> FramesServer {
 
 #[test]
 fn of_several_that_wait_each_times_out_from_its_own_instant() {
-    let server = refusing_what_is_open();
-    let mut options = options(&server, "h2c-streams2");
-    options.users = Users::closed(1);
-    options.limit = Limit::Exchanges(3);
-    let result = carry_out(options);
-    assert_eq!(result.measured.counts.failures, timed_out(2));
-    // The first was planned 250 ms before the last: had it waited for the last one, it would have waited for 650 ms.
-    let longest = result.measured.latency.failed.max().unwrap();
-    assert!(longest < TIMEOUT + 200 * MILLI, "{longest:?}");
+    in_a_quiet_moment(100 * MILLI, || {
+        let server = refusing_what_is_open();
+        let mut options = options(&server, "h2c-streams2");
+        options.users = Users::closed(1);
+        options.limit = Limit::Exchanges(3);
+        let result = carry_out(options);
+        let failures = &result.measured.counts.failures;
+        if *failures != timed_out(2) {
+            return Err(format!("{failures:?}"));
+        }
+        // The first was planned 250 ms before the last. A wait until the last one failed would take 650 ms.
+        let longest = result.measured.latency.failed.max().unwrap();
+        below("the longest wait", longest, TIMEOUT + 200 * MILLI)
+    });
 }
 
 #[test]
@@ -275,7 +286,7 @@ fn requests_over_http3_time_out_where_no_stream_is_extended() {
         service.stop();
         service.join().unwrap();
     }
-    // The same server with one stream at a time does answer.
+    // The same server answers if it allows one stream at a time.
     let (service, mut options) = quic_server(1, clock);
     options.users = Users::closed(2);
     options.policy = "h3-streams4".parse().unwrap();

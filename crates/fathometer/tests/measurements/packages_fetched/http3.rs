@@ -1,5 +1,4 @@
-//! The same over HTTP/3: the whole package on one stream of one QUIC connection, and no other traffic on the
-//! path.
+//! Packages over HTTP/3: the whole package on one stream of one QUIC connection, and no other traffic on the path.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -307,8 +306,8 @@ fn unpack(mut bytes: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, package::Decode
     Ok(files)
 }
 
-/// As tshark reads them at the client: UDP packets with the server's port up and down, other packets, and bytes
-/// of UDP payload up and down.
+/// Counts by tshark at the client: UDP packets with the server's port up and down, other packets, and bytes of UDP
+/// payload up and down.
 fn tshark(capture: &Path) -> Option<[u64; 5]> {
     Command::new("tshark").arg("--version").output().ok()?;
     let filter = r#"frame.interface_name == "client.tx" || frame.interface_name == "client.rx""#;

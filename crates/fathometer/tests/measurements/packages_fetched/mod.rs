@@ -202,8 +202,8 @@ fn over_a_modem_a_file_is_usable_after_its_own_bytes() {
             "{policy}: {}",
             files[0].read
         );
-        // Long before the last file: the line needs its time for the rest, whatever the machine does, and a
-        // delayed client has seconds to read the first file.
+        // The first file is usable long before the last: the line needs seconds for the rest, however slow the
+        // machine is.
         let last = files[FILES - 1].usable;
         assert!(
             last.since(files[0].usable) > one * (FILES as u32 / 2),

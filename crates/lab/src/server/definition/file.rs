@@ -29,7 +29,7 @@ pub(super) fn table(
     })?;
     texts.push((file.clone(), text));
     if is_path(name) {
-        // Names are relative to this file, so that they are resolved here: later, the folder is unknown.
+        // Names are relative to this file. They are resolved here, because the folder is unknown later.
         if let Some(toml::Value::String(other)) = own.get_mut("based_on") {
             *other = seen_from(&file, other);
         }

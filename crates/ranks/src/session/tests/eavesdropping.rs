@@ -170,7 +170,7 @@ fn a_rank_0_without_tls_is_suspected_to_be_another_version() {
     options.rendezvous = Duration::from_millis(100);
     let never = Box::new(|| false);
     let mut member = Session::join(options, address.to_string(), resolve, clock, never).unwrap();
-    // It closes the first connection like rank 0 of an earlier version, and then is gone.
+    // The peer closes the first connection, as rank 0 of an earlier version does, and stops listening.
     let (mut earlier, _) = listener.accept().unwrap();
     let mut hello = [0; 1000];
     assert!(earlier.read(&mut hello).unwrap() > 0);

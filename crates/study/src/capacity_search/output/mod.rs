@@ -136,7 +136,7 @@ fn answer(slo: &SloOutcome, goal: &Goal) -> String {
             fails: Some(fails),
             reason,
         } => format!(
-            "{}: INCONCLUSIVE: fails at {} (confidence {} %), and no load was found that works: {reason}",
+            "{}: INCONCLUSIVE: fails at {} (confidence {} %), and no load that works was found: {reason}",
             slo.slo,
             of(*fails),
             100.0 * goal.confidence

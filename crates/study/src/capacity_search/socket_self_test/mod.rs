@@ -2,8 +2,8 @@
 //!
 //! The servers sleep, and the loads are some hundred requests per second, so that several searches run in parallel
 //! while the processors are mostly idle. Two controls have no capacity to find: a generator with too few connections,
-//! and a server that fails too often at any load. If the search reports an interval for a control, that is an error; so
-//! is the lack of an upper bound for the server that fails too often.
+//! and a server that fails too often at any load. It is an error if the search
+//! reports an interval for a control, or no upper bound for the server that fails too often.
 
 mod model_server;
 
@@ -123,7 +123,7 @@ pub struct Options {
     pub is_quiet: bool,
 }
 
-/// Runs the searches; the result does not have interrupted searches.
+/// Runs the searches. The result excludes interrupted searches.
 ///
 /// # Errors
 /// If a server does not start, or a trial cannot run.
@@ -202,12 +202,14 @@ fn search(
         most_connections: connections,
     };
     let slos = vec![slo];
+    let timeout = timeout(&slos);
     let goal = Goal {
         width: options.width,
         confidence: options.confidence,
         warm_up: 0.5,
         final_trial: 5.0,
         longest_trial: 60.0,
+        timeout: timeout.as_secs_f64(),
         budget: if is_control {
             BUDGET_OF_CONTROL
         } else {
@@ -218,7 +220,7 @@ fn search(
     };
     let subject = ModelledServer {
         address: server.address,
-        timeout: timeout(&slos).max(Duration::from_secs(1)),
+        timeout,
         seed: options.seed,
     };
     let mut trials = Trials::new(subject, demand, &slos, seed, clock, interrupted);

@@ -30,7 +30,7 @@ use crate::experiment::{
 };
 use crate::factor::AnyFactor;
 use crate::run_folder::{WriteError, write_lines};
-use crate::spec::{Capacity, LoadUnit, Study};
+use crate::spec::{Capacity, Key, LoadUnit, Study};
 use fathometer_lab::trial::ServerAccess;
 
 /// The experiment of capacity studies.
@@ -64,6 +64,10 @@ impl Experiment for CapacityExperiment {
             (TRIALS, "every trial of the search, one per line, in order"),
             ("probes.ndjson", "every reading of the probes, one per line"),
         ]
+    }
+
+    fn keys(&self) -> &'static [Key] {
+        &[Key::Load, Key::Capacity]
     }
 
     fn check(&self, study: &Study) -> Result<(), String> {
@@ -166,9 +170,12 @@ impl Job<'_> {
     fn search(&self, access: &ServerAccess, mut log: TrialLog) -> Result<Answered, ReplicateError> {
         let Replicate { shared, levels, .. } = self.replicate;
         let slos = self.capacity.slos();
-        let goal = self
-            .capacity
-            .goal(shared.mode, levels.warm_up, levels.duration);
+        let goal = self.capacity.goal(
+            shared.mode,
+            levels.warm_up,
+            levels.duration,
+            levels.load.timeout_s.into(),
+        );
         let window = Cell::new(None);
         let server = ServerOfCell {
             replicate: self.replicate,
@@ -184,6 +191,7 @@ impl Job<'_> {
             shared.interrupted,
         );
         let mut search = Search::new(goal, slos).jointly();
+        trials.limit_to_open_files(&mut search)?;
         if trials.first_test()?.is_none() {
             search.stop("no single request succeeded before the first trial".to_owned());
         }

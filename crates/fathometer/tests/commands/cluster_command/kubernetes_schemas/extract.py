@@ -1,4 +1,4 @@
-"""Extracts the schemas of Job, Service and Secret, with all that they refer to, from the Python package
+"""Extracts the schemas of Job, Service and Secret, with all referenced schemas, from the Python package
 kubernetes-validate, whose files come from Kubernetes' OpenAPI description. Descriptions are removed; nothing else.
 
 usage: python3 extract.py FOLDER-OF-THE-UNPACKED-PACKAGE 1.35 1.36 1.37"""
