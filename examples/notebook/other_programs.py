@@ -25,7 +25,7 @@ def equal(what, theirs, ours):
 
 
 def latencies(where):
-    """The names and percentiles, in nanoseconds, of the latency that includes the wait for a connection."""
+    """Percentiles of a latency: their numbers, and their values in nanoseconds."""
     return [(p, round(where[f"p{p}_ms".replace(".", "_")] * 1e6)) for p in (50, 90, 99)]
 
 
@@ -110,7 +110,7 @@ def archive(folder):
 
 
 def packets(folder):
-    """Wireshark's tshark. A repeated attempt replaces the folder of the one before it, so that the last counts."""
+    """Wireshark's tshark, on the capture of each attempt."""
     last = {replicate["folder"]: replicate for replicate in replicates(folder)}
     total = 0
     for name, replicate in last.items():
