@@ -20,7 +20,7 @@ impl KeyLogFile {
         Ok(Arc::new(KeyLogFile(Mutex::new(file))))
     }
 
-    /// The file named by the variable `SSLKEYLOGFILE`, if it is set.
+    /// Opens the file that the environment variable `SSLKEYLOGFILE` names; `None` if the variable is not set.
     pub fn of_environment() -> Option<io::Result<Arc<KeyLogFile>>> {
         let path = std::env::var_os("SSLKEYLOGFILE").filter(|path| !path.is_empty())?;
         Some(KeyLogFile::open(Path::new(&path)))

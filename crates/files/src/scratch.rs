@@ -1,9 +1,9 @@
 //! Temporary folders that are removed even if the program is killed.
 //!
-//! A folder belongs to the process that holds its lock ([`Lock`]). A process ID would not be enough: programs
-//! in several PID namespaces may share one `TMPDIR`, and the same ID may exist in each namespace. After SIGKILL
-//! the lock of a folder is free. The next command that creates a temporary folder or control groups then
-//! removes the folder, and so does `fathometer doctor --clean`.
+//! A folder belongs to the process that has locked it ([`Lock`]). A process ID would not be enough: programs in several
+//! PID namespaces may share one `TMPDIR`, and the same ID may exist in each namespace. After SIGKILL the lock of a
+//! folder is free. The next command that creates a temporary folder or control groups then removes the folder, and so
+//! does `fathometer doctor --clean`.
 
 use std::fs;
 use std::io;
@@ -39,7 +39,7 @@ impl From<ScratchError> for io::Error {
     }
 }
 
-/// Advice for a write to a temporary folder that failed because the disk is full; empty for other errors.
+/// Returns advice for a write to a temporary folder that failed because the disk is full; empty for other errors.
 pub fn no_room(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -71,7 +71,7 @@ impl Scratch {
             let path = parent.join(format!("{PREFIX}{pid}-{n}"));
             match fs::DirBuilder::new().mode(0o755).create(&path) {
                 Ok(()) => {}
-                // A process with the same ID in another PID namespace owns it.
+                // The folder belongs to a process with the same ID in another PID namespace.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(refused(error)),
             }
@@ -138,8 +138,8 @@ fn remove_stale_below(parent: &Path) -> Removal {
             continue;
         }
         let path = entry.path();
-        // The lock is held until the folder is removed. If the creator has not locked the folder yet, it
-        // creates another folder.
+        // The lock is held until the folder is removed. If the creator has not locked the folder yet, the creator then
+        // makes another folder.
         match Lock::directory(&path) {
             Ok(Taken::Ours(_lock)) => match fs::remove_dir_all(&path) {
                 Ok(()) => removal.removed.push(path),
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_folder_is_removed_with_its_owner_and_so_is_one_whose_lock_is_free() {
         let parent = tempfile::tempdir().unwrap();
-        // A process with this ID always exists, as for a folder of the first process in a container.
+        // Process 1 always exists, so only the free lock shows that this folder is stale.
         let stale = parent.path().join(format!("{PREFIX}1-0"));
         fs::create_dir_all(stale.join("inside")).unwrap();
         let scratch = Scratch::below(parent.path()).unwrap();

@@ -6,12 +6,12 @@ use std::path::Path;
 
 use ring::digest::{Context, Digest, SHA256, digest};
 
-/// The hash of a text.
+/// Returns the hash of a text.
 pub fn of(bytes: &[u8]) -> String {
     text(&digest(&SHA256, bytes))
 }
 
-/// The hash of a file, which is read in parts because it may be large.
+/// Returns the hash of a file, which is read in parts because it may be large.
 ///
 /// # Errors
 /// If the file cannot be read.

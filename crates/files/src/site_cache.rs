@@ -1,10 +1,10 @@
 //! Ensures that only a host's own memory limit evicts a site's pages from the page cache.
 //!
-//! Some machines evict pages although no limit is reached: kernels of guests whose hypervisor reclaims memory page
-//! out memory that was not accessed for a minute (DAMON). Mapped pages are exempt. Therefore the files are
-//! mapped here during an experiment. [`Mapped`] explains why this does not exempt them from the host's limit.
+//! On some virtual machines the kernel also evicts pages when no limit is reached: it pages out memory that was not
+//! accessed for a minute (DAMON), so that the hypervisor can reclaim it. Mapped pages are exempt. Therefore the files
+//! are mapped here during an experiment. [`Mapped`] explains why this does not exempt them from the host's limit.
 //!
-//! This takes CPU time of this program that is not charged to the host: some microseconds per file and round.
+//! This takes some microseconds of CPU time per file and round, which are charged to this program and not to the host.
 
 use std::fs::File;
 use std::io;
@@ -24,9 +24,9 @@ const PERIOD: Duration = Duration::from_millis(250);
 /// more files is not protected; the host's accounting still detects evictions by other causes.
 const MOST_FILES: usize = 16_384;
 
-/// Keeps a site's pages mapped while they are in memory, until it is dropped.
+/// Maps the pages of a site that are in memory, until this value is dropped.
 pub struct SiteCache {
-    /// The thread ends when this is dropped.
+    /// The thread ends when this sender is dropped.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -54,7 +54,7 @@ impl SiteCache {
                 let mut room = Vec::new();
                 while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
                     for file in &files {
-                        // If this fails, only the protection is missing.
+                        // A failure is ignored: it only leaves this file unprotected.
                         let _ = file.follow(&mut room);
                     }
                 }

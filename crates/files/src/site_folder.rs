@@ -63,12 +63,12 @@ pub enum SiteFolderError {
     /// The folder contains no file to serve.
     #[error("cannot serve {path}: it contains no regular files", path = .0.display())]
     Empty(PathBuf),
-    /// The name of a file cannot be part of a URI that this origin serves.
+    /// The name of a file is not UTF-8, so this origin cannot serve the file.
     #[error("failed to serve {path}: its name is not UTF-8", path = .0.display())]
     Name(PathBuf),
 }
 
-/// Advice for a full disk. Most sites are written to temporary folders.
+/// Returns advice for a full disk. Most sites are written to temporary folders.
 fn advice(path: &Path, error: &io::Error) -> &'static str {
     match path.starts_with(std::env::temp_dir()) {
         true => scratch::no_room(error),
@@ -108,8 +108,7 @@ pub fn write(site: &Site, folder: &Path) -> Result<usize, SiteFolderError> {
     Ok(written)
 }
 
-/// Like [`write()`], for servers that may run as another user: every user may read the files, whatever the
-/// umask is.
+/// Like [`write()`], for servers that may run as another user: every user may read the files, regardless of the umask.
 pub fn write_for_servers(site: &Site, folder: &Path) -> Result<usize, SiteFolderError> {
     let written = write(site, folder)?;
     scratch::open_to_all(folder).map_err(system("set the permissions below", folder))?;
@@ -125,7 +124,7 @@ pub fn link(target: &str, from: &Path, to: &Path) -> Result<(), SiteFolderError>
     fs::hard_link(from.join(name_of(target)), &path).map_err(system("link", &path))
 }
 
-/// The path of a target's file, relative to its site's folder.
+/// Returns the path of a target's file, relative to the folder of the site.
 pub fn name_of(target: &str) -> PathBuf {
     let name = percent_decode_str(target.trim_start_matches('/'));
     PathBuf::from(OsString::from_vec(name.collect()))
@@ -153,14 +152,14 @@ pub fn remember_file(path: &Path) -> Result<(), SiteFolderError> {
     Ok(())
 }
 
-/// The number of a file's pages in the page cache.
+/// Returns the number of a file's pages in the page cache.
 pub fn pages_in_memory(path: &Path) -> Result<u64, SiteFolderError> {
     let file = DiskFile::open(path).map_err(system("open", path))?;
     page_cache::resident_pages(&file)
         .map_err(|error| system("examine", path)(io::Error::other(error)))
 }
 
-/// All regular files below a folder.
+/// Returns all regular files below a folder.
 pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>, SiteFolderError> {
     let mut paths = Vec::new();
     collect(folder, folder, &mut paths)?;
@@ -176,8 +175,8 @@ fn write_one(path: &Path, body: &Body, modified: SystemTime) -> Result<(), SiteF
         .map_err(system("set the time of", path))
 }
 
-/// Reads a folder as a site: all regular files below it, and files within it to which symbolic links refer.
-/// Pages are unknown; the first page is `index.html` of the root, if it exists.
+/// Reads a folder as a site: all regular files below the folder, and symbolic links to files below it. The site has one
+/// page, `index.html` of the root, or no page if that file does not exist.
 pub fn read(folder: &Path) -> Result<Site, SiteFolderError> {
     let root = folder.canonicalize().map_err(system("open", folder))?;
     let mut paths = Vec::new();
@@ -261,7 +260,7 @@ fn collect(root: &Path, folder: &Path, paths: &mut Vec<PathBuf>) -> Result<(), S
     Ok(())
 }
 
-/// The media type for the extension of a file name.
+/// Returns the media type for the extension of a file name.
 pub fn media_type(path: &Path) -> &'static str {
     let ending = path.extension().and_then(|e| e.to_str()).unwrap_or("");
     TYPES

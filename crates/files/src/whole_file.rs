@@ -38,7 +38,7 @@ pub fn write_with(
         })
 }
 
-/// A name that is unique among concurrent writers of the same file.
+/// Returns a path beside `path` that is unique among concurrent writers of the same file.
 fn beside(path: &Path) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -1,15 +1,15 @@
 //! Alternative services (RFC 7838): other hosts, ports and protocols at which an origin is available, as announced
 //! by the `Alt-Svc` field and by the HTTP/2 frame ALTSVC.
 //!
-//! This module parses the field value. The caller ([`driver`](crate::driver)) decides which origins to trust, how
-//! long to keep an alternative, and what to do when an alternative fails.
+//! This module parses the field value. The caller ([`driver`](crate::driver)) selects the trusted origins, stores
+//! alternatives, and handles failed alternatives.
 
 use std::time::Duration;
 
 /// The name of the field.
 pub const FIELD: &str = "alt-svc";
 
-/// How long an alternative may be kept when the value gives no `ma` parameter (section 3.1).
+/// The freshness lifetime of an alternative without the `ma` parameter (section 3.1).
 pub const DEFAULT_MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 
 /// The maximum number of alternatives that are read from one value.
@@ -33,7 +33,7 @@ pub struct Alternative {
     pub host: String,
     /// The port.
     pub port: u16,
-    /// How long the alternative may be kept, counted from the time at which the response was generated.
+    /// The freshness lifetime of the alternative, from the time at which the response was generated.
     pub max_age: Duration,
     /// Whether the alternative stays valid after a change of the client's network.
     pub persist: bool,
@@ -55,7 +55,7 @@ impl AltSvc {
         (!offers.is_empty()).then_some(AltSvc::Offers(offers))
     }
 
-    /// The first alternative with this protocol (ALPN name).
+    /// Returns the first alternative with this protocol (ALPN name).
     pub fn for_protocol(&self, protocol: &[u8]) -> Option<&Alternative> {
         match self {
             AltSvc::Clear => None,
@@ -119,7 +119,7 @@ fn protocol_of(token: &str) -> Option<Vec<u8>> {
     Some(protocol)
 }
 
-/// The content of a quoted string.
+/// Returns the content of a quoted string; `None` if `text` is not a quoted string.
 fn unquoted(text: &str) -> Option<String> {
     let inner = text.strip_prefix('"')?.strip_suffix('"')?;
     let mut content = String::with_capacity(inner.len());

@@ -46,7 +46,7 @@ impl FieldBlock {
         self.fields.is_empty()
     }
 
-    /// Names and values, in order.
+    /// Returns names and values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut start = 0;
         self.fields.iter().map(move |span| {

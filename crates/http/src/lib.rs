@@ -1,11 +1,10 @@
 //! HTTP protocol state machines, client drivers and the origin, without I/O. Input: bytes and the current time.
 //! Output: bytes, events and the time of the next time-out. The crate uses no sockets, clocks or threads.
 //!
-//! There are two layers. A *connection* machine ([`h1::client`], [`h1::server`]) handles one byte stream and is
-//! fuzzed alone. A *driver* ([`driver`]) implements a client's policy (how many connections, pipelined or not, when
-//! to flush, when to close). It retrieves a page over as many connection machines as the policy sets. The
-//! [`origin`] determines the responses of a server, in every version of HTTP. The registry [`protocol`] lists the names
-//! and properties of each protocol.
+//! There are two layers. A *connection* machine ([`h1::client`], [`h1::server`]) handles one byte stream and is fuzzed
+//! alone. A *driver* ([`driver`]) implements a client's policy: the number of connections, pipelining, flushing and
+//! closing. It retrieves a page over several connection machines. The [`origin`] determines the responses of a server,
+//! in every version of HTTP. The registry [`protocol`] lists the names and properties of each protocol.
 
 pub mod alt_svc;
 pub mod client;

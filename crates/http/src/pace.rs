@@ -14,9 +14,9 @@ pub struct ContentPace {
     pub grace: Duration,
     /// Bytes that extend the deadline by one second. 0: any byte resets the deadline to the maximum.
     pub per_second: Bytes,
-    /// The grace when the response does not depend on the content, such as an error. Content that arrives
-    /// within this time is read, and the connection can be reused. After this time the response is sent without
-    /// waiting for the content.
+    /// The grace period for a response that does not depend on the content, such as an error. Content that arrives
+    /// within this time is read, and the connection can be reused. After this time the response is sent without waiting
+    /// for the content.
     pub unwanted: Duration,
 }
 
@@ -36,7 +36,7 @@ impl Default for ContentPace {
 pub(crate) struct Paid {
     until: Instant,
     grace: Duration,
-    /// The maximum time from now to the deadline, which is also the longest silence.
+    /// The maximum time from now to the deadline, which is also the longest time without a byte.
     most: Duration,
 }
 
@@ -69,8 +69,8 @@ impl Paid {
         self.until
     }
 
-    /// When a client with this deadline would have started, if it had sent at exactly the minimum rate. The earlier
-    /// this is, the slower the client.
+    /// The time at which a client with exactly the minimum rate must have started to reach this deadline. A slower
+    /// client has an earlier time.
     pub fn standing(&self) -> Instant {
         let until = self.until.since(Instant::ZERO);
         Instant::ZERO + until.saturating_sub(self.grace)

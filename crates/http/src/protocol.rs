@@ -1,5 +1,5 @@
-//! The registry of protocols: one row for each, with its names and how it uses its transport. Callers read the row
-//! and do not match on the protocol.
+//! The registry of protocols: one row for each protocol, with its names and its use of the transport. Callers read the
+//! row and do not match on the protocol.
 //!
 //! To add a protocol, add a folder with its state machines (as [`h2`](crate::h2)), a variant and a row here, and
 //! its client machine in [`client`](crate::client). The compiler then reports the matches that lack the variant.
@@ -40,7 +40,7 @@ pub enum Encryption {
     Required,
 }
 
-/// How many exchanges a connection carries at a time.
+/// The concurrency of the exchanges on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Concurrency {
     /// One at a time.
@@ -72,7 +72,7 @@ pub struct Characteristics {
     pub transport: Transport,
     /// Whether the protocol is used over TLS.
     pub encryption: Encryption,
-    /// How many exchanges a connection carries at a time.
+    /// The concurrency of the exchanges on a connection.
     pub concurrency: Concurrency,
     /// Whether a connection persists after an exchange.
     pub persists: bool,
@@ -151,11 +151,11 @@ impl Protocol {
         Protocol::Http3,
     ];
 
-    /// The protocols that a client without a policy offers over TLS, in order of preference. Without TLS it uses
-    /// the last.
+    /// The protocols that a client without a policy offers over TLS, in order of preference. Without TLS the client
+    /// uses the last of these protocols.
     pub const USUAL: [Protocol; 2] = [Protocol::Http2, Protocol::Http1(Version::Http11)];
 
-    /// The protocol's row in the registry.
+    /// Returns the protocol's row in the registry.
     pub const fn characteristics(self) -> &'static Characteristics {
         match self {
             Protocol::Http1(Version::Http11) => &HTTP11,
@@ -166,7 +166,7 @@ impl Protocol {
         }
     }
 
-    /// The protocol of a client without a policy, with or without TLS.
+    /// Returns the protocol of a client without a policy, with or without TLS.
     pub const fn usual(tls: bool) -> Protocol {
         let [over_tls, cleartext] = Protocol::USUAL;
         match tls {
@@ -175,8 +175,8 @@ impl Protocol {
         }
     }
 
-    /// The protocol of [`USUAL`](Self::USUAL) that a server selected by ALPN; HTTP/1.1 if the server selected none
-    /// of them.
+    /// Returns the protocol of [`USUAL`](Self::USUAL) that a server selected by ALPN; HTTP/1.1 if the server selected
+    /// no protocol of this list.
     pub fn selected(alpn: Option<&[u8]>) -> Protocol {
         let mut usual = Protocol::USUAL.into_iter();
         usual
@@ -184,7 +184,7 @@ impl Protocol {
             .unwrap_or(Protocol::usual(false))
     }
 
-    /// The default protocol of the generation with this name.
+    /// Returns the default protocol of the generation with this name.
     pub fn of_generation(name: &str) -> Option<Protocol> {
         let mut all = Protocol::ALL.into_iter();
         all.find(|protocol| protocol.characteristics().generation == name)
@@ -218,7 +218,7 @@ impl Protocol {
         self.characteristics().alpn
     }
 
-    /// Whether a connection can carry this protocol if ALPN selected the name `alpn`, or no name.
+    /// Whether a connection can carry this protocol after ALPN selected the name `alpn`; `None`: ALPN selected no name.
     pub fn is_selected_by(self, alpn: Option<&[u8]>) -> bool {
         let Characteristics {
             alpn_names,

@@ -5,8 +5,8 @@
 
 use fathometer_model::Bytes;
 
-/// The limit on unsent bytes of one response. At this limit no more content is generated, and a transport that
-/// copies content accepts no more until the client acknowledges some.
+/// The limit on unsent bytes of one response. At this limit no more content is generated. A transport that copies
+/// content then accepts no more until the client acknowledges a part.
 pub const MAX_UNSENT_PER_RESPONSE: Bytes = Bytes(64 * 1024);
 
 /// The limit on unsent bytes of all responses of a connection. At this limit no more content is generated.

@@ -23,7 +23,7 @@ use fathometer_tls::{Handshake, Resumption, Version};
 
 use fathometer_sys::stderr::say;
 
-/// A buffer is written when it holds this many bytes.
+/// A buffer is written when it contains this many bytes.
 const FULL: usize = 64 * 1024;
 
 /// The longest time that a line waits before it is written.
@@ -84,8 +84,8 @@ impl LogFile {
         self.path.as_deref()
     }
 
-    /// Reopens the file at its path, as log rotation requires after it has moved the file away. If that fails,
-    /// lines continue to go to the old file.
+    /// Reopens the file at its path, as log rotation requires after it has moved the file away. If the file cannot be
+    /// opened, lines continue to go to the old file.
     pub fn reopen(&self) -> io::Result<()> {
         if let Some(path) = &self.path {
             let file = append_to(path)?;
@@ -108,7 +108,7 @@ pub(crate) struct LoggedSession {
 }
 
 impl LoggedSession {
-    /// The session of a connection over TCP.
+    /// Returns the session of a connection over TCP.
     pub fn of(handshake: &Handshake) -> LoggedSession {
         LoggedSession {
             version: handshake.version,
@@ -120,7 +120,7 @@ impl LoggedSession {
         }
     }
 
-    /// The session of a connection over QUIC, which always uses TLS 1.3 (RFC 9001 section 4.2).
+    /// Returns the session of a connection over QUIC, which always uses TLS 1.3 (RFC 9001 section 4.2).
     pub fn of_quic(handshake: &fathometer_quic::Handshake) -> LoggedSession {
         LoggedSession {
             version: Version::Tls13,
@@ -248,7 +248,7 @@ impl AccessLog {
     }
 }
 
-/// The time in the log format and in UTC: `[10/Oct/2000:13:55:36 +0000]`.
+/// Returns the time in the log format and in UTC: `[10/Oct/2000:13:55:36 +0000]`.
 fn log_time(second: u64) -> [u8; 28] {
     let date = format_date(second);
     let mut time = *b"[00/Jan/1970:00:00:00 +0000]";

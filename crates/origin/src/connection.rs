@@ -29,7 +29,7 @@ const TURN_BYTES: u64 = 1024 * 1024;
 /// Maximum number of bytes of early data that are processed at a time.
 const EARLY_BYTES: usize = 4 * 1024;
 
-/// Memory that the connections of a loop use in turn.
+/// Buffers that the connections of a loop share; one connection uses them at a time.
 pub(super) struct Buffers {
     read: Box<[u8]>,
     write: [u8; COPY_LIMIT],
@@ -50,11 +50,11 @@ impl Default for Buffers {
 /// The state of a connection after a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It waits for an event of its socket, a datagram, or its timer.
+    /// The connection waits for an event of its socket, a datagram, or its timer.
     Waits,
-    /// It needs another turn.
+    /// The connection needs another turn.
     HasMore,
-    /// It is closed.
+    /// The connection is closed.
     Over,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct Lent<'a> {
 }
 
 impl Open {
-    /// An accepted connection; `None` if TLS cannot create a session for it.
+    /// Creates the state of an accepted connection; `None` if TLS cannot create a session for the connection.
     pub fn new(stream: TcpStream, peer: SocketAddr, common: &Common, now: Instant) -> Option<Open> {
         let protocols = &common.protocols;
         let secure = match &protocols.tls {
@@ -199,7 +199,7 @@ impl Open {
         Outcome::HasMore
     }
 
-    /// When the connection must be served if nothing else happens before.
+    /// Returns the time at which the connection must be served, unless another event happens first.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let secure = self.secure.as_ref().and_then(|secure| secure.deadline());
         match (self.machine.poll_timeout(), secure) {
@@ -222,7 +222,7 @@ impl Open {
         self.machine.handle_timeout(now);
     }
 
-    /// Since when the connection has waited for its client; `None` if it does not wait.
+    /// The time since which the connection has waited for its client; `None` if it does not wait.
     pub fn waits_since(&self) -> Option<Instant> {
         self.machine.waits_since()
     }

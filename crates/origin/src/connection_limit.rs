@@ -23,16 +23,16 @@ pub struct ConnectionLimit {
 /// The decision on a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It is counted, and must be [released](ConnectionLimit::release) when it is closed.
+    /// The connection is counted, and must be [released](ConnectionLimit::release) when it is closed.
     Admitted,
-    /// It must be reset.
+    /// The connection must be reset.
     Shed,
-    /// It must wait.
+    /// The connection must wait.
     Full,
 }
 
 impl ConnectionLimit {
-    /// A limit of which no connection is in use. `None` disables the reset of connections.
+    /// Creates a limit with no open connections. If `shed_above` is `None`, no connection is reset.
     pub fn new(most: usize, shed_above: Option<usize>) -> ConnectionLimit {
         ConnectionLimit {
             most: most.max(1),

@@ -7,8 +7,8 @@
 //! check, because its times do not show a second change within one tick. A file that is cached as a descriptor
 //! is checked for every request, because the kernel sends its current bytes. Missing files are not cached.
 //!
-//! No path leads out of the folder, because the kernel resolves every path beneath the folder, whatever links
-//! there are. A precompressed representation lies beside its file
+//! No path leads out of the folder, because the kernel resolves every path beneath the folder, including symbolic
+//! links. A precompressed representation is stored beside its file
 //! ([`CODINGS`](fathometer_files::site_folder::CODINGS)) and is not served if it is older than the file.
 //! Representations in `br` and `zstd` are served only if [enabled](FolderStore::with_later_codings).
 //!
@@ -17,8 +17,8 @@
 //! because file times have a limited resolution, and two changes within one tick look the same. File times do
 //! not show writes through a memory map that the kernel has not yet detected.
 //!
-//! Packages that the origin makes of its files lie in a separate folder ([`PackageFolder`]), where they are
-//! looked up like files.
+//! Packages of the origin's files are stored in a separate folder ([`PackageFolder`]), where they are looked up like
+//! files.
 
 mod cache;
 
@@ -62,13 +62,13 @@ pub struct FolderStore {
     root: Root,
     bounds: Bounds,
     cache: Mutex<Cache>,
-    /// Packages made of the folder's files.
+    /// Packages of the folder's files.
     packages: Option<Box<Packages>>,
     reads: AtomicU64,
 }
 
-/// The packages made of the files of a folder. Stores of the same files may share the folder of packages,
-/// because packages of the same name have the same bytes.
+/// The packages of a folder's files. Stores of the same files may share the folder of packages, because packages of the
+/// same name have the same bytes.
 #[derive(Debug)]
 struct Packages {
     folder: PackageFolder,
@@ -77,7 +77,7 @@ struct Packages {
 }
 
 impl FolderStore {
-    /// Opens the folder that is at this path now. If another folder is moved to the path later, the first is
+    /// Opens the folder that is at this path now. If another folder is moved to the path later, the first folder is
     /// still served.
     pub fn open(folder: &Path, bounds: Bounds) -> io::Result<FolderStore> {
         Ok(FolderStore {

@@ -1,5 +1,4 @@
-//! Packages made of the files of a folder. They are files in a separate folder, and their names are derived
-//! from their sources.
+//! Stores packages of a folder's files in a separate folder. The name of a package is derived from the files in it.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
@@ -22,12 +21,12 @@ enum Place {
 }
 
 impl PackageFolder {
-    /// An existing folder, which is not removed.
+    /// Uses an existing folder, which is not removed.
     pub fn at(path: &Path) -> PackageFolder {
         PackageFolder(Arc::new(Place::Given(path.to_owned())))
     }
 
-    /// A temporary folder, removed when the last clone is dropped.
+    /// Creates a temporary folder, which is removed when the last clone is dropped.
     pub fn temporary() -> io::Result<PackageFolder> {
         Ok(PackageFolder(Arc::new(Place::Temporary(Scratch::new()?))))
     }
@@ -79,7 +78,7 @@ fn write_file(path: &Path, length: u64, write: &mut WriteAll<'_>) -> io::Result<
     });
     match failure {
         Some(error) => return Err(error),
-        // A file of the package was truncated meanwhile.
+        // A file of the package was truncated while the package was written.
         None if !is_whole || written != length => return Err(io::ErrorKind::UnexpectedEof.into()),
         None => {}
     }

@@ -1,13 +1,12 @@
 //! Serves origin connections on kernel sockets: one thread, one poll loop, any number of connections. A
 //! [`Service`] consists of several such loops, which share only their port.
 //!
-//! A loop adds no policy: the connection's state machine decides when responses are sent, and when and how the
-//! connection is closed. Bodies pass from the site's memory, or from a file's pages, to the kernel without an
-//! extra copy.
+//! A loop adds no policy: the connection's state machine decides when responses are sent and when the connection is
+//! closed. Bodies pass from the site's memory, or from a file's pages, to the kernel without an extra copy.
 //!
-//! If the process or the system is out of descriptors, a loop closes the connections that have waited longest
-//! for their clients, if they have waited for at least two seconds. If there are no such connections, the loop
-//! stops accepting for a while and reports this; new connections then wait in the kernel's queue.
+//! If the process or the system is out of descriptors, a loop closes the connections that have waited longest for their
+//! clients, if they have waited for at least two seconds. If there are no such connections, the loop stops accepting
+//! for a second and reports this; new connections then wait in the kernel's queue.
 
 pub(crate) mod access_log;
 mod connection;
@@ -100,7 +99,7 @@ pub struct OriginLoop {
     clock: Clock,
     shared: Arc<Shared>,
     waker: Arc<Waker>,
-    /// Boxed, so that a free place, or a larger vector, costs one word per place.
+    /// Boxed, so that each slot of the vector takes only the memory of one pointer.
     open: Vec<Option<Box<Open>>>,
     free: Vec<usize>,
     most_open: usize,
@@ -108,16 +107,16 @@ pub struct OriginLoop {
     limit: Option<Arc<ConnectionLimit>>,
     /// An accepted connection that waits, because another loop has just reached the shared limit.
     held: Option<(mio::net::TcpStream, SocketAddr)>,
-    /// When another loop last made this loop close connections.
+    /// The time at which another loop last made this loop close connections.
     room_made: Option<Instant>,
     timers: Timers,
     memory_return: MemoryReturn,
     /// Connections that need another turn.
     again: Vec<usize>,
-    /// Whether a listener may have more connections, or until when accepting is paused.
+    /// Whether a listener may have more connections, or the time until which accepting is paused.
     accepting: Accepting,
     reported: Option<Instant>,
-    /// When connections that are still open are reset; set while the loop drains.
+    /// The time at which open connections are reset; set while the loop drains.
     drained_by: Option<Instant>,
     log: Option<AccessLog>,
     wall_clock: WallClock,
@@ -149,7 +148,7 @@ impl OriginLoop {
         OriginLoop::with_listeners(listeners, origin, protocols.into(), clock)
     }
 
-    /// A loop for sockets that are listening already.
+    /// Creates a loop for sockets that are listening already.
     fn with_listeners(
         listeners: Vec<StdTcpListener>,
         origin: Arc<Origin>,
@@ -330,7 +329,7 @@ impl OriginLoop {
         .min()
     }
 
-    /// Accepts waiting connections: up to a limit now, and the rest after other connections were served.
+    /// Accepts waiting connections: up to a limit now, and further connections after other connections were served.
     /// Fails if the listeners do not work.
     fn accept(&mut self, now: Instant, buffers: &mut Buffers) -> io::Result<()> {
         match self.accepting {
@@ -362,7 +361,7 @@ impl OriginLoop {
                             Admission::Admitted => self.add(stream, peer, buffers),
                             Admission::Shed => {
                                 self.statistics.shed += 1;
-                                // Closing resets the connection, whatever data has arrived.
+                                // Closing then resets the connection, regardless of the data that has arrived.
                                 let _ = socket::set_linger(&stream, Some(Duration::ZERO));
                             }
                             Admission::Full => self.held = Some((stream, peer)),
@@ -435,7 +434,7 @@ impl OriginLoop {
             if let Some(open) = &self.open[place]
                 && open.is_sending()
             {
-                // If the client does not read, the kernel would hold unsent data forever.
+                // If the client does not read, the kernel would keep unsent data forever.
                 let _ = socket::set_linger(&open.stream, Some(Duration::ZERO));
             }
             self.statistics.yielded += 1;
@@ -599,7 +598,7 @@ fn is_of_connection(error: &io::Error) -> bool {
         Errno::INTR,
         // A firewall forbids the connection.
         Errno::PERM,
-        // Linux passes errors of the network on; accept(2) says to treat them like EAGAIN.
+        // On Linux, accept(2) also returns pending network errors, to be treated like EAGAIN.
         Errno::NETDOWN,
         Errno::PROTO,
         Errno::NOPROTOOPT,
@@ -613,7 +612,7 @@ fn is_of_connection(error: &io::Error) -> bool {
     .contains(&error)
 }
 
-/// The places of the connections that have waited longest: one in [`YIELDS_OF`], but at least one.
+/// Returns the places of the connections that have waited longest: one in [`YIELDS_OF`], but at least one.
 pub(crate) fn longest(mut waiting: Vec<(Instant, usize)>) -> Vec<usize> {
     let count = (waiting.len() / YIELDS_OF).max(1).min(waiting.len());
     if count > 0 {

@@ -7,9 +7,9 @@ use rustix::fs::{self, AtFlags, Dir, FileType};
 
 use fathometer_files::site_folder::CODINGS;
 
-/// The targets of the regular files in `folder`, whose canonical path is `path`, sorted by name. Hidden files
-/// and precompressed representations of other files are left out. `None` if the folder cannot be read, or has
-/// more than `most` files.
+/// Returns the targets of the regular files in `folder`, whose canonical path is `path`, sorted by name. Hidden files
+/// and precompressed representations of other files are left out. `None` if the folder cannot be read, or has more than
+/// `most` files.
 pub(super) fn targets(folder: &OwnedFd, path: &[u8], most: usize) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(folder).ok()? {
@@ -18,7 +18,7 @@ pub(super) fn targets(folder: &OwnedFd, path: &[u8], most: usize) -> Option<Vec<
         if name.to_bytes().starts_with(b".") {
             continue;
         }
-        // A link may lead out of the folder; that is checked when the file is opened.
+        // A symbolic link may point outside the folder; its target is checked when the file is opened.
         let is_file = match entry.file_type() {
             FileType::RegularFile => true,
             FileType::Symlink | FileType::Unknown => fs::statat(folder, name, AtFlags::empty())

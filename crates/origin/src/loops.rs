@@ -56,8 +56,8 @@ impl<H: Clone> Loops<H> {
         self.threads.iter().any(|(_, thread)| thread.is_finished())
     }
 
-    /// Waits for all loops to finish, and returns their statistics. If a loop fails, `stop` stops the others, and
-    /// the error has the failures of all loops.
+    /// Waits for all loops to finish, and returns their statistics. If a loop fails, `stop` stops the other loops, and
+    /// the error contains the failures of all loops.
     pub(crate) fn join(self, stop: impl Fn(&H)) -> io::Result<OriginStatistics> {
         let handles: Vec<H> = self.handles().cloned().collect();
         let mut total = OriginStatistics::default();

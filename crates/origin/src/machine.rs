@@ -31,7 +31,7 @@ pub(super) struct Common {
 }
 
 impl Common {
-    /// The machine of a new connection: HTTP/1 if that is enabled, until HTTP/2 is detected.
+    /// Creates the machine of a new connection: for HTTP/1 if that is enabled, otherwise for HTTP/2.
     pub fn machine(&self, now: Instant) -> Machine {
         match &self.protocols.http1 {
             Some(config) => Machine::Http1(h1::server::Connection::new(
@@ -45,7 +45,7 @@ impl Common {
         }
     }
 
-    /// An HTTP/2 machine, if HTTP/2 is enabled.
+    /// Creates an HTTP/2 machine, if HTTP/2 is enabled.
     pub fn http2(&self, now: Instant) -> Option<Machine> {
         let config = self.protocols.http2.as_ref()?;
         let connection =
@@ -53,7 +53,7 @@ impl Common {
         Some(Machine::Http2(Box::new(connection)))
     }
 
-    /// The HTTP/2 machine that replaces an HTTP/1 machine after an upgrade. The response to the upgrade is
+    /// Creates the HTTP/2 machine that replaces an HTTP/1 machine after an upgrade. The response to the upgrade is
     /// already sent.
     pub fn upgraded(&self, upgrade: &Upgrade, now: Instant) -> Option<Machine> {
         let config = self.protocols.http2.as_ref()?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fathometer_model::Instant;
 
-/// Memory is returned only if a loop had at least this many connections.
+/// Memory is returned only if the number of a loop's connections reached this value.
 const LEAST: usize = 128;
 /// The minimum time between two returns of memory, because each takes time.
 const EVERY: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! A folder from which files are opened. No path leads out of it.
+//! A folder from which files are opened. No path leads out of this folder.
 
 use std::ffi::OsStr;
 use std::io;
@@ -46,8 +46,8 @@ pub(super) enum Refused {
     Overloaded,
 }
 
-/// If a file was unchanged for this long, any further change shows in its times. Some file systems store times
-/// in whole seconds.
+/// If a file was unchanged for this time, any further change alters its times. Some file systems store times in whole
+/// seconds.
 pub const SETTLED: Duration = Duration::from_secs(2);
 
 /// Codings that the sites of the studies do not use, and their file name extensions.
@@ -71,8 +71,8 @@ impl Root {
         })
     }
 
-    /// A number that identifies the state of the file at a canonical path, computed without opening the file;
-    /// another state gives another number.
+    /// Returns a number that identifies the state of the file at a canonical path, computed without opening the file.
+    /// Different states give different numbers.
     pub fn state(&self, path: &[u8]) -> Option<u64> {
         let name = name_of(path)?;
         // This also follows links out of the folder. A client can learn only that the target of a link has
@@ -126,7 +126,7 @@ impl Root {
         })
     }
 
-    /// Opens a folder beneath this one; an empty name opens this one.
+    /// Opens a folder beneath this folder; an empty name opens this folder.
     pub fn open_folder(&self, name: &[u8]) -> Result<OwnedFd, Errno> {
         let name = match name {
             [] => b".",
@@ -163,14 +163,14 @@ impl Root {
             match fs::openat2(&self.folder, name, flags, Mode::empty(), beneath) {
                 // A file was renamed while the kernel resolved the path.
                 Err(Errno::AGAIN) if tries < 8 => tries += 1,
-                // A link to an absolute path, which may still lead into the folder.
+                // A symbolic link to an absolute path, which may be inside the folder.
                 Err(Errno::XDEV) if !beneath.contains(ResolveFlags::NO_SYMLINKS) => {
                     let inside = self.inside(name)?;
                     beneath |= ResolveFlags::NO_SYMLINKS;
                     return fs::openat2(&self.folder, &inside, flags, Mode::empty(), beneath);
                 }
-                // A kernel before 5.6, or a sandbox without this call. A user with write access to the folder
-                // can then replace a file by a link between the check and the opening.
+                // A kernel before 5.6, or a sandbox that forbids openat2(2). A user with write access to the folder can
+                // then replace a file by a link between the check and the opening.
                 Err(Errno::NOSYS | Errno::PERM) => {
                     let inside = self.inside(name)?;
                     let flags = flags | OFlags::NOFOLLOW;
@@ -181,8 +181,8 @@ impl Root {
         }
     }
 
-    /// The target of a path after all links are followed, relative to the folder; an error if it is outside the
-    /// folder.
+    /// Follows all symbolic links of a path. Returns the target, relative to the folder; an error if the target is
+    /// outside the folder.
     fn inside(&self, name: &Path) -> Result<PathBuf, Errno> {
         let real = self
             .path
@@ -195,9 +195,9 @@ impl Root {
     }
 }
 
-/// The file name of a canonical path, relative to the folder; for the path of a folder, its index file. A path
-/// with an empty segment is rejected: it refers to no file, and with an empty first segment it would be
-/// absolute.
+/// Returns the file name of a canonical path, relative to the folder; for the path of a folder, its index file. A path
+/// with an empty segment is rejected: such a path refers to no file, and would be absolute if its first segment is
+/// empty.
 fn name_of(path: &[u8]) -> Option<Vec<u8>> {
     let relative = path.strip_prefix(b"/").unwrap_or(path);
     if relative.starts_with(b"/") || relative.windows(2).any(|pair| pair == b"//") {

@@ -26,7 +26,7 @@ const HANDSHAKE_WITHIN: Duration = Duration::from_secs(20);
 /// The time limit for sending the last bytes of a connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The TLS of one connection.
+/// The TLS session of one connection.
 #[derive(Debug)]
 pub(super) struct Secure {
     session: Session,
@@ -117,7 +117,7 @@ impl Secure {
         self.session.handshake()
     }
 
-    /// The next decrypted bytes of the input, decrypted in place.
+    /// Decrypts the next bytes of the input in place.
     pub fn open<'a, 'b: 'a>(
         &'a mut self,
         input: &mut &'b mut [u8],
@@ -192,9 +192,9 @@ impl Secure {
         self.session.free_buffers();
     }
 
-    /// Encrypts the output of the machine, as much as fits into one call, and writes it to the socket.
-    /// `writable` becomes false when the socket accepts no more. Bytes of files pass through `files`, and
-    /// `reads` counts the calls that read them.
+    /// Encrypts output of the machine, at most the amount for one call, and writes it to the socket. `writable` becomes
+    /// false when the socket accepts no more. Bytes of files pass through `files`, and `reads` counts the calls that
+    /// read them.
     pub fn write(
         &mut self,
         stream: &TcpStream,
@@ -229,9 +229,8 @@ impl Secure {
         flow
     }
 
-    /// Whether data of the machine may be sent. It may be sent once the handshake is complete. Before, it may
-    /// be sent as a response to early data, because early data would save no time if the response waited for
-    /// the client's Finished message.
+    /// Whether data of the machine may be sent. This is so once the handshake is complete. Earlier, only responses to
+    /// early data may be sent: if they waited for the client's Finished message, early data would save no time.
     fn may_seal(&self) -> bool {
         match self.phase {
             Phase::Open => true,
@@ -280,7 +279,7 @@ impl Secure {
     }
 }
 
-/// Reads the beginning of a part of a file, as much as fits; returns no bytes at the end of the file.
+/// Reads the beginning of a part of a file, at most the length of `room`; returns no bytes at the end of the file.
 fn read_part<'b>(part: &FilePart<'_>, room: &'b mut [u8]) -> io::Result<&'b [u8]> {
     let Some(file) = part.file.descriptor::<OwnedFd>() else {
         return Err(io::ErrorKind::InvalidInput.into());

@@ -1,4 +1,4 @@
-//! Several loops on one port, each on its own thread.
+//! Runs several loops on one port, each on its own thread.
 
 use std::io;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ pub struct ServiceOptions {
     pub log: Option<Arc<LogFile>>,
 }
 
-/// Why a service did not start, or why it failed.
+/// The reason why a service did not start or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
     /// The service cannot listen on an address.
@@ -128,7 +128,7 @@ impl Service {
         self.loops.has_ended()
     }
 
-    /// Waits for all loops to finish, and returns their statistics. If a loop fails, the others are stopped.
+    /// Waits for all loops to finish, and returns their statistics. If a loop fails, the other loops are stopped.
     pub fn join(self) -> Result<OriginStatistics, ServiceError> {
         Ok(self.loops.join(OriginHandle::stop)?)
     }
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use crate::folder::{Bounds, FolderStore};
 
-    /// A service of two loops that share a limit, and its address.
+    /// Creates a service of two loops that share a limit, and its address.
     fn limited(limit: ConnectionLimit) -> (Service, SocketAddr) {
         let folder = tempfile::tempdir().unwrap();
         let origins = (0..2).map(|_| {
@@ -186,7 +186,7 @@ mod tests {
         stream
     }
 
-    /// The first bytes of the response.
+    /// Reads the first bytes of the response.
     fn status(stream: &mut TcpStream) -> io::Result<[u8; 12]> {
         let mut first = [0; 12];
         stream.read_exact(&mut first)?;

@@ -36,7 +36,7 @@ pub struct OriginStatistics {
     pub reset_at_end: u64,
     /// Connections that were reset because too many were open.
     pub shed: u64,
-    /// Connections that had waited longest for their clients and were closed to make room for others.
+    /// Connections that were closed to make room for others, because they waited longest for their clients.
     pub yielded: u64,
     /// HTTP/3 connections that were closed because their clients acknowledged too little.
     pub stalled: u64,
@@ -67,7 +67,7 @@ impl OriginStatistics {
         self.disk_reads += work.reads;
     }
 
-    /// The sum of the two.
+    /// Returns the sum of both statistics.
     #[must_use]
     pub fn and(self, other: OriginStatistics) -> OriginStatistics {
         OriginStatistics {

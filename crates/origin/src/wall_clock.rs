@@ -1,7 +1,7 @@
 //! The wall clock, which may be stepped while a server runs.
 //!
-//! State machines count time from an origin, on a clock that is never stepped. `Date`, `Expires` and the access
-//! log use the wall clock. A loop compares the two clocks from time to time.
+//! State machines count time from an origin, on a clock that is never stepped. `Date`, `Expires` and the access log use
+//! the wall clock. An active loop compares the two clocks every 100 ms.
 
 use std::time::Duration;
 

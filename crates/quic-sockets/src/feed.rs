@@ -8,16 +8,16 @@ use fathometer_http::h3::{self, Direction, Priority, Transmit};
 use fathometer_model::Instant;
 use fathometer_quic::{Connection, StreamError};
 
-/// The most slices offered to a stream at a time.
+/// The maximum number of slices offered to a stream at a time.
 const SLICES: usize = 16;
-/// The most bytes offered to a stream at a time.
+/// The maximum number of bytes offered to a stream at a time.
 const AT_ONCE: usize = 64 * 1024;
-/// The bytes that a connection takes before other connections get a turn.
+/// The number of bytes that a connection may take before other connections are served.
 const TURN: usize = 512 * 1024;
 
 /// The sending methods that the state machines of client and server have in common.
 pub trait Http3Machine {
-    /// The kind of stream to open next for the machine, if any.
+    /// Returns the kind of stream to open next for the machine, if any.
     fn wants_stream(&self) -> Option<Direction>;
     /// Handles a stream that was opened for the machine.
     fn handle_opened(&mut self, stream: u64, now: Instant);
@@ -27,7 +27,7 @@ pub trait Http3Machine {
     fn transmitted(&mut self, stream: u64, bytes: usize, now: Instant);
     /// Handles a stream that takes no bytes now.
     fn handle_blocked(&mut self, stream: u64);
-    /// The priority of a stream.
+    /// Returns the priority of a stream.
     fn priority(&self, stream: u64) -> Priority;
     /// Handles a file that has fewer bytes than announced.
     fn handle_truncated_file(&mut self, stream: u64, now: Instant);

@@ -5,9 +5,9 @@
 //! - [`feed`]: moves bytes from an HTTP/3 state machine into QUIC streams;
 //! - [`outbox`]: sends datagrams of a QUIC connection to a socket.
 //!
-//! This crate adds no policy: the state machines decide when a request is made and what the response is. This crate
-//! sets the socket options ([`Sockets`]), because the offloads determine most of the CPU time of HTTP/3 and are
-//! factors of experiments.
+//! This crate adds no policy: the state machines decide the times of requests and the responses. This crate sets the
+//! socket options ([`Sockets`]), because the offloads determine most of the CPU time of HTTP/3 and are factors of
+//! experiments.
 
 pub mod feed;
 pub mod outbox;
@@ -17,7 +17,7 @@ use std::str::FromStr;
 
 use fathometer_sys::UdpOptions;
 
-/// Why settings cannot be used.
+/// The reason why settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// The TLS settings are invalid.
@@ -116,7 +116,7 @@ impl UdpOffload {
         UdpOffload::Off,
     ];
 
-    /// The name in arguments and studies.
+    /// Returns the name in arguments and studies.
     pub const fn name(self) -> &'static str {
         match self {
             UdpOffload::On => "on",

@@ -13,7 +13,7 @@ pub struct LocalLosses {
     pub too_large: u64,
     /// Datagrams not sent because no program listens at the peer's port.
     pub refused: u64,
-    /// Datagrams not sent for lack of memory, route or permission.
+    /// Datagrams not sent because memory, a route or a permission was missing.
     pub others: u64,
 }
 
@@ -22,13 +22,13 @@ pub struct LocalLosses {
 pub enum SendProgress {
     /// The socket has taken everything.
     Clear,
-    /// The socket's buffer is full; the rest is kept for [`Outbox::resume`].
+    /// The socket's buffer is full; [`Outbox::resume`] sends the remaining datagrams.
     Blocked,
     /// No socket listens at the peer's port.
     Refused,
 }
 
-/// The datagrams to send next, and the rest that did not fit into the socket.
+/// The datagrams to send next, and the datagrams that the socket has not accepted.
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// The bytes that [`Outbox::send`] will send; empty before they are filled in.
@@ -38,7 +38,7 @@ pub struct Outbox {
     pub losses: LocalLosses,
     /// The number of system calls that sent datagrams.
     pub calls: u64,
-    /// The number of datagrams sent, without losses.
+    /// The number of datagrams sent, excluding the losses above.
     pub datagrams: u64,
 }
 
@@ -56,7 +56,7 @@ impl Outbox {
         self.send_from(socket, transmit, 0)
     }
 
-    /// Sends the rest after the socket was full.
+    /// Sends the remaining datagrams after the socket was full.
     ///
     /// # Errors
     /// As for [`Outbox::send`].

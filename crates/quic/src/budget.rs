@@ -2,8 +2,8 @@
 //!
 //! The limit is three times the bytes received from the address. quinn-proto has this limit too, but starts another
 //! datagram as long as a single byte is left, and so exceeds the limit by up to one datagram. Here a datagram is
-//! started only if the limit permits a complete datagram. A client that waits for the rest sends a probe (RFC 9002
-//! section 6.2.2.1), which raises the limit.
+//! started only if the limit permits a complete datagram. A client that waits for further datagrams sends a probe (RFC
+//! 9002 section 6.2.2.1), which raises the limit.
 //!
 //! Not covered: addresses that a client migrates to. quinn-proto can validate such an address only with a full-sized
 //! datagram, which this limit might not permit.

@@ -19,11 +19,11 @@ use crate::session::Agreed;
 use crate::statistics::Statistics;
 use crate::stream;
 
-/// The most bytes that one call of [`Connection::write`] takes. Each call copies its bytes; copying bytes that do not
-/// fit would be wasted work.
+/// The maximum number of bytes that one call of [`Connection::write`] takes. Each call copies its bytes, and a copy of
+/// bytes that do not fit is wasted.
 const MOST_WRITTEN: usize = 64 * 1024;
 
-/// Why a stream cannot be written or finished.
+/// The reason why a stream cannot be written or finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
     /// Flow control or the send window permits no more data; [`Event::Writable`] reports when data can be written.
@@ -38,7 +38,7 @@ pub enum StreamError {
     Closed,
 }
 
-/// How a read of a stream ended.
+/// The end of a read of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadEnd {
     /// No more data has arrived yet; [`Event::Readable`] reports new data.
@@ -62,7 +62,7 @@ pub struct Connection {
     trips: RoundTrips,
     handshake: Option<Handshake>,
     pub(crate) events: VecDeque<Event>,
-    /// The final event for the endpoint, kept until all other events were taken.
+    /// The final event for the endpoint, stored until all other events were taken.
     drained: Option<EndpointEvent>,
     pub(crate) is_touched: bool,
     /// The handshake of a server's connection, while it is in progress.
@@ -166,7 +166,7 @@ impl Connection {
         self.machine.streams().send_streams()
     }
 
-    /// Writes as many bytes of the pieces, in order, as there is room for; at most 64 KiB in one call. Returns the
+    /// Writes bytes of the pieces, in order, until there is no more room; at most 64 KiB in one call. Returns the
     /// number of bytes taken, which is 0 only for empty pieces.
     pub fn write(&mut self, stream: u64, pieces: &[IoSlice<'_>]) -> Result<usize, StreamError> {
         if !self.may_write(stream) {
@@ -221,7 +221,7 @@ impl Connection {
         }
     }
 
-    /// Requests that the peer stop sending on a stream (STOP_SENDING), and discards the data received.
+    /// Sends STOP_SENDING for a stream, and discards the received data of the stream.
     pub fn stop(&mut self, stream: u64, code: u64) {
         if self.may_read(stream) {
             // Fails for closed streams, as above.
@@ -241,7 +241,7 @@ impl Connection {
     }
 
     /// Reads a stream in order and passes the data to `sink`, at most `most` bytes. The second argument of `sink` is
-    /// whether the piece is the last of the stream. An end without data is an empty last piece.
+    /// true for the last piece of the stream. If the end arrives without data, the last piece is empty.
     pub fn read(&mut self, stream: u64, most: usize, mut sink: impl FnMut(&[u8], bool)) -> ReadEnd {
         if !self.may_read(stream) {
             return ReadEnd::Closed;
@@ -309,7 +309,7 @@ impl Connection {
         self.budget = agreed.map(|agreed| Budget::new(agreed.is_peer_shown));
     }
 
-    /// Returns how many of the `segments` requested datagrams may be sent now.
+    /// Returns the number of datagrams that may be sent now, at most `segments`.
     pub(crate) fn datagrams_allowed(&mut self, segments: usize) -> usize {
         if self.budget.as_ref().is_some_and(Budget::is_over) {
             self.budget = None;
@@ -389,7 +389,7 @@ impl Connection {
                     }
                     StreamEvent::Stopped { id, error_code } => {
                         // RFC 9000 section 3.5: a stopped stream is reset, with the peer's code. A finished stream may
-                        // have data that are not sent yet, so it is reset too.
+                        // have data that are not sent yet, so such a stream is reset too.
                         self.reset(id.into(), error_code.into_inner());
                         return Some(Event::Stopped {
                             stream: id.into(),

@@ -25,7 +25,8 @@ use crate::timeline::{TokenTime, from_machine, to_machine};
 
 /// The largest UDP payload that peers may send, in bytes.
 const LARGEST_RECEIVED: u16 = 65_527;
-/// The most responses without a connection that wait to be sent. More responses are dropped, as on a network.
+/// The maximum number of responses without a connection that wait to be sent. Further responses are dropped, as on a
+/// network.
 const MOST_RESPONSES: usize = 1024;
 
 /// Datagrams to send. Their bytes are in the buffer that was passed with the call.
@@ -58,7 +59,7 @@ pub struct EndpointCounts {
     pub responses_dropped: u64,
 }
 
-/// Why a connection cannot be started.
+/// The reason why a connection cannot be started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
     /// The server's name is invalid.
@@ -326,7 +327,8 @@ impl Endpoint {
         let handle = ConnectionHandle(key.0 as usize);
         while let Some(event) = connection.machine.poll_endpoint_events() {
             if event.is_drained() {
-                // The endpoint gets this event later: it would free the slot while other events are still waiting.
+                // The endpoint gets this event later, because the event frees the slot and other events are still
+                // waiting.
                 connection.hold_drained(event);
             } else if let Some(answer) = self.machine.handle_event(handle, event) {
                 connection.machine.handle_event(answer);
@@ -365,8 +367,8 @@ impl Endpoint {
         Some(ours(&transmit))
     }
 
-    /// Returns when to call [`handle_timeout`](Self::handle_timeout) for a connection. Any other call for this connection
-    /// may change the result.
+    /// Returns the time at which to call [`handle_timeout`](Self::handle_timeout) for a connection. Any other call for
+    /// this connection may change the result.
     pub fn poll_timeout(&mut self, key: ConnectionKey) -> Option<Instant> {
         self.get_mut(key)?.machine.poll_timeout().map(from_machine)
     }
@@ -582,7 +584,7 @@ impl Endpoint {
     }
 }
 
-/// The configuration that all connections of an endpoint share.
+/// Creates the configuration that all connections of an endpoint share.
 fn endpoint_config(identifiers: &Identifiers) -> Arc<EndpointConfig> {
     let mut config = EndpointConfig::default();
     let identifiers = identifiers.clone();

@@ -50,7 +50,7 @@ pub enum Event {
     Drained,
 }
 
-/// What closed a connection.
+/// The side that closed a connection, or the idle time-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Closer {
     /// This side.
@@ -72,10 +72,10 @@ pub enum CloseKind {
     None,
 }
 
-/// How a connection was closed.
+/// The close of a connection: side, code and reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Closed {
-    /// Which side closed the connection.
+    /// The side that closed the connection, or the idle time-out.
     pub by: Closer,
     /// The layer that the code belongs to.
     pub kind: CloseKind,

@@ -28,8 +28,8 @@ pub enum EarlyData {
     None,
     /// The server accepted early data.
     Accepted,
-    /// The server rejected early data. All streams opened until then are closed without an event, and stream IDs
-    /// start again.
+    /// The server rejected early data. All streams opened before the rejection are closed without an event, and stream
+    /// IDs start again.
     Rejected,
 }
 
@@ -37,14 +37,14 @@ pub enum EarlyData {
 /// (before the client's Finished is sent); for a server, when the client's Finished has arrived.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Handshake {
-    /// The duration since the connect call (client), or since the first datagram arrived (server).
+    /// The duration, from the connect call (client) or from the arrival of the first datagram (server).
     pub took: Duration,
     /// Datagrams sent during the handshake, including early data.
     pub sent: Volume,
     /// Datagrams received during the handshake.
     pub received: Volume,
-    /// The round trips that the handshake needs without losses: normally 1. A Retry adds one (only a client counts it).
-    /// Certificates above the limit for an unvalidated address add one. Losses only affect the duration.
+    /// The round trips that the handshake needs without losses: normally 1. A Retry adds one (only a client counts a
+    /// Retry). Certificates above the limit for an unvalidated address add one. Losses affect only the duration.
     pub round_trips: u32,
     /// The negotiated protocol (ALPN), such as `h3`.
     pub protocol: Option<Vec<u8>>,
@@ -62,10 +62,10 @@ pub struct Handshake {
 
 /// Derives the number of round trips of a handshake from the numbers of bytes sent and received.
 ///
-/// A handshake takes one round trip, and a Retry adds another. Until a server has validated the client's address, it may
-/// send three times the bytes received from the client, and complete the last datagram (RFC 9000 section 8.1). If it
-/// sends more, the additional bytes answer later bytes of the client, and so took another round trip. The effects of
-/// losses and of the congestion window are not counted, but are part of the handshake's duration.
+/// A handshake takes one round trip, and a Retry adds another. Until a server has validated the client's address, it
+/// may send three times the bytes received from the client, and complete the last datagram (RFC 9000 section 8.1).
+/// Bytes above this limit answer later bytes of the client, and so took another round trip. The effects of losses and
+/// of the congestion window are not counted, but are part of the handshake's duration.
 #[derive(Debug)]
 pub(crate) struct RoundTrips {
     count: u32,

@@ -1,9 +1,9 @@
 //! QUIC connections (RFC 9000, 9001, 9002) over any datagram socket, without I/O.
 //!
 //! The transport state machine is `quinn-proto`. This crate adds what experiments need: our
-//! [`Instant`](fathometer_model::Instant) and [`Seed`](fathometer_model::Seed), every setting as a factor with
-//! a unit ([`TransportSettings`]), the figures of a handshake ([`Handshake`]), which side closed a connection and why
-//! ([`Closed`]), and qlog to a writer that the host supplies.
+//! [`Instant`](fathometer_model::Instant) and [`Seed`](fathometer_model::Seed), every setting as a factor with a unit
+//! ([`TransportSettings`]), the figures of a handshake ([`Handshake`]), the side that closed a connection and the
+//! reason ([`Closed`]), and qlog to a writer that the host supplies.
 //!
 //! An [`Endpoint`] contains the connections of one UDP socket. Its host works in this order:
 //!

@@ -4,8 +4,8 @@ use crate::settings::Waiting;
 
 /// The smallest limit of a connection, in bytes, for any number of connections.
 const LEAST: u64 = 8 * 1024;
-/// The limit of a connection in congestion windows: one is in flight, one waits to follow it, and two more are kept
-/// while a lost packet is repaired.
+/// The limit of a connection in congestion windows: one window is in flight, one is next, and two more are needed while
+/// a lost packet is repaired.
 const WINDOWS: u64 = 4;
 
 /// The memory of one endpoint. It counts the limits granted to connections, which are upper bounds of their use.

@@ -129,7 +129,7 @@ impl crypto::ServerConfig for ServerSession {
     }
 }
 
-/// The TLS of one connection.
+/// The TLS session of one connection.
 struct Session {
     tls: Connection,
     initial: Suite,
@@ -395,7 +395,7 @@ fn is_valid_retry(original: &[u8], header: &[u8], payload: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// RFC 9001 appendix A.4.
+    /// The example of RFC 9001 appendix A.4.
     #[test]
     fn the_retry_of_the_standard_is_valid_and_no_other() {
         let original = 0x8394_c8f0_3e51_5708_u64.to_be_bytes();

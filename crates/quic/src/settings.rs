@@ -37,7 +37,7 @@ impl Congestion {
     /// All controllers.
     pub const ALL: [Congestion; 3] = [Congestion::Cubic, Congestion::Bbr, Congestion::NewReno];
 
-    /// The name in settings and records.
+    /// Returns the name in settings and records.
     pub const fn name(self) -> &'static str {
         match self {
             Congestion::Cubic => "cubic",
@@ -66,7 +66,8 @@ pub struct AckFrequency {
     pub packets: u32,
     /// The longest delay of an acknowledgement; `None`: the peer decides.
     pub delay: Option<Duration>,
-    /// How far out of order a packet must arrive to be acknowledged immediately; 0: never.
+    /// The reordering threshold in packets: a packet that is at least this far out of order is acknowledged
+    /// immediately; 0: never.
     pub reordering: u32,
 }
 
@@ -92,9 +93,9 @@ pub struct TransportSettings {
     pub bidirectional_streams: u64,
     /// The number of unidirectional streams that the peer may have open at the same time.
     pub unidirectional_streams: u64,
-    /// The receive window of a stream: the bytes that the peer may send ahead of what was read.
+    /// The receive window of a stream, in bytes: the amount of unread data that the peer may send.
     pub stream_window: Bytes,
-    /// The receive window of all streams together, in the same sense; `None`: no limit.
+    /// The receive window of all streams together, in bytes; `None`: no limit.
     pub connection_window: Option<Bytes>,
     /// The limit on unacknowledged bytes of all streams together; writes block at the limit.
     pub send_window: Bytes,
@@ -114,8 +115,8 @@ pub struct TransportSettings {
     pub identifier_length: u8,
 }
 
-/// The defaults of RFC 9002 and of common servers: CUBIC, a window of 10 datagrams of 1200 bytes, MTU discovery
-/// up to 1452, 100 streams, 30 s idle time-out; windows for 100 Mbit/s at 100 ms.
+/// The defaults of RFC 9002 and of common servers: CUBIC, a window of 10 datagrams of 1200 bytes, MTU discovery up to
+/// 1452, 100 streams, 30 s idle time-out; windows for a path with 100 Mbit/s and a round-trip time of 100 ms.
 impl Default for TransportSettings {
     fn default() -> TransportSettings {
         TransportSettings {
@@ -142,8 +143,8 @@ impl Default for TransportSettings {
 }
 
 impl TransportSettings {
-    /// The defaults for a client with a socket for each connection, as in browsers: its connection IDs are
-    /// empty, and servers open no bidirectional streams.
+    /// Returns the defaults for a client with a socket for each connection, as in browsers: the client's connection IDs
+    /// are empty, and servers open no bidirectional streams.
     pub fn client() -> TransportSettings {
         TransportSettings {
             identifier_length: 0,

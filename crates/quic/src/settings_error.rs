@@ -1,6 +1,6 @@
 //! The error for invalid transport settings.
 
-/// Why transport settings are invalid.
+/// The reason why transport settings are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// A value outside the range that the protocol permits.

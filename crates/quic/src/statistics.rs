@@ -35,7 +35,7 @@ pub struct Statistics {
     pub acks: (u64, u64),
     /// The numbers of STREAM frames sent and received.
     pub stream_frames: (u64, u64),
-    /// Frames sent that report that flow control blocks this side (DATA_BLOCKED, STREAM_DATA_BLOCKED).
+    /// Frames sent because flow control blocked this side (DATA_BLOCKED, STREAM_DATA_BLOCKED).
     pub blocked_frames: u64,
     /// Frames sent that give the peer more flow control credit (MAX_DATA, MAX_STREAM_DATA, MAX_STREAMS).
     pub credit_frames: u64,

@@ -16,7 +16,7 @@ use fathometer_model::Instant;
 
 static ORIGIN: OnceLock<std::time::Instant> = OnceLock::new();
 
-/// The reading that represents our origin.
+/// Returns the clock reading that represents our origin.
 pub(crate) fn origin() -> std::time::Instant {
     *ORIGIN.get_or_init(std::time::Instant::now)
 }

@@ -53,7 +53,8 @@ fn a_handshake_takes_one_round_trip_and_reports_its_cost() {
 
 #[test]
 fn certificates_beyond_three_times_the_clients_bytes_cost_a_round_trip() {
-    // RFC 9000 section 8.1: until its address is validated, a client is sent at most three times its own bytes.
+    // RFC 9000 section 8.1: until the client's address is validated, the server sends at most three times the bytes
+    // received.
     let mut plan = Plan::new();
     plan.tls = Tls::new(false, 5_000);
     let mut pair = Pair::new(plan);
@@ -456,7 +457,10 @@ fn fewer_acknowledgements_are_sent_if_fewer_are_requested() {
         reordering: 3,
     };
     let (usual, asked) = (acks(None), acks(Some(few)));
-    assert!(asked < usual, "{asked} instead of {usual}");
+    assert!(
+        asked < usual,
+        "{asked} ACK frames with a requested frequency, {usual} without"
+    );
 }
 
 #[test]
@@ -523,7 +527,7 @@ fn a_qlog_is_a_sequence_of_json_texts_on_the_runs_own_time() {
     assert!(received.contains("\"time\":100.0"), "{received}");
 }
 
-/// Writes to a stream of the server until `total` bytes are written or it takes no more; returns the bytes
+/// Writes to a stream of the server until `total` bytes are written or the stream takes no more; returns the bytes
 /// written.
 fn write_on(pair: &mut Pair, stream: u64, total: usize) -> usize {
     let bytes = vec![7; 64 * 1024];
@@ -591,7 +595,10 @@ fn a_client_that_acknowledges_gets_as_much_as_without_a_bound() {
         pair.now.since(begun)
     };
     let (bounded, unbounded) = (took(64 << 10), took(4 << 20));
-    assert!(bounded <= unbounded, "{bounded:?} {unbounded:?}");
+    assert!(
+        bounded <= unbounded,
+        "took {bounded:?} with a small limit, {unbounded:?} with a large limit"
+    );
 }
 
 #[test]
@@ -611,7 +618,7 @@ fn an_unvalidated_client_gets_at_most_three_times_the_bytes_that_it_sent() {
         );
         assert!(
             received <= sent && sent <= 3 * received,
-            "{padding}: {sent} for {received}"
+            "padding {padding}: {sent} B sent, {received} B received"
         );
         // A client that responds waits at most one round trip longer.
         let mut pair = Pair::new(plan());

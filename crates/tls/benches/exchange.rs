@@ -1,9 +1,9 @@
-//! CPU time of TLS per exchange with HTTP/2's pattern: 16 requests of 40 bytes in one write, 16 answers of 1 KB with a
-//! header section of 30 bytes each.
+//! Measures the CPU time of TLS per exchange with the write pattern of HTTP/2. One write contains 16 requests of 40
+//! bytes. The 16 answers have 1 KB of content and a header section of 30 bytes each.
 //!
 //! `cargo bench -p fathometer-tls` compares this crate's sessions with rustls's two interfaces, and with sessions that
-//! send every answer in a separate record. All use the same cipher suite. A round takes about 1 ms. The shortest of
-//! many rounds is reported: it was not interrupted, so its duration is CPU time.
+//! send every answer in a separate record. All variants use the same cipher suite. A round takes about 1 ms. The
+//! shortest of many rounds is reported. It was not interrupted, so its duration equals its CPU time.
 
 #![expect(
     clippy::disallowed_types,
@@ -36,10 +36,10 @@ const TURNS: usize = 50;
 const ROUNDS: usize = 1000;
 
 fn main() {
-    // A smoke run (`--test`) is short.
+    // A smoke test (`--test`) is short.
     let short = std::env::args().any(|argument| argument == "--test");
     let (turns, rounds) = if short { (TURNS, 1) } else { (TURNS, ROUNDS) };
-    println!("ns per exchange (client, server); 16 exchanges a turn");
+    println!("ns of CPU time per exchange (client, server); 16 exchanges per turn");
     for suite in [
         CipherSuite::Aes256Gcm,
         CipherSuite::Aes128Gcm,
@@ -89,7 +89,7 @@ fn settings(suite: CipherSuite) -> Settings {
     )
 }
 
-/// Both ends of a connection. Each end reads what the other end writes; a read returns the number of bytes.
+/// Both sides of a connection. Each side reads the bytes that the other side wrote. A read returns the number of bytes.
 trait Sides {
     fn client_writes(&mut self, requests: &[u8]);
     fn server_reads(&mut self) -> usize;
@@ -97,7 +97,7 @@ trait Sides {
     fn client_reads(&mut self) -> usize;
 }
 
-/// Runs turns of exchanges; returns the CPU time of each side.
+/// Runs `turns` turns of exchanges; returns the CPU time of each side.
 fn round(sides: &mut dyn Sides, turns: usize) -> [Duration; 2] {
     let (requests, head, body) = ([b'r'; REQUESTS * REQUEST], [b'h'; HEAD], [b'b'; BODY]);
     let mut spent = [Duration::ZERO; 2];
@@ -118,7 +118,7 @@ fn round(sides: &mut dyn Sides, turns: usize) -> [Duration; 2] {
     spent
 }
 
-/// A transport that keeps written bytes until they are read.
+/// A simulated transport: the written bytes that have not been read.
 type Wire = Vec<u8>;
 
 struct Sessions {
@@ -194,7 +194,7 @@ struct Buffered {
     server: ServerConnection,
     up: Wire,
     down: Wire,
-    /// The writes of one turn, joined because rustls seals a record for each write.
+    /// The writes of one turn, joined, because rustls seals a record for each write.
     turn: Vec<u8>,
     plain: Vec<u8>,
 }
@@ -282,8 +282,8 @@ struct Unbuffered {
     turn: Vec<u8>,
 }
 
-/// Reads the bytes on a wire, and writes replies and the given content. Returns the number of bytes read. A macro,
-/// because rustls's unbuffered connections of the two sides have methods of the same names but no common trait.
+/// Reads the bytes on a wire, and writes replies and the given content. Returns the number of bytes read. It is a
+/// macro, because rustls's client and server connections have methods of the same names but no common trait.
 macro_rules! pass {
     ($connection:expr, $wire:expr, $out:expr, $content:expr) => {{
         let (mut taken, mut read, mut content): (usize, usize, &[u8]) = (0, 0, $content);

@@ -1,9 +1,9 @@
 //! Certificates: an authority that issues certificates on the fly, and certificates that users provide.
 //!
-//! An [`Authority`] signs with a new key that is never written to a file. Other programs can trust it by its
-//! [`pem`](Authority::pem) (`curl --cacert`, a browser's store), and other servers can use the chain and the key of an
-//! [`Identity`]. The default key is ECDSA on P-256, as in most of today's servers. `ring` does not generate RSA keys;
-//! an identity with an RSA key is read from PEM ([`Identity::from_pem`]).
+//! An [`Authority`] signs with a new key that is never written to a file. To trust the authority, other programs import
+//! its certificate ([`pem`](Authority::pem); `curl --cacert`, a browser's store). Other servers can use the chain and
+//! the key of an [`Identity`]. The default key is ECDSA on P-256, as in most of today's servers. `ring` does not
+//! generate RSA keys; an identity with an RSA key is read from PEM ([`Identity::from_pem`]).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -21,10 +21,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, Serve
 
 use crate::settings_error::SettingsError;
 
-/// The object identifier, below a private arc, of an extension that has no meaning and only adds size.
+/// The object identifier (in a private arc) of an extension that has no meaning and only adds size.
 const PADDING: [u64; 9] = [1, 3, 6, 1, 4, 1, 61_157, 1, 1];
 
-/// The validity of a certificate, as times since 1970, in whole seconds.
+/// The validity of a certificate, as times since the Unix epoch, in whole seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetime {
     /// The start of validity.
@@ -34,7 +34,8 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
-    /// Returns a lifetime from `margin` before `time` (because clocks differ) to `margin` after `time`.
+    /// Creates a lifetime from `margin` before `time` to `margin` after `time`. The margin is needed because clocks
+    /// differ.
     pub fn around(time: Duration, margin: Duration) -> Lifetime {
         Lifetime {
             not_before: time.saturating_sub(margin),
@@ -75,7 +76,7 @@ impl Authority {
         })
     }
 
-    /// The authority's certificate in PEM, for other programs to trust.
+    /// The authority's certificate in PEM, which other programs import to trust the authority.
     pub fn pem(&self) -> &str {
         &self.pem
     }
@@ -96,7 +97,7 @@ impl Authority {
     /// If a name is neither a host name nor an address, or the padding is larger than 48 KiB.
     pub fn issue(&self, request: &Issue) -> Result<Identity, SettingsError> {
         let lifetime = request.lifetime.unwrap_or(self.lifetime);
-        // From the root towards the leaf: each certificate is signed by the previous certificate.
+        // In order from the root to the leaf: each certificate is signed with the key of the previous one.
         let mut intermediates: Vec<(Issuer<'static, KeyPair>, CertificateDer<'static>)> =
             Vec::new();
         for place in 1..=request.intermediates {
@@ -129,21 +130,21 @@ impl fmt::Debug for Authority {
 /// The properties of a certificate to issue.
 #[derive(Debug, Clone)]
 pub struct Issue {
-    /// The host names and addresses that the certificate is valid for.
+    /// The host names and IP addresses for which the certificate is valid.
     pub names: Vec<String>,
     /// The kind of the certificate's key.
     pub key: KeyKind,
-    /// The number of intermediate certificates between the certificate and the root. They are sent with the
+    /// The number of intermediate certificates between the root and the certificate. They are sent together with the
     /// certificate.
     pub intermediates: usize,
-    /// The size in bytes of an extension without meaning, to enlarge the certificate.
+    /// The size in bytes of a meaningless extension that enlarges the certificate.
     pub padding: usize,
     /// The certificate's lifetime; `None`: the authority's lifetime.
     pub lifetime: Option<Lifetime>,
 }
 
 impl Issue {
-    /// Describes a certificate for these names with a key on P-256, signed by the root.
+    /// Describes a certificate for these names: a P-256 key, signed by the root.
     pub fn new<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Issue {
         Issue {
             names: names.into_iter().map(Into::into).collect(),
@@ -162,7 +163,7 @@ pub enum KeyKind {
     P256,
     /// ECDSA on P-384.
     P384,
-    /// Ed25519. Browsers do not accept it.
+    /// Ed25519. Browsers do not accept this kind.
     Ed25519,
 }
 
@@ -176,15 +177,14 @@ impl KeyKind {
     }
 }
 
-/// A certificate chain, with the owner's certificate first, and the owner's key.
+/// A certificate chain, which starts with the owner's certificate, and the owner's key.
 pub struct Identity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
 
 impl Identity {
-    /// Reads a chain and a key in PEM. `chain_file` and `key_file` are the names of the files in error
-    /// messages.
+    /// Reads a chain and a key in PEM. `chain_file` and `key_file` are file names for error messages.
     ///
     /// # Errors
     ///
@@ -213,12 +213,12 @@ impl Identity {
         Ok(Identity { chain, key })
     }
 
-    /// The total bytes of the certificates as they are sent.
+    /// The size of all certificates as they are sent.
     pub fn chain_size(&self) -> Bytes {
         self.chain.iter().map(|der| Bytes(der.len() as u64)).sum()
     }
 
-    /// The certificates in PEM, the owner's first.
+    /// The certificates in PEM. The owner's certificate is first.
     pub fn chain_pem(&self) -> String {
         self.chain
             .iter()
@@ -264,7 +264,7 @@ impl fmt::Debug for Identity {
 pub struct Roots(Arc<RootCertStore>);
 
 impl Roots {
-    /// Reads certificates of authorities in PEM, such as the system's own store. `file` is the name of the file in
+    /// Reads certificates of authorities in PEM, such as the system's certificate store. `file` is the file name for
     /// error messages.
     ///
     /// # Errors
@@ -273,11 +273,11 @@ impl Roots {
     pub fn from_pem(pem: &[u8], file: &str) -> Result<Roots, SettingsError> {
         let mut store = RootCertStore::empty();
         let (good, bad) = store.add_parsable_certificates(certificates(pem, file)?);
-        // A store may contain some unusable certificates; a file with only unusable certificates is an error.
+        // A certificate store may contain some unusable certificates. It is an error only if all are unusable.
         if good == 0 {
             return Err(file_error(
                 file,
-                format!("{bad} certificates, none of them usable"),
+                format!("none of the {bad} certificates is usable"),
             ));
         }
         Ok(Roots(Arc::new(store)))
@@ -305,7 +305,7 @@ fn authority_params(
 ) -> Result<(CertificateParams, KeyPair), SettingsError> {
     let mut params = CertificateParams::default();
     let key = KeyPair::generate().map_err(making)?;
-    // Each root needs its own name. Otherwise a client that trusts another root of the same name would check
+    // Each root needs a unique name. Otherwise, a client that trusts a different root with the same name would verify
     // certificates with the wrong key.
     let identifier: String = params.key_identifier(&key)[..4]
         .iter()
@@ -331,7 +331,7 @@ fn leaf_params(request: &Issue, lifetime: Lifetime) -> Result<CertificateParams,
     params.use_authority_key_identifier_extension = true;
     if request.padding > LARGEST_PADDING {
         return Err(SettingsError::Making(format!(
-            "padding of {} bytes: use at most {LARGEST_PADDING}",
+            "padding of {} bytes is too large: use at most {LARGEST_PADDING} bytes",
             request.padding
         )));
     }
@@ -345,7 +345,7 @@ fn leaf_params(request: &Issue, lifetime: Lifetime) -> Result<CertificateParams,
     Ok(params)
 }
 
-/// The largest padding in bytes: handshake messages of 64 KiB or more are refused.
+/// The maximum padding in bytes. Peers refuse handshake messages of 64 KiB or more.
 const LARGEST_PADDING: usize = 48 * 1024;
 
 /// Returns a DER OCTET STRING of `length` zero bytes.
@@ -371,11 +371,11 @@ fn certificates(pem: &[u8], file: &str) -> Result<Vec<CertificateDer<'static>>, 
     Ok(chain)
 }
 
-/// Encodes bytes as PEM: Base64 between the two label lines (RFC 7468).
+/// Encodes bytes as PEM: base 64 between two label lines (RFC 7468).
 fn armour(label: &str, der: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = format!("-----BEGIN {label}-----\n");
-    // 48 bytes give a line of 64 characters.
+    // 48 bytes become a line of 64 characters.
     for line in der.chunks(48) {
         for group in line.chunks(3) {
             let mut bytes = [0; 3];
@@ -407,7 +407,10 @@ fn file_error(file: &str, problem: String) -> SettingsError {
     }
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "map_err passes the error by value"
+)]
 fn making(error: rcgen::Error) -> SettingsError {
     SettingsError::Making(error.to_string())
 }
@@ -459,7 +462,7 @@ mod tests {
                 ..Issue::new(["a.test"])
             };
             let padded = authority.issue(&request).unwrap().chain_size();
-            // The DER header of the extension, and the different lengths of two signatures.
+            // The padding also adds the DER header of the extension; the lengths of the two signatures may differ.
             let added = (padded.0 - plain.0) as usize - padding;
             assert!((14..50).contains(&added), "{padding}: {added}");
         }

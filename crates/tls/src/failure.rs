@@ -1,11 +1,12 @@
-//! Why a session failed.
+//! Reasons for the failure of a session.
 
 use std::fmt;
 
 use fathometer_model::Failure;
 use rustls::{CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
 
-/// Why TLS could not be established, or failed later. Time limits are not included; the host handles them.
+/// The reason why TLS could not be established, or failed later. Time-outs are not included, because the host handles
+/// them.
 ///
 /// The `Display` text completes "TLS failed: {failure}".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -13,13 +14,13 @@ pub enum TlsFailure {
     /// The issuer of the peer's certificate is not an authority that this side trusts.
     #[error("the certificate's issuer is not trusted")]
     NotTrusted,
-    /// The certificate is for other names; the text lists them.
+    /// The certificate is valid only for other names, which the text lists.
     #[error("the certificate is for another name ({0})")]
     NameMismatch(String),
-    /// The certificate has expired or is not valid yet. The text states by how much.
+    /// The certificate has expired or is not valid yet. The text states the time difference.
     #[error("the certificate is not valid at this time ({0})")]
     Expired(String),
-    /// The certificate is unacceptable for another reason.
+    /// The certificate is invalid for another reason.
     #[error("the certificate is not acceptable ({0})")]
     BadCertificate(String),
     /// The peer did not present the required certificate.
@@ -28,7 +29,7 @@ pub enum TlsFailure {
     /// The two sides have no TLS version in common.
     #[error("no TLS version in common ({0})")]
     NoCommonVersion(String),
-    /// The two sides have no cipher suite, group or signature scheme in common.
+    /// The two sides have no cipher suite, key exchange group or signature scheme in common.
     #[error("no cipher suite, group or signature scheme in common ({0})")]
     NoCommonCipher(String),
     /// The two sides have no application protocol in common (ALPN).
@@ -43,7 +44,7 @@ pub enum TlsFailure {
     /// The peer violated the protocol.
     #[error("the peer violated the protocol ({0})")]
     Misbehaved(String),
-    /// The peer sent a harmless kind of message more often than the limit against floods.
+    /// The peer sent more messages of a harmless kind than the limit against floods allows.
     #[error("the peer sent too many {0}")]
     Flood(&'static str),
     /// The peer failed and sent this alert.
@@ -52,7 +53,7 @@ pub enum TlsFailure {
     /// The transport was closed without `close_notify`, so data may be missing.
     #[error("the connection was closed without close_notify")]
     Truncated,
-    /// The name to connect to is neither a host name nor an address.
+    /// The name of the server is neither a host name nor an IP address.
     #[error("{0:?} is neither a host name nor an address")]
     BadName(String),
     /// An internal failure of this side.
@@ -61,7 +62,7 @@ pub enum TlsFailure {
 }
 
 impl TlsFailure {
-    /// Returns the kind of failure for the records of a run. The `Display` text of `self` describes the cause.
+    /// Returns the kind of failure for the records of a run. The `Display` text states the cause.
     pub fn failure(&self) -> Failure {
         match self {
             TlsFailure::Truncated => Failure::Truncated,
@@ -154,7 +155,7 @@ fn invalid(what: InvalidMessage) -> TlsFailure {
     }
 }
 
-/// Turns `NoCipherSuitesInCommon` into `no cipher suites in common`.
+/// Converts a name such as `NoCipherSuitesInCommon` to `no cipher suites in common`.
 fn words(name: &str) -> String {
     let mut text = String::with_capacity(name.len() + 8);
     for letter in name.chars() {
@@ -166,12 +167,12 @@ fn words(name: &str) -> String {
     text
 }
 
-/// An alert (RFC 8446 section 6), by its number.
+/// An alert (RFC 8446 section 6), identified by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Alert(pub u8);
 
 impl Alert {
-    /// Returns the alert's name in the registry of TLS alerts; `None` for an unregistered number.
+    /// Returns the alert's registered name; `None` for an unregistered number.
     pub fn name(self) -> Option<&'static str> {
         NAMES
             .binary_search_by_key(&self.0, |&(number, _)| number)

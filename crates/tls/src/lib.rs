@@ -1,17 +1,17 @@
-//! TLS 1.2 and 1.3 (RFC 5246, RFC 8446) over any byte stream, without I/O, with the cost of each handshake.
+//! TLS 1.2 and 1.3 (RFC 5246, RFC 8446) over any byte stream, without I/O. Measures the cost of each handshake.
 //!
-//! A [`Session`] is the TLS of one connection, for a client or a server. Its inputs are bytes of the transport and the
-//! time; its outputs are plaintext and bytes for the transport. [`ClientOptions`] and [`ServerOptions`] contain the
-//! settings. [`Handshake`] and [`Traffic`] contain the negotiated parameters and the cost of a connection.
-//! [`TlsFailure`] is the reason for a failure. [`certificate`] creates an authority and certificates on the fly.
+//! A [`Session`] is one side of one TLS connection. Its inputs are bytes from the transport and the time. Its outputs
+//! are plaintext and bytes for the transport. [`ClientOptions`] and [`ServerOptions`] contain the settings.
+//! [`Handshake`] and [`Traffic`] contain the negotiated parameters and the cost of a connection. [`TlsFailure`] is the
+//! reason for a failure. [`certificate`] creates an authority and certificates on the fly.
 //!
-//! rustls performs the handshake. Afterwards this crate seals and opens the records, in place, with the keys of
-//! that handshake; [`Session`] explains why.
+//! rustls performs the handshake. Afterwards, this crate seals and opens the records in place, with the keys of that
+//! handshake. [`Session`] explains the reason.
 //!
-//! Random values come from the system (`ring` reads them directly), because a secret that a seed could reproduce
-//! would not be secret. Therefore two handshakes of the same kind may differ by a few bytes: the length of an ECDSA
-//! signature depends on its value. Not supported: reading files, sockets, clocks, renegotiation (TLS 1.2;
-//! refused), compressed certificates, raw public keys, Encrypted Client Hello, revocation.
+//! Random values come from the operating system (`ring` reads them directly), because values from a seed would not be
+//! secret. Therefore, two handshakes of the same kind may differ by a few bytes: the length of an ECDSA signature
+//! depends on its value. Not supported: renegotiation in TLS 1.2 (refused), compressed certificates, raw public keys,
+//! Encrypted Client Hello, revocation. The crate uses no files, sockets or clocks.
 //!
 //! ```
 //! use std::time::Duration;

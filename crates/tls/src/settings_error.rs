@@ -1,14 +1,14 @@
 //! The error for invalid TLS settings.
 
-/// Why TLS settings cannot be used. The `Display` text completes "TLS settings: {error}".
+/// The reason why TLS settings are invalid. The `Display` text completes "TLS settings: {error}".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// A file with certificates or keys cannot be used.
     #[error("{file}: {problem}")]
     File {
-        /// The file, as the user named it.
+        /// The path of the file, as the user stated it.
         file: String,
-        /// The problem with it.
+        /// The problem with the file.
         problem: String,
     },
     /// A certificate cannot be created.
@@ -17,17 +17,17 @@ pub enum SettingsError {
     /// The word is not the name of a version, cipher suite or group.
     #[error("unknown {kind} {word:?}: supported are {known}")]
     Unknown {
-        /// The kind of name: a TLS version, a cipher suite or a group.
+        /// The kind of the name: a TLS version, a cipher suite or a group.
         kind: &'static str,
-        /// The word.
+        /// The unknown word.
         word: String,
-        /// All valid words.
+        /// All supported words.
         known: String,
     },
     /// The record size is outside the valid range.
-    #[error("record size of {0} bytes: use 32 to 16384")]
+    #[error("record size of {0} bytes is out of range: use 32 to 16384 bytes")]
     RecordSize(usize),
-    /// Early data is enabled with tickets that do not prevent replay.
+    /// Early data is enabled, but the tickets do not prevent replay.
     #[error(
         "early data requires stateful tickets: the server stores the sessions, so that each ticket is used once"
     )]

@@ -10,7 +10,7 @@ use crate::h2::settings::Settings;
 /// The settings of one connection. A setting has no effect if the protocol lacks its mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// The most requests in flight; at least 1. The server may allow fewer.
+    /// The maximum number of requests in flight; at least 1. The server may allow fewer.
     pub depth: u32,
     /// Whether the transport uses TLS, which determines the scheme of requests.
     pub tls: bool,
@@ -20,15 +20,15 @@ pub struct Config {
     pub stream_window: u32,
     /// The receive window of the connection, in bytes.
     pub connection_window: u32,
-    /// Whether to record when the server waits for one of these windows.
+    /// Whether to record the times at which the server waits for these windows.
     pub record_window_waits: bool,
     /// The largest dynamic table for the compression of response fields, in bytes.
     pub header_table: u32,
-    /// How long the server may take to acknowledge settings.
+    /// The time limit for the server's acknowledgement of settings; `None` sets no limit.
     pub settings_timeout: Option<Duration>,
     /// Limits on a response.
     pub limits: Limits,
-    /// How long to wait for a response.
+    /// Time limits for a response.
     pub timeouts: Timeouts,
 }
 

@@ -55,7 +55,7 @@ impl From<h2::client::Connection> for Connection {
     }
 }
 
-/// Forwards a call.
+/// Forwards a call to the state machine of the connection's protocol.
 macro_rules! either {
     ($connection:expr, $inner:ident => $call:expr) => {
         match $connection {
@@ -66,7 +66,7 @@ macro_rules! either {
 }
 
 impl Connection {
-    /// A connection of this protocol; `None` for HTTP/3, which needs more than one byte stream.
+    /// Creates a connection of this protocol; `None` for HTTP/3, which needs more than one byte stream.
     pub fn new(protocol: Protocol, config: &Config) -> Option<Connection> {
         match protocol {
             Protocol::Http1(_) => Some(h1::client::Connection::new(config.http1()).into()),
@@ -109,7 +109,7 @@ impl Connection {
         either!(self, connection => connection.can_request())
     }
 
-    /// Requests queued or sent whose responses are not complete; pushes are not counted.
+    /// The number of requests queued or sent whose responses are not complete; pushes are not counted.
     pub fn outstanding(&self) -> usize {
         either!(self, connection => connection.outstanding())
     }
@@ -121,7 +121,7 @@ impl Connection {
         either!(self, connection => connection.first_unsent())
     }
 
-    /// Starts to write a request after those already queued.
+    /// Starts to write a request, which is queued after all earlier requests.
     pub fn request(&mut self, line: RequestLine<'_>) -> Result<RequestWriter<'_>, SendError> {
         match self {
             Connection::Http1(connection) => connection.request(line).map(RequestWriter::Http1),
@@ -173,13 +173,13 @@ impl Connection {
         }
     }
 
-    /// Bytes written and held: neither released nor passed to the transport.
+    /// The number of bytes that are written and not yet released.
     pub fn held(&self) -> Bytes {
         either!(self, connection => connection.held())
     }
 
-    /// Releases the oldest `bytes` bytes that are held, or all when there are fewer. In HTTP/2 the frame that
-    /// contains the last of these bytes is released whole. Returns the number of bytes released.
+    /// Releases the oldest `bytes` held bytes, or all held bytes if there are fewer. In HTTP/2 the frame that contains
+    /// the last of these bytes is released completely. Returns the number of bytes released.
     pub fn release(&mut self, bytes: Bytes) -> Bytes {
         match self {
             Connection::Http1(connection) => {
@@ -243,8 +243,8 @@ impl Connection {
         either!(self, connection => connection.handle_eof(now));
     }
 
-    /// Notes that the transport failed, or that the caller aborts it, with a failure that the peer did not
-    /// cause. Responses that were polled completely stay complete.
+    /// Notes that the transport failed, or that the caller aborts the connection; `failure` is the reason. Responses
+    /// that were polled completely stay complete.
     pub fn handle_failure(&mut self, failure: Failure, now: Instant) {
         either!(self, connection => connection.handle_failure(failure, now));
     }
@@ -255,7 +255,7 @@ impl Connection {
         either!(self, connection => connection.finish());
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) if no other event happens before.
+    /// The time at which to call [`handle_timeout`](Self::handle_timeout), unless another event happens first.
     pub fn poll_timeout(&self) -> Option<Instant> {
         either!(self, connection => connection.poll_timeout())
     }

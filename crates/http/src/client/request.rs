@@ -6,7 +6,7 @@ use crate::exchange::{Content, Queued, SendError, is_target};
 use crate::protocol::Protocol;
 use crate::{h1, h2, h3};
 
-/// Writes one request. Dropping it before one of the `send` methods has no effect.
+/// Writes one request. If the writer is dropped before one of the `send` methods is called, no request is queued.
 #[derive(Debug)]
 #[must_use = "a `send` method queues the request"]
 pub enum RequestWriter<'c> {
@@ -17,8 +17,8 @@ pub enum RequestWriter<'c> {
 }
 
 impl<'c> RequestWriter<'c> {
-    /// Adds a field. The writer sets `Expect` and the fields that frame the content, and refuses them here. In
-    /// HTTP/2 it also refuses connection-specific fields.
+    /// Adds a field. This method refuses `Expect` and the fields that frame the content, because the writer sets them
+    /// itself. In HTTP/2 it also refuses connection-specific fields.
     pub fn field(&mut self, name: &str, value: &str) -> &mut RequestWriter<'c> {
         match self {
             RequestWriter::Http1(writer) => drop(writer.field(name, value)),
@@ -27,7 +27,7 @@ impl<'c> RequestWriter<'c> {
         self
     }
 
-    /// Adds a field whose value is formatted in place.
+    /// Adds a field whose value is formatted directly into the buffer.
     pub fn field_display(
         &mut self,
         name: &str,
@@ -40,14 +40,14 @@ impl<'c> RequestWriter<'c> {
         self
     }
 
-    /// Queues the request without content. It is sent only after [`flush`](super::Connection::flush) or
+    /// Queues the request without content. The request is sent only after [`flush`](super::Connection::flush) or
     /// [`release`](super::Connection::release).
     pub fn send(self) -> Result<Queued, SendError> {
         self.send_with(Content::None, false)
     }
 
-    /// Queues the request with content to follow. With `expect_continue` it requests 100 (Continue) and the
-    /// content waits for [`Event::SendContent`](super::Event::SendContent).
+    /// Queues the request with content to follow. With `expect_continue` the request has `Expect: 100-continue`, and
+    /// the content waits for [`Event::SendContent`](super::Event::SendContent).
     pub fn send_with(self, content: Content, expect_continue: bool) -> Result<Queued, SendError> {
         match self {
             RequestWriter::Http1(writer) => writer.send_with(content, expect_continue),
@@ -68,9 +68,9 @@ pub enum PreparedRequest {
 }
 
 impl PreparedRequest {
-    /// A request with these fields, and with `content` bytes of content unless `content` is `None`. The rules
-    /// for fields are those of [`Connection::request`](super::Connection::request). A caller whose protocol is
-    /// chosen by ALPN prepares a request for each protocol.
+    /// Prepares a request with these fields, and with `content` bytes of content unless `content` is `None`. The
+    /// allowed fields are the same as in [`Connection::request`](super::Connection::request). A caller whose protocol
+    /// is chosen by ALPN prepares a request for each protocol.
     pub fn new(
         protocol: Protocol,
         method: &str,

@@ -2,11 +2,11 @@
 //! section 3.1): the first connection to a host uses HTTP/2, and HTTP/3 is used as soon as the host has
 //! announced it.
 //!
-//! This follows the behaviour of browsers. The driver connects at once to a service announced by a response
-//! (`Alt-Svc`) or by a frame of HTTP/2 (ALTSVC). Requests use HTTP/2 until that connection is established, and
-//! the new connection after that. Later visits use the service directly while it is valid. A service that
-//! cannot be reached, or fails before any response, is not used for a while; its requests are retried over
-//! HTTP/2. [`Retrieval`](super::Retrieval::services) records announcements and failures with their times.
+//! This follows the behaviour of browsers. The driver connects at once to a service announced by a response (`Alt-Svc`)
+//! or by a frame of HTTP/2 (ALTSVC). Requests use HTTP/2 until that connection is established, and the new connection
+//! after that. Later visits use the service directly while it is valid. A service that cannot be reached, or fails
+//! before any response, is not used for some minutes; its requests are retried over HTTP/2.
+//! [`Retrieval`](super::Retrieval::services) records announcements and failures with their times.
 //!
 //! Services on other hosts and over other protocols are ignored. Requests have no `Alt-Used` field, because some
 //! browsers do not send it.
@@ -22,7 +22,7 @@ use super::service::Service;
 use crate::alt_svc::{self, AltSvc};
 use crate::protocol::Protocol;
 
-/// How long a failed service is not used.
+/// The time for which a failed service is not used.
 const BROKEN_FOR: Duration = Duration::from_secs(5 * 60);
 
 impl PageDriver {
@@ -57,8 +57,8 @@ impl PageDriver {
         }
     }
 
-    /// The protocol of a new connection to a host, and the port if the connection goes to an alternative
-    /// service.
+    /// Chooses the protocol of a new connection to a host. Also returns the port if the connection goes to an
+    /// alternative service.
     pub(super) fn way_to(&self, host: u16, now: Instant) -> (Protocol, Option<u16>) {
         if !self.policy.alt_svc {
             return (self.policy.protocol, None);
@@ -70,8 +70,8 @@ impl PageDriver {
         }
     }
 
-    /// The connection to a host for the next request: over HTTP/2 until the connection to the alternative
-    /// service is established, then that connection. `None` if it accepts no request now.
+    /// Chooses the connection to a host for the next request: the connection to the alternative service if it is
+    /// established, otherwise an HTTP/2 connection. `None` if the chosen connection accepts no request now.
     pub(super) fn choose_by_service(&mut self, host: u16, now: Instant) -> Option<usize> {
         let known = self.cache.service(&self.host_names[usize::from(host)]);
         let holds = known.is_some_and(|service| !service.is_broken(now));
@@ -111,7 +111,7 @@ impl PageDriver {
         let Some(announced) = AltSvc::parse(values) else {
             return;
         };
-        // The time since the origin generated it, including time in caches.
+        // `Age` is the time since the origin generated the response, including time in caches.
         let age = head.text("age").and_then(|age| age.trim().parse().ok());
         let age = Duration::from_secs(age.unwrap_or(0));
         self.take_services(host, &announced, age, now);
@@ -172,8 +172,8 @@ impl PageDriver {
         }
     }
 
-    /// Handles a failed connection. If it led to a service and delivered no response, the service is no longer
-    /// used. Returns whether the service was given up.
+    /// Handles a failed connection. If the connection led to a service and delivered no response, the service is not
+    /// used for some minutes. Returns whether this is so.
     pub(super) fn give_up_service(&mut self, place: usize, failure: Failure, now: Instant) -> bool {
         let link = &self.links[place];
         let is_given_up = link.service.is_some() && link.record.exchanges == 0;

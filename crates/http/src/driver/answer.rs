@@ -288,7 +288,8 @@ impl PageDriver {
                         self.keep(job.item, by, now);
                     }
                     (None, Ask::Rest) => self.keep(job.item, by, now),
-                    // A server may send less than was requested, but only as often as retries are allowed.
+                    // A server may send fewer bytes than requested; the request for the remaining bytes counts as a
+                    // retry.
                     (Some(_), Ask::Rest) => {
                         self.ask_again(rest, true, Failure::BadResponse, now);
                     }
@@ -342,7 +343,7 @@ impl PageDriver {
         self.fail_item(item, failure, now);
     }
 
-    /// Handles a response that was cut off. The file is requested again if the connection caused this.
+    /// Handles a response that was cut off. If the connection is the cause, the file is requested again.
     fn broke_off(&mut self, exchange: usize, failure: Failure, now: Instant) {
         let Exchange { job, meaning, .. } = self.exchanges[exchange];
         let connections_fault = [
@@ -400,8 +401,8 @@ impl PageDriver {
         self.account(exchange, Received::default(), outcome);
     }
 
-    /// Queues a request again, before new requests. If the retries are used up, the request fails instead; only
-    /// attempts with `counts` use up retries.
+    /// Queues a request again, before new requests. If the retries are used up, the request fails instead. `counts`:
+    /// whether this attempt uses up a retry.
     fn ask_again(&mut self, job: Job, counts: bool, failure: Failure, now: Instant) -> bool {
         if !self.items[job.item].wanted {
             self.forget_push(job.item, now);
@@ -497,7 +498,7 @@ fn is_current(entry: &CacheEntry, head: Head<'_>) -> bool {
     }
 }
 
-/// Updates the validators with those of a 304.
+/// Updates the validators of a cache entry with the validators of a 304 (Not Modified) response.
 fn refresh(entry: &mut CacheEntry, head: Head<'_>) {
     if let Some(etag) = head.etag() {
         entry.etag = Some(etag.to_owned());
@@ -523,7 +524,7 @@ fn begin_copy(item: &mut Item, head: Head<'_>) {
     });
 }
 
-/// The meaning of a partial response: the requested part of the current copy, or an unusable response.
+/// Determines the meaning of a partial response: the requested part of the current copy, or an unusable response.
 fn part(item: &mut Item, ask: Ask, head: Head<'_>) -> Meaning {
     let Some(ContentRange::Part {
         first, complete, ..

@@ -35,7 +35,7 @@ pub(super) enum Found {
 }
 
 impl BaseFile {
-    /// A reader for the page at `target` on `host`, with this content coding. If the page is not HTML
+    /// Creates a reader for the page at `target` on `host`, with this content coding. If the page is not HTML
     /// (`scanned` is false), no references are searched for.
     pub(super) fn new(
         host: &str,

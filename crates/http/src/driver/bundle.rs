@@ -23,7 +23,7 @@ pub enum Bundle {
 }
 
 impl Bundle {
-    /// All formats. A name that begins with another name comes before it.
+    /// All formats. If one name starts with another name, the longer name comes first.
     const NAMES: [(&'static str, Bundle); 6] = [
         ("package-delta", Bundle::PackageDelta),
         ("package-v1", Bundle::Package(package::Version::One)),
@@ -33,7 +33,7 @@ impl Bundle {
         ("zip", Bundle::Zip),
     ];
 
-    /// The bundle named at the start of a text, and the text after its name.
+    /// Parses the name of a bundle at the start of a text. Returns the bundle and the text after the name.
     pub(super) fn strip(text: &str) -> Option<(Bundle, &str)> {
         let mut names = Bundle::NAMES.into_iter();
         names.find_map(|(name, bundle)| Some((bundle, text.strip_prefix(name)?)))
@@ -44,7 +44,7 @@ impl Bundle {
         matches!(self, Bundle::Package(_) | Bundle::PackageDelta)
     }
 
-    /// The media type of the request.
+    /// Returns the media type of the request.
     const fn media_type(self) -> &'static str {
         match self {
             Bundle::Package(version) => version.content_type(),
@@ -54,7 +54,7 @@ impl Bundle {
         }
     }
 
-    /// The value of `Accept`: it prefers the bundle to the media types in `otherwise`, the value without a
+    /// Returns the value of `Accept` that prefers the bundle to `otherwise`, the media types of a request without a
     /// bundle.
     pub(super) fn accept(self, otherwise: Option<&str>) -> String {
         let mut accept = self.media_type().to_owned();
@@ -69,7 +69,8 @@ impl Bundle {
         accept
     }
 
-    /// Whether a response of this type is the bundle. A package contains its own version number.
+    /// Whether a response of this type is the bundle. The version parameter is ignored, because a package contains its
+    /// version number.
     pub(super) fn matches_content_type(self, content_type: Option<&str>) -> bool {
         let essence = |text: &'_ str| -> String {
             let essence = text.split(';').next().unwrap_or_default();
@@ -88,7 +89,7 @@ impl fmt::Display for Bundle {
     }
 }
 
-/// The kind of a file by the extension of its name, because bundles do not always give a media type.
+/// Returns the kind of a file by the extension of its name, because bundles do not always give a media type.
 pub(super) fn kind_by_name(name: &str) -> FileKind {
     let path = name.split('?').next().unwrap_or(name);
     let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);

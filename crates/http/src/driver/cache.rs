@@ -1,4 +1,4 @@
-//! A client's cache of the files it has fetched.
+//! A client's cache of fetched files.
 
 use std::collections::BTreeMap;
 
@@ -29,8 +29,8 @@ pub struct CacheEntry {
 }
 
 impl CacheEntry {
-    /// The validator for `If-Range` (RFC 9110 section 13.1.5): a strong entity tag. If there is no entity
-    /// tag: the date of last modification, if it is a strong validator.
+    /// Returns the validator for `If-Range` (RFC 9110 section 13.1.5): a strong entity tag. If there is no entity tag:
+    /// the date of last modification, if it is a strong validator.
     pub(super) fn strong_validator(&self) -> Option<&str> {
         match &self.etag {
             Some(etag) => Some(&**etag).filter(|etag| !etag.starts_with("W/")),
@@ -41,8 +41,8 @@ impl CacheEntry {
         }
     }
 
-    /// Whether the file was modified at least one second before the response (RFC 9110 section 8.8.2.2). Both
-    /// times are of the same server.
+    /// Whether the file was modified at least one second before the response (RFC 9110 section 8.8.2.2). Both times
+    /// come from the clock of the same server.
     fn was_modified_before(&self) -> bool {
         let seconds = |date: &Option<String>| parse_date(date.as_deref()?.as_bytes());
         match (seconds(&self.last_modified), seconds(&self.date)) {
@@ -67,8 +67,8 @@ pub struct BundleEntry {
     pub members: Vec<String>,
 }
 
-/// A persistent cache for one origin: validators by request target, and the alternative services of its hosts.
-/// Plain data: iterate over it to store it, insert to load it.
+/// A persistent cache for one origin: validators by request target, and the alternative services of its hosts. To store
+/// the cache, iterate over its entries; to load the cache, insert them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ValidatorCache {
     entries: BTreeMap<String, CacheEntry>,
@@ -77,7 +77,7 @@ pub struct ValidatorCache {
 }
 
 impl ValidatorCache {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new() -> ValidatorCache {
         ValidatorCache::default()
     }

@@ -102,7 +102,7 @@ impl PageDriver {
         }
     }
 
-    /// Takes the action that was delayed until the last bytes were sent.
+    /// Carries out the action that was delayed until the last bytes were sent.
     pub(super) fn part(&mut self, place: usize, now: Instant) {
         match self.links[place].parting.take() {
             Some(action @ Action::ShutdownWrite(_)) => self.actions.push_back(action),

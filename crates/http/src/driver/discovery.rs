@@ -1,5 +1,5 @@
-//! Discovery of the files of a page: in the HTML as it arrives, in the page's graph when the file that names
-//! them has arrived, and in preloads.
+//! Discovery of the files of a page: in arriving HTML, in the page's graph when the file that names them has arrived,
+//! and in preloads.
 
 use fathometer_model::{Bytes, Delivery, Instant};
 
@@ -15,7 +15,7 @@ use crate::client::Head;
 use crate::html::{Resolution, Resolver};
 
 impl PageDriver {
-    /// Adds a file to the page, unless it is already there.
+    /// Adds a file to the page, unless the page already has the file.
     pub(super) fn want(
         &mut self,
         target: String,
@@ -41,7 +41,7 @@ impl PageDriver {
         }
     }
 
-    /// Queues the request for a file, once it is certain that no bundle contains it.
+    /// Queues the request for a file, or withholds the request while a bundle in flight may contain the file.
     fn plan(&mut self, item: usize) {
         if self.bundling.is_open() {
             self.withheld.push(item);
@@ -116,7 +116,7 @@ impl PageDriver {
         match item.resolved {
             None => {
                 self.unresolved += 1;
-                // The bundle may have been cut off within this file, or may still be cut off.
+                // The file has not arrived completely: the bundle is still in flight, or was cut off within the file.
                 if !is_push {
                     self.plan(place);
                 }
@@ -207,7 +207,7 @@ impl PageDriver {
     }
 }
 
-/// The preloads in a head's `Link` fields whose targets are on the page's own origin.
+/// Returns the preloads in a head's `Link` fields whose targets are on the page's own origin.
 fn preloads_of(head: Head<'_>, resolver: &Resolver) -> Vec<(String, FileKind)> {
     let mut named = Vec::new();
     for (name, value) in head.fields() {

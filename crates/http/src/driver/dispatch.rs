@@ -15,7 +15,8 @@ use crate::exchange::Version;
 use fathometer_package as package;
 use fathometer_package::have;
 
-/// The most files listed in `Package-Have`: 512 keys take 5.5 KB, and servers accept heads of 8 KB or more.
+/// The maximum number of files listed in `Package-Have`: 512 keys take 5.5 KB, and servers accept heads of at least 8
+/// KB.
 const MOST_KEYS: usize = 512;
 
 /// The cause of a flush.
@@ -28,7 +29,7 @@ enum Cause {
 }
 
 impl PageDriver {
-    /// The first request for a file.
+    /// Chooses the kind of the first request for a file.
     pub(super) fn first_ask(&self, item: usize) -> Ask {
         if let Some(bundle) = self.policy.bundle
             && item == 0
@@ -59,8 +60,8 @@ impl PageDriver {
         }
     }
 
-    /// Passes waiting requests to connections that accept them: the most urgent first, those of equal urgency
-    /// in order.
+    /// Passes waiting requests to connections that accept them: the most urgent first, and requests of equal urgency in
+    /// the order in which they were queued.
     pub(super) fn dispatch(&mut self, now: Instant) {
         while let Some(job) = self.again.pop_back() {
             self.queue.push_front(job);
@@ -79,7 +80,7 @@ impl PageDriver {
         }
     }
 
-    /// The position in the queue of the next request to a host that is not busy.
+    /// Returns the position in the queue of the next request to a host that is not busy.
     fn next_job(&self, busy: &[bool]) -> Option<usize> {
         let jobs = self.queue.iter().enumerate();
         let possible = jobs.filter(|(_, job)| !busy[usize::from(self.items[job.item].host)]);
@@ -90,8 +91,8 @@ impl PageDriver {
         first.map(|(place, _)| place)
     }
 
-    /// The connection to a host for the next request: an idle connection, else a new one, else (pipelining,
-    /// multiplexing) the connection with the fewest requests. `None` if no connection can take a request.
+    /// Chooses the connection to a host for the next request: an idle connection, else a new connection, else
+    /// (pipelining, multiplexing) the connection with the fewest requests. `None` if no connection can take a request.
     fn choose_link(&mut self, host: u16, now: Instant) -> Option<usize> {
         if self.policy.alt_svc {
             return self.choose_by_service(host, now);
@@ -141,7 +142,7 @@ impl PageDriver {
             _ => fields_of(item, job.ask, &self.options, entry),
         };
         let Ok(queued) = link.machine.ask(line, fields) else {
-            // A request with these options is invalid.
+            // The options make the request invalid.
             self.fail_item(job.item, Failure::LocalAbort, now);
             return;
         };
@@ -250,7 +251,7 @@ impl PageDriver {
 
 /// Requests for a bundle.
 impl PageDriver {
-    /// The conditional field (name and value) of a request for a bundle. A server without bundles answers with
+    /// Returns the conditional field (name and value) of a request for a bundle. A server without bundles answers with
     /// the page, so the page's tag is included.
     fn bundle_condition(&self, bundle: Bundle) -> Option<(&'static str, String)> {
         let revalidation = self.options.revalidation;
@@ -276,7 +277,7 @@ impl PageDriver {
         }
     }
 
-    /// The fields of a request for all files at once.
+    /// Returns the fields of a request for all files at once.
     fn bundle_fields(&self, item: &Item, bundle: Bundle) -> Vec<(String, String)> {
         let options = &self.options;
         let is_accept = |name: &str| name.eq_ignore_ascii_case("accept");
@@ -306,7 +307,7 @@ impl PageDriver {
         fields
     }
 
-    /// The keys of the cached files: for a list, of its files; for a page, of all files in the cache.
+    /// Returns the keys of cached files: for a list, of the files in the list; for a page, of all files in the cache.
     fn cached_keys(&self) -> have::Keys {
         let page = &self.items[0].target;
         let last = self.cache.bundle(page);
@@ -339,7 +340,7 @@ fn codings(options: &Options) -> String {
     codings.join(", ")
 }
 
-/// The conditional field (name and value) that validates a copy with these validators.
+/// Returns the conditional field (name and value) that validates a copy with these validators.
 fn condition<'e>(
     revalidation: Revalidation,
     etag: &'e Option<String>,
@@ -352,7 +353,7 @@ fn condition<'e>(
         .or(date.map(|date| ("If-Modified-Since", date)))
 }
 
-/// The fields of a request after the request line and `Host`.
+/// Returns the fields of a request after the request line and `Host`.
 fn fields_of(
     item: &Item,
     ask: Ask,

@@ -13,10 +13,10 @@ use super::{
 };
 use fathometer_package as package;
 
-/// An entry point for fuzzing: the first three bytes select the policy and the options, and the rest controls
-/// the network and the servers. Panics in these cases:
+/// An entry point for fuzzing: the first three bytes select the policy and the options, and the other bytes control the
+/// network and the servers. Panics in these cases:
 /// - actions contradict each other;
-/// - bytes are sent that must not be sent;
+/// - bytes are offered for a connection that is not established;
 /// - the driver does not finish after all servers have closed;
 /// - its records are inconsistent.
 pub fn fuzz(data: &[u8]) {
@@ -98,7 +98,7 @@ pub fn fuzz(data: &[u8]) {
     check(&host.driver.finish(host.now), sent);
 }
 
-/// The cache after a visit to a page with three images.
+/// Creates the cache after a visit to a page with three images.
 fn some_cache(bundle: Option<Bundle>) -> ValidatorCache {
     let mut cache = ValidatorCache::new();
     let entry = |html: &str| CacheEntry {
@@ -131,7 +131,7 @@ fn some_list() -> PageList {
     }
 }
 
-/// A style sheet that names a font, and a script that names an image and the style sheet.
+/// Creates a style sheet that names a font, and a script that names an image and the style sheet.
 fn some_graph() -> PageGraph {
     let mut graph = PageGraph::default();
     graph.add("/a", "/b", FileKind::Font);

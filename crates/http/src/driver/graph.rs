@@ -6,9 +6,9 @@ use fathometer_model::{Page, Site};
 
 use super::kind::FileKind;
 
-/// The references of a page's files: a style sheet to its fonts, a script to the files that it requests. A
-/// browser finds them by parsing and executing these files. This client reads the references from the graph,
-/// and follows each at the time when a browser could find it.
+/// The references of a page's files: a style sheet to its fonts, a script to the files that it requests. A browser
+/// finds them by parsing and executing these files. This client reads the references from the graph, and follows each
+/// reference at the time when a browser could find it.
 ///
 /// References of the base file are found in its HTML as it arrives. References that are only in the graph are
 /// followed when the base file is complete.
@@ -18,7 +18,7 @@ pub struct PageGraph {
 }
 
 impl PageGraph {
-    /// The graph of a page of a site.
+    /// Returns the graph of a page of a site.
     pub fn of(site: &Site, page: &Page) -> PageGraph {
         let mut graph = PageGraph::default();
         for (place, &embedded) in page.embedded.iter().enumerate() {

@@ -3,7 +3,7 @@
 
 use super::kind::FileKind;
 
-/// The references and kinds of the preloads in a `Link` field (`rel=preload`, and `rel=modulepreload` for
+/// Returns the references and kinds of the preloads in a `Link` field (`rel=preload`, and `rel=modulepreload` for
 /// scripts). Malformed parts are skipped.
 pub(super) fn preloads(value: &str) -> impl Iterator<Item = (&str, FileKind)> {
     split_outside(value, b',').filter_map(|link| {
@@ -30,7 +30,7 @@ pub(super) fn preloads(value: &str) -> impl Iterator<Item = (&str, FileKind)> {
     })
 }
 
-/// The parts of `text` between separators that are neither in quotes nor in angle brackets.
+/// Returns the parts of `text` between separators that are neither in quotes nor in angle brackets.
 fn split_outside(text: &str, separator: u8) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {

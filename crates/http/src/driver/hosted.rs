@@ -10,7 +10,7 @@ use super::page::PageDriver;
 use crate::client::{Event, Head, Queued, RequestId, SendError, WindowWait};
 
 impl PageDriver {
-    /// The next request to send on an HTTP/3 connection. Report the result by
+    /// Takes the next request to send on an HTTP/3 connection. Report the result by
     /// [`handle_queued`](Self::handle_queued).
     pub fn take_request(&mut self, conn: ConnectionId) -> Option<HostedRequest> {
         let link = self.links.get_mut(conn.0 as usize)?;
@@ -20,7 +20,8 @@ impl PageDriver {
         }
     }
 
-    /// The next request to cancel on an HTTP/3 connection, with the failure that its machine then reports.
+    /// Takes the next request to cancel on an HTTP/3 connection, with the failure that the caller's machine must then
+    /// report.
     pub fn take_cancelled(&mut self, conn: ConnectionId) -> Option<(RequestId, Failure)> {
         let link = self.links.get_mut(conn.0 as usize)?;
         match link.is_live() {
@@ -64,7 +65,8 @@ impl PageDriver {
         }
     }
 
-    /// Takes an event of the machine of an HTTP/3 connection; `head` is that of an `Interim` or a `Head`.
+    /// Handles an event of the state machine of an HTTP/3 connection. `head` is the head of an `Interim` or `Head`
+    /// event.
     pub fn handle_hosted(
         &mut self,
         conn: ConnectionId,

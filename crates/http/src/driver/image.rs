@@ -1,4 +1,4 @@
-//! The dimensions of an image, from its first bytes: a layout needs only these.
+//! Reads the dimensions of an image from its first bytes. The layout of a page needs only the dimensions.
 
 /// Width and height in pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,7 +39,7 @@ enum State {
 }
 
 impl Sizer {
-    /// A reader at the start of a file.
+    /// Creates a reader at the start of a file.
     pub fn new() -> Sizer {
         Sizer::default()
     }
@@ -60,7 +60,7 @@ impl Sizer {
             self.state = match self.state {
                 State::Known(_) | State::Unknown => break,
                 State::Skip(count) => {
-                    // This byte, and as many of the following bytes as are available.
+                    // Skips this byte and the available following bytes, at most `count` in total.
                     let more = usize::from(count - 1).min(rest.len());
                     rest = &rest[more..];
                     match count - 1 - more as u16 {

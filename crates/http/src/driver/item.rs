@@ -11,7 +11,7 @@ use super::kind::FileKind;
 pub(super) struct Item {
     pub(super) target: String,
     pub(super) kind: FileKind,
-    /// The index of the page's host from which it is requested.
+    /// The index of the page's host from which the file is requested.
     pub(super) host: u16,
     /// The item that names this file; `None` for the base file, which the user names.
     pub(super) named_by: Option<usize>,
@@ -21,9 +21,9 @@ pub(super) struct Item {
     pub(super) known_by: KnownBy,
     pub(super) retries: u16,
     pub(super) resolved: Option<Resolved>,
-    /// When the first byte of the response that delivered it was read.
+    /// The time at which the first byte of the response with the file was read.
     pub(super) started: Option<Instant>,
-    /// How the file was delivered; `None` until it can be used.
+    /// The way in which the file was delivered; `None` until the file can be used.
     pub(super) by: Option<Delivery>,
     pub(super) sizer: Sizer,
     /// Bytes of the file received in order from the start.
@@ -34,10 +34,10 @@ pub(super) struct Item {
     pub(super) fresh: CacheEntry,
 }
 
-/// How a file first became known.
+/// The event by which a file first became known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KnownBy {
-    /// The user, another file or a list named it.
+    /// The user, another file or a list named the file.
     Name,
     Push,
     Bundle,
@@ -49,7 +49,7 @@ pub(super) enum KnownBy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Resolved {
     pub(super) at: Instant,
-    /// Bytes that all connections had received by then.
+    /// Bytes that all connections had received at that time.
     pub(super) bytes: Bytes,
 }
 
@@ -130,7 +130,7 @@ pub(super) enum Meaning {
     Whole,
     /// A part of an embedded file.
     Part,
-    /// The client already has the rest of this file.
+    /// The client already has all remaining bytes of this file.
     Had,
     /// The copy in the cache is current.
     Current,
@@ -152,7 +152,7 @@ pub(super) enum Meaning {
     Broken(Failure),
 }
 
-/// A record of a request about to be queued.
+/// Creates a record of a request about to be queued.
 pub(super) fn new_record(
     exchange: usize,
     connection: usize,

@@ -27,7 +27,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// The kind for a reference in HTML. ([`ReferenceKind::Base`] refers to no file.)
+    /// Returns the kind for a reference in HTML. ([`ReferenceKind::Base`] refers to no file.)
     pub(super) const fn of_reference(kind: ReferenceKind) -> FileKind {
         match kind {
             ReferenceKind::Image | ReferenceKind::Background | ReferenceKind::ImageInput => {
@@ -41,7 +41,7 @@ impl FileKind {
         }
     }
 
-    /// The kind for a media type, if nothing else is known. Scripts count as scripts that block nothing, and
+    /// Returns the kind for a media type, if nothing else is known. Scripts count as scripts that block nothing, and
     /// HTML as a frame.
     pub fn of_content_type(content_type: &str) -> FileKind {
         let essence = content_type.split(';').next().unwrap_or_default().trim();
@@ -58,7 +58,7 @@ impl FileKind {
         }
     }
 
-    /// The kind for a destination of the Fetch standard (`as=style` in a preload).
+    /// Returns the kind for a destination of the Fetch standard (`as=style` in a preload).
     pub(super) fn of_destination(destination: &str) -> FileKind {
         match destination {
             "style" => FileKind::StyleSheet,
@@ -89,12 +89,12 @@ impl FileKind {
     }
 }
 
-/// How urgent a file is (RFC 9218 section 4).
+/// The priority of a file (RFC 9218 section 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Urgency {
     /// From 0, the most urgent, to 7.
     pub level: u8,
-    /// Whether parts of the file are useful, so that it may share the connection with other files of its level.
+    /// Whether parts of the file are useful, so that files of the same level may share the connection.
     pub incremental: bool,
 }
 
@@ -143,7 +143,7 @@ pub enum Priorities {
 }
 
 impl Priorities {
-    /// The priority of a file of this kind.
+    /// Returns the priority of a file of this kind.
     pub const fn of(self, kind: FileKind) -> Urgency {
         match (self, kind) {
             (Priorities::None, _) => Urgency::DEFAULT,

@@ -11,7 +11,7 @@ use super::policy::Policy;
 use crate::client::{Config, Connection, RequestId};
 use crate::protocol::Protocol;
 
-/// The most requests in flight on one multiplexing connection if the policy gives no number. Servers usually
+/// The maximum number of requests in flight on a multiplexed connection if the policy gives no number. Servers usually
 /// permit fewer.
 const MOST_STREAMS: u32 = 1000;
 
@@ -32,12 +32,12 @@ pub(super) struct Link {
     pub(super) pushes: HashMap<RequestId, usize>,
     /// The number of requests whose first byte was passed to the transport.
     pub(super) sent: usize,
-    /// The sizes of flushes that are not completely passed on yet; each flush is offered separately. With a
-    /// multiplexing machine all output may be sent together.
+    /// The sizes in bytes of the flushes that the transport has not taken completely. Each flush is offered separately;
+    /// a multiplexed connection offers all output together.
     pub(super) flushes: VecDeque<usize>,
     /// The time at which held bytes are sent at the latest.
     pub(super) flush_by: Option<Instant>,
-    /// Whether the held bytes include a request that is not for the rest of a file.
+    /// Whether the held bytes include a request for a complete file or for the first part of a file.
     pub(super) holds_primary: bool,
     pub(super) holds_base: bool,
     /// Whether pipelining must wait for the first response.
@@ -72,8 +72,8 @@ impl Link {
         self.machine.multiplexes()
     }
 
-    /// Whether the connection counts towards the policy's number of connections. A multiplexing connection that
-    /// the server drains accepts no more requests and does not count.
+    /// Whether the connection counts towards the policy's number of connections. A multiplexed connection that the
+    /// server drains accepts no more requests and does not count.
     pub(super) fn takes_a_place(&self) -> bool {
         match self.multiplexes() {
             true => self.is_live() && self.machine.accepts_requests(),
@@ -90,7 +90,7 @@ impl Link {
     }
 }
 
-/// The state machine of a new connection.
+/// Creates the state machine of a new connection.
 pub(super) fn machine(protocol: Protocol, policy: &Policy, options: &Options) -> Machine {
     let config = Config {
         depth: policy.depth().map_or(MOST_STREAMS, u32::from),

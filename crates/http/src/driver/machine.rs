@@ -15,8 +15,8 @@ use crate::h2;
 pub(super) enum Machine {
     /// The driver's machine, which turns requests into the bytes of one transport.
     Own(Box<Connection>),
-    /// An HTTP/3 machine uses many QUIC streams, so the driver's caller owns it. This is the record of the
-    /// requests to send and of those in flight.
+    /// An HTTP/3 machine uses many QUIC streams, so the driver's caller owns it. This variant records the requests to
+    /// send and the requests in flight.
     Hosted(Hosted),
 }
 
@@ -39,10 +39,10 @@ pub struct HostedRequest {
 #[derive(Debug)]
 pub(super) struct Hosted {
     waiting: VecDeque<HostedRequest>,
-    /// The most requests in flight.
+    /// The maximum number of requests in flight.
     streams: usize,
     next: RequestId,
-    /// The requests that were passed on and are not finished.
+    /// The requests that were passed to the caller and are not finished.
     owed: BTreeSet<RequestId>,
     first_unsent: RequestId,
     /// Requests that the caller must cancel, each with the failure to report.
@@ -70,12 +70,12 @@ impl Hosted {
         }
     }
 
-    /// The next request to send.
+    /// Takes the next request to send.
     pub(super) fn take(&mut self) -> Option<HostedRequest> {
         self.waiting.pop_front().filter(|_| self.end.is_none())
     }
 
-    /// The next request to cancel.
+    /// Takes the next request to cancel.
     pub(super) fn take_cancelled(&mut self) -> Option<(RequestId, Failure)> {
         self.cancelled.pop_front().filter(|_| self.end.is_none())
     }
@@ -132,7 +132,7 @@ impl Hosted {
     }
 }
 
-/// Forwards a call to a machine of the driver; for a hosted machine, evaluates the alternative.
+/// Forwards a call to a machine of the driver; for a hosted machine, evaluates `$instead`.
 macro_rules! own {
     ($machine:expr, $own:ident => $call:expr, $hosted:ident => $instead:expr) => {
         match $machine {
@@ -143,7 +143,7 @@ macro_rules! own {
 }
 
 impl Machine {
-    /// How long the server waited for HTTP/2 windows, since the last call.
+    /// Returns the server's waits for HTTP/2 flow-control windows since the last call.
     pub(super) fn take_window_waits(&mut self) -> Vec<WindowWait> {
         match self {
             Machine::Own(connection) => match &mut **connection {

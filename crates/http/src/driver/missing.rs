@@ -15,12 +15,12 @@ pub struct Missing<'r> {
     pub page_status: Option<u16>,
     /// References that were not followed because there were too many.
     pub left_out: u32,
-    /// Whether nothing is missing.
+    /// Whether the retrieval has all files.
     pub complete: bool,
 }
 
 impl<'r> Missing<'r> {
-    /// The files of a page, or of a list, that a retrieval lacks.
+    /// Returns the files of a page, or of a list, that a retrieval lacks.
     pub fn of(retrieval: &'r Retrieval, list: Option<&PageList>) -> Missing<'r> {
         // The target of a bundle request is not a file, unless the list names it too.
         let is_file = |target: &str| {

@@ -13,18 +13,18 @@ use super::kind::Priorities;
 use super::policy::Policy;
 use crate::exchange::{Limits, Timeouts};
 
-/// All options of a retrieval except the connection policy. The defaults are those of the paper's HTTP/1.1
-/// robot: an output buffer of 1024 bytes that is flushed explicitly, validation by entity tag, no content
-/// coding, and a half-close. Its requests have about 190 bytes (170 to fetch a file of the Microscape page, 35
-/// more to validate it).
+/// All options of a retrieval except the connection policy. The defaults are the options of the paper's HTTP/1.1 robot:
+/// an output buffer of 1024 bytes that is flushed explicitly, validation by entity tag, no content coding, and a
+/// half-close. Its requests have about 190 bytes: 170 to fetch a file of the Microscape page, and 35 more to validate
+/// the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// The `Host` field, which also defines the page's own origin for references. If a policy spreads files
     /// over several hosts, the names of the other hosts are this name with a prefix (`s1.`).
     pub host: String,
-    /// When pipelined requests are sent. Without pipelining every request is sent at once.
+    /// The rule for sending pipelined requests. Without pipelining every request is sent at once.
     pub flush: Flush,
-    /// How cached files are validated on a revisit.
+    /// The method of validating cached files on a revisit.
     pub revalidation: Revalidation,
     /// Content codings offered in `Accept-Encoding`, best first. Not offered for images, whose formats are
     /// already compressed.
@@ -34,26 +34,26 @@ pub struct Options {
     /// The number of bytes of each image that [`Policy::ranges`](super::Policy::ranges) fetches first; at least
     /// 1.
     pub first_range: Bytes,
-    /// Whether a revisit with ranges sends `If-Range` along with `If-None-Match` and `Range`, as in the paper's
-    /// text. By RFC 9110 section 13.1.5 a changed file is then sent completely. Without it (the default) the
-    /// server sends only the first bytes of a changed file, which is the purpose of ranges. The rest is
-    /// requested with `If-Range` if the copy has a strong validator.
+    /// Whether a revisit with ranges sends `If-Range` along with `If-None-Match` and `Range`, as in the paper's text.
+    /// By RFC 9110 section 13.1.5 a changed file is then sent completely. Without it (the default) the server sends
+    /// only the first bytes of a changed file, which is the purpose of ranges. The remaining bytes are requested with
+    /// `If-Range` if the copy has a strong validator.
     pub if_range_on_revisit: bool,
     /// The priorities sent with requests (RFC 9218), which also order waiting requests.
     pub priorities: Priorities,
-    /// The files to retrieve, if they are not those of a page. The base file is then ignored: all files are
+    /// The files to retrieve, if they are not the files of a page. The base file is then ignored: all files are
     /// requested at once, or in a bundle from the list's folder.
     pub list: Option<Arc<PageList>>,
     /// References that are not found in HTML; empty for a page whose HTML names all its files.
     pub graph: Arc<PageGraph>,
-    /// Simulated execution time of each script. The files that a script names are requested after it, and the
-    /// page is complete only after it. Scripts are executed one after another.
+    /// Simulated execution time of each script. The files that a script names are requested after its execution, and
+    /// the page is complete only after all scripts were executed. Scripts are executed one after another.
     pub script_time: Duration,
     /// Whether preloads (`Link` with `rel=preload`, in an interim 103 or in a final head) are followed.
     pub preloads: bool,
     /// The HTTP/2 settings and windows.
     pub http2: Http2Windows,
-    /// How a finished connection is closed.
+    /// The method of closing a finished connection.
     pub close: CloseManner,
     /// Limits on responses.
     pub limits: Limits,
@@ -64,13 +64,13 @@ pub struct Options {
     /// The longest time to establish a connection to an alternative service; after that the origin itself is
     /// used.
     pub service_timeout: Duration,
-    /// How long persistent connections are kept after the page is complete, as a browser would keep them for
-    /// the next page.
+    /// The time for which persistent connections stay open after the page is complete, as a browser keeps them for the
+    /// next page.
     pub idle_wait: Duration,
-    /// How long to wait for the server's close after a half-close, before the socket is closed.
+    /// The longest wait for the server's close after a half-close. After this time the socket is closed.
     pub close_wait: Duration,
-    /// How often a file is requested again if the connection ends before or during the response. (If the
-    /// connection delivered a response before it ended, retries of its unanswered requests are not counted.)
+    /// The maximum number of retries for a file whose connection ends before or during the response. (If the connection
+    /// delivered a response before it ended, retries of its unanswered requests are not counted.)
     pub retries: u16,
 }
 
@@ -115,8 +115,8 @@ impl Options {
     }
 }
 
-/// The receive windows and the header table of an HTTP/2 client, in bytes. The defaults are those of
-/// current browsers, and are large enough not to limit a page.
+/// The receive windows and the header table of an HTTP/2 client, in bytes. The defaults are the values of current
+/// browsers, which are large enough for any page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Http2Windows {
     /// The window of each stream; at most 2^31 - 1.
@@ -137,12 +137,11 @@ impl Default for Http2Windows {
     }
 }
 
-/// When buffered requests of a pipeline are sent (the paper, section "Buffer Tuning").
+/// The rule for sending the buffered requests of a pipeline (the paper, section "Buffer Tuning").
 ///
-/// In all variants, when the buffer holds `buffer` bytes, exactly these bytes are sent; a write may thus end
-/// within a request. When the pipeline accepts no further request, the buffer is sent as it is. Text forms:
-/// `explicit`, `timer-0ms`, `timer-50ms`, `timer-1000ms` (any number) and `buffer`, all with a buffer of 1024
-/// bytes.
+/// In all variants, when the buffer contains `buffer` bytes, exactly these bytes are sent; a write may thus end within
+/// a request. When the pipeline accepts no further request, a partly filled buffer is sent too. Text forms: `explicit`,
+/// `timer-0ms`, `timer-50ms`, `timer-1000ms` (any number) and `buffer`, all with a buffer of 1024 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flush {
     /// Whether the client flushes explicitly: right after the request for the base file, and when no further
@@ -235,7 +234,7 @@ impl fmt::Display for Flush {
     }
 }
 
-/// How cached files are validated on a revisit.
+/// The method of validating cached files on a revisit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Revalidation {
     /// Conditional GET by entity tag (`If-None-Match`); by date for a file without a tag.
@@ -248,7 +247,7 @@ pub enum Revalidation {
     Head,
 }
 
-/// How a finished connection is closed.
+/// The method of closing a finished connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum CloseManner {
     /// A half-close: the client closes its side and waits for the server's close (for at most

@@ -38,7 +38,7 @@ pub struct PageDriver {
     pub(super) links: Vec<Link>,
     pub(super) exchanges: Vec<Exchange>,
     pub(super) base: Option<BaseFile>,
-    /// The base file is finished: no further reference can be found in it.
+    /// Whether the base file is finished, so that no further reference can be found in it.
     pub(super) base_done: bool,
     /// Scripts in execution, each with the time at which it ends. They are executed one after another.
     pub(super) executions: VecDeque<(Instant, usize)>,
@@ -46,8 +46,8 @@ pub struct PageDriver {
     pub(super) unresolved: usize,
     /// Number of exchanges that wait for the first part of an image.
     pub(super) first_parts: usize,
-    /// A connection closed without notice and left requests unanswered: the next connection is not pipelined
-    /// before its first response (RFC 9112 section 9.3.2).
+    /// Whether a connection closed without notice and left requests unanswered. The next connection is then not
+    /// pipelined before its first response (RFC 9112 section 9.3.2).
     pub(super) avoid_pipelining: bool,
     pub(super) bundling: Bundling,
     /// Items that are not requested while a bundle in flight may contain them.
@@ -66,7 +66,7 @@ pub struct PageDriver {
 }
 
 impl PageDriver {
-    /// A driver for the page at `base_target`, or for the list [`Options::list`]. With [`Visit::First`] the
+    /// Creates a driver for the page at `base_target`, or for the list [`Options::list`]. With [`Visit::First`] the
     /// cache is filled but not used.
     pub fn new(
         policy: Policy,
@@ -173,8 +173,8 @@ impl PageDriver {
         self.ended(conn, now, |machine| machine.handle_eof(now));
     }
 
-    /// Like [`handle_eof`](Self::handle_eof), for a TLS connection that ended without close_notify: possibly
-    /// not by the server. An HTTP/1 response in progress is then truncated, even if only the end of the connection
+    /// Like [`handle_eof`](Self::handle_eof), for a TLS connection that ended without close_notify, which an attacker
+    /// can also cause. An HTTP/1 response in progress then counts as truncated, even if the end of the connection
     /// delimits it (RFC 9112 section 9.8).
     pub fn handle_cut(&mut self, conn: ConnectionId, now: Instant) {
         let exchanges = &self.exchanges;
@@ -239,7 +239,7 @@ impl PageDriver {
     pub fn transmitted(&mut self, conn: ConnectionId, bytes: usize, now: Instant) {
         assert!(
             bytes <= self.transmit(conn).len(),
-            "more bytes sent than offered"
+            "more bytes were sent than offered"
         );
         if bytes == 0 {
             return;
@@ -276,7 +276,7 @@ impl PageDriver {
         link.sent = link.sent.max(sent);
     }
 
-    /// The next action, in the order in which the actions were decided.
+    /// Takes the next action, in the order in which the actions were decided.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -286,9 +286,9 @@ impl PageDriver {
         !self.actions.is_empty()
     }
 
-    /// The bytes that may be written to a connection now: one flush, or the rest of it. Empty if the connection
-    /// is not established or nothing was flushed. The protocol's own frames (acknowledgements, windows, a final
-    /// GOAWAY) are sent without a flush.
+    /// Returns the bytes that may be written to a connection now: one flush, or the remaining bytes of a flush. Empty
+    /// if the connection is not established or nothing was flushed. The protocol's own frames (acknowledgements,
+    /// windows, a final GOAWAY) are sent without a flush.
     pub fn transmit(&self, conn: ConnectionId) -> &[u8] {
         let Some(link) = self.links.get(conn.0 as usize) else {
             return &[];
@@ -305,7 +305,7 @@ impl PageDriver {
         &released[..flush.min(released.len())]
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) if no other event happens before.
+    /// Returns the time at which to call [`handle_timeout`](Self::handle_timeout), unless another event happens first.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let of_links = self.links.iter().filter_map(|link| match link.state {
             LinkState::Connecting { until } => earliest(until, link.flush_by),
@@ -327,8 +327,8 @@ impl PageDriver {
                 .all(|link| link.state == LinkState::Closed)
     }
 
-    /// The result. Unfinished exchanges are recorded as aborted by the client, and remaining connections as
-    /// open.
+    /// Ends the retrieval and returns the result. Unfinished exchanges are recorded as aborted by the client, and
+    /// remaining connections as open.
     pub fn finish(mut self, now: Instant) -> Retrieval {
         for item in &self.items {
             if item.resolved.is_none() && item.wanted && item.known_by != KnownBy::Folder {
@@ -360,7 +360,7 @@ impl PageDriver {
         }
     }
 
-    /// The files that became usable and are needed, in order.
+    /// Returns the files that became usable and are needed, in order.
     fn arrived(&self) -> Vec<FileArrival> {
         let items = self.arrivals.iter().map(|&place| &self.items[place]);
         let needed = items.filter(|item| item.wanted);
@@ -377,7 +377,7 @@ impl PageDriver {
         needed.filter_map(arrival).collect()
     }
 
-    /// The number of files that became known this way and that no file of the page named.
+    /// The number of files that became known by `known_by` and that no file of the page named.
     fn unused(&self, known_by: KnownBy) -> u32 {
         let items = self.items.iter();
         items
@@ -444,7 +444,7 @@ impl PageDriver {
         changed
     }
 
-    /// The time at which persistent connections are closed, if it is known.
+    /// Returns the time at which persistent connections are closed, if it is known.
     fn close_at(&self) -> Option<Instant> {
         let wait = match self.policy.early_close {
             true => std::time::Duration::ZERO,
@@ -462,7 +462,7 @@ fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     [one, other].into_iter().flatten().min()
 }
 
-/// `host[:port]` without its port, and an IPv6 address without brackets, as TLS requires.
+/// Returns the host of `host[:port]`. An IPv6 address is returned without brackets, as TLS requires.
 pub(super) fn without_port(authority: &str) -> &str {
     if let Some(rest) = authority.strip_prefix('[') {
         return rest.split(']').next().unwrap_or(rest);

@@ -1,4 +1,4 @@
-//! Connection policies: how many connections, of which version, pipelined or not.
+//! Connection policies: the number of connections, their protocol, and pipelining.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,13 +10,13 @@ use crate::protocol::{Concurrency, Encryption, Protocol};
 /// files) at once, as the paper's robot did, but limited.
 pub const DEFAULT_PIPELINE_DEPTH: u16 = 50;
 
-/// The most connections in a policy.
+/// The maximum number of connections in a policy.
 pub const MOST_CONNECTIONS: u16 = 256;
 
 /// The number of hosts for a page's files if the text of a sharding policy gives none.
 pub const DEFAULT_HOSTS: u16 = 4;
 
-/// How a client uses connections to retrieve a page.
+/// The way in which a client uses connections to retrieve a page.
 ///
 /// As text: a protocol, then its options, in this order.
 ///
@@ -48,23 +48,22 @@ pub const DEFAULT_HOSTS: u16 = 4;
 pub struct Policy {
     /// The protocol of the exchanges; with `alt_svc`, the protocol once it has been announced.
     pub protocol: Protocol,
-    /// HTTP/3: whether it is used only after the server has announced it over HTTP/2 ([RFC
-    /// 7838](crate::alt_svc)).
+    /// Whether HTTP/3 is used only after the server has announced it over HTTP/2 ([RFC 7838](crate::alt_svc)).
     pub alt_svc: bool,
     /// Whether the connections use TLS; always true with HTTP/3.
     pub tls: bool,
-    /// The most connections open at a time to one host; at least 1.
+    /// The maximum number of connections open at a time to one host; at least 1.
     pub connections: u16,
     /// The number of hosts over which the embedded files are spread; at least 1. The hosts are names of the
     /// same server.
     pub hosts: u16,
-    /// HTTP/1.x: the most unanswered requests on one connection; `None` waits for each response before the next
-    /// request.
+    /// HTTP/1.x: the maximum number of unanswered requests on one connection; `None`: each request waits for the
+    /// previous response.
     pub pipeline: Option<u16>,
-    /// HTTP/2 and HTTP/3: the most open streams on one connection; `None`: as many as the server permits.
+    /// HTTP/2 and HTTP/3: the maximum number of open streams on one connection; `None`: as many as the server permits.
     pub streams: Option<u16>,
-    /// Whether images are fetched in two parts: first the first bytes of all images, then the rest of each
-    /// ("poor man's multiplexing").
+    /// Whether images are fetched in two parts: first the first bytes of all images, then the remaining bytes of each
+    /// image ("poor man's multiplexing").
     pub ranges: bool,
     /// Whether the client allows pushes.
     pub push: bool,
@@ -76,7 +75,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// One connection with this protocol and no options. HTTP/2 and HTTP/3 use TLS, as on the Web.
+    /// Creates a policy with one connection, this protocol and no options. HTTP/2 and HTTP/3 use TLS, as on the Web.
     pub const fn plain(protocol: Protocol) -> Policy {
         Policy {
             protocol,
@@ -101,7 +100,8 @@ impl Policy {
         }
     }
 
-    /// The most requests in flight on one connection, at least 1; `None`: as many as the server permits.
+    /// Returns the maximum number of requests in flight on one connection, at least 1; `None`: as many as the server
+    /// permits.
     pub fn depth(&self) -> Option<u16> {
         match self.protocol.multiplexes() {
             true => self.streams,
@@ -196,7 +196,7 @@ fn named_protocol(text: &str) -> Option<(Protocol, bool, &str)> {
     Some((protocol, cleartext, &text[name.len()..]))
 }
 
-/// Whether the text starts with `word`, and the text after it.
+/// Returns whether the text starts with `word`, and the text after that word.
 fn optional_word<'t>(text: &'t str, word: &str) -> (bool, &'t str) {
     match text.strip_prefix(word) {
         Some(rest) => (true, rest),
@@ -204,14 +204,14 @@ fn optional_word<'t>(text: &'t str, word: &str) -> (bool, &'t str) {
     }
 }
 
-/// The bundle that is named at the start of the text, if there is one, and the text after it.
+/// Parses the bundle named at the start of the text, if there is one. Returns the bundle and the text after its name.
 fn optional_bundle(text: &str) -> (Option<Bundle>, &str) {
     let named = text.strip_prefix('-').and_then(Bundle::strip);
     named.map_or((None, text), |(bundle, rest)| (Some(bundle), rest))
 }
 
-/// The number after `word` at the start of the text (`default` if `word` has no number), and the text after it.
-/// `None` if a required number is missing.
+/// Parses `word` and the number after it at the start of the text (`default` if `word` has no number). Returns the
+/// number and the text after it; `None` if a required number is missing.
 fn optional_number<'t>(
     text: &'t str,
     word: &str,
@@ -227,7 +227,7 @@ fn optional_number<'t>(
     }
 }
 
-/// A positive number without leading zeros, and the text after it.
+/// Parses a positive number without leading zeros. Returns the number and the text after it.
 fn number(text: &str) -> Option<(u16, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit());
     let (digits, rest) = text.split_at(end.unwrap_or(text.len()));

@@ -1,4 +1,5 @@
-//! Pushes: responses to unrequested requests (RFC 9113 section 8.4), and whether the page needs them.
+//! Pushes: responses that the server sends without a request from the client (RFC 9113 section 8.4). The page may or
+//! may not need them.
 
 use fathometer_model::{Failure, Instant};
 
@@ -56,7 +57,7 @@ impl PageDriver {
         self.links[place].pushes.insert(request, exchange);
     }
 
-    /// The target of the last promise on a connection, if this client could request it.
+    /// Returns the target of the last promise on a connection, if this client could request it.
     fn promised_target(&self, place: usize) -> Option<String> {
         let link = &self.links[place];
         let promise = link.machine.http2()?.promise()?;
@@ -67,8 +68,8 @@ impl PageDriver {
         ours.then(|| promise.target.to_owned())
     }
 
-    /// Handles the failure of a push that the page has not needed so far. If the page needs the file later, the
-    /// file is requested as if it had not been promised.
+    /// Handles the failure of a push that the page has not needed so far. If the page needs the file later, the file is
+    /// requested like a file without a promise.
     pub(super) fn forget_push(&mut self, item: usize, now: Instant) {
         let target = self.items[item].target.clone();
         self.known.remove(&target);

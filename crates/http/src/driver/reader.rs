@@ -53,7 +53,7 @@ impl Reader {
         }
     }
 
-    /// The next event; `None` when the input is used up.
+    /// Reads the next event; `None` when the input is used up.
     pub(super) fn poll<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Piece<'i>>, String> {
         match self {
             Reader::Package(decoder) => loop {

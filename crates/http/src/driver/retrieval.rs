@@ -20,7 +20,7 @@ pub struct Retrieval {
     pub bundle: Option<BundleAnswer>,
     /// The updated cache.
     pub cache: ValidatorCache,
-    /// When each milestone was reached.
+    /// The time of each milestone.
     pub milestones: Milestones,
     /// The bytes received until each milestone.
     pub bytes: ByteCounts,
@@ -47,7 +47,7 @@ pub enum BundleAnswer {
     Current,
     /// The server has no bundle: the response was the page itself, or an error.
     Refused,
-    /// The bundle was cut off or malformed. Its complete files are kept; the rest was requested one by one.
+    /// The bundle was cut off or malformed. Its complete files are used; the other files were requested one by one.
     Broken {
         /// The kind of failure.
         failure: Failure,
@@ -114,11 +114,11 @@ pub struct Counters {
     pub references_elsewhere: u32,
     /// References to files beyond [`MOST_FILES`](super::MOST_FILES), which were not followed.
     pub references_left_out: u32,
-    /// Files that were requested because of a preload, before anything else named them.
+    /// Files that were requested because of a preload, before a file of the page named them.
     pub preloads: u32,
     /// Pushes that the server promised.
     pub pushes_promised: u32,
-    /// Promised pushes that were refused or cancelled, because the file was in the cache or had been requested.
+    /// Promised pushes that were refused or cancelled, because the file was in the cache or was already requested.
     pub pushes_refused: u32,
     /// Promised pushes that were accepted and that the page needed.
     pub pushes_used: u32,

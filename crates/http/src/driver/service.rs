@@ -2,14 +2,14 @@
 
 use fathometer_model::Instant;
 
-/// An alternative service of a host that is kept from one visit to the next: HTTP/3 on a port of the same host.
+/// An alternative service of a host, stored from one visit to the next: HTTP/3 on a port of the same host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Service {
     /// The port.
     pub port: u16,
     /// The time at which the announcement expires.
     pub until: Instant,
-    /// The service failed and is not used until this time.
+    /// If the service failed: the time until which it is not used.
     pub broken_until: Option<Instant>,
 }
 

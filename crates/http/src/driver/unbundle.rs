@@ -1,11 +1,11 @@
 //! A page's files in one response: a package or an archive; each file is used when it has arrived.
 //!
-//! While a bundle is in flight, files that it may contain are not requested. When the bundle has ended,
-//! successfully or not, the needed files that it did not contain are requested one by one. Files that arrive
-//! before anything names them are kept like pushes: they are used when they are named.
+//! While a bundle is in flight, files that it may contain are not requested. When the bundle has ended, successfully or
+//! not, the needed files that it did not contain are requested one by one. Files that arrive before another file names
+//! them are treated like pushes: they are used when they are named.
 //!
-//! The rest of a broken bundle is useless. With multiplexing its stream is reset. Otherwise its connection is
-//! aborted if reading the rest would take longer than opening another connection.
+//! The remaining bytes of a broken bundle are useless. With multiplexing, the stream of the bundle is reset. Otherwise
+//! the connection is aborted if reading these bytes would take longer than opening another connection.
 
 use fathometer_model::{Delivery, Failure, Instant, Outcome};
 
@@ -26,8 +26,8 @@ use crate::client::RequestId;
 const FIRST_WINDOW: f64 = 14_600.0;
 
 impl PageDriver {
-    /// The meaning of the head of a response to a request for a bundle. `None`: the response is the page itself
-    /// or an error, and is handled like a response to a request for the page.
+    /// Determines the meaning of the head of a response to a request for a bundle. `None`: the response is the page
+    /// itself or an error, and is handled like a response to a request for the page.
     pub(super) fn bundle_head(
         &mut self,
         place: usize,
@@ -96,7 +96,7 @@ impl PageDriver {
         }
     }
 
-    /// Cancels the rest of a broken bundle if that is cheaper than reading it.
+    /// Cancels the remaining bytes of a broken bundle if that is faster than reading them.
     fn give_up_rest(&mut self, exchange: usize, arriving: &Arriving, now: Instant) {
         let place = self.exchanges[exchange].record.connection as usize;
         let link = &mut self.links[place];
@@ -109,9 +109,9 @@ impl PageDriver {
             _ if link.multiplexes() => true,
             None => true,
             Some(length) => {
-                // Compares the time for the rest, at the rate so far, with the time for another connection: its
-                // handshakes plus as much again for its slow start. Without content so far, the rate is taken
-                // as one window per handshake time.
+                // Compares two times: for the remaining bytes at the rate so far, and for another connection (its
+                // handshakes, and the same time again for slow start). Before content has arrived, the rate is one
+                // initial window per handshake time.
                 let left = length.saturating_sub(arriving.received) as f64;
                 let established = link.record.established.unwrap_or(link.record.opened);
                 let handshake = established.since(link.record.opened).as_secs_f64();
@@ -197,7 +197,7 @@ impl PageDriver {
         self.end_bundling(BundleAnswer::Current, now);
     }
 
-    /// Handles a bundle that was cut off or is malformed: its complete files are kept.
+    /// Handles a bundle that was cut off or is malformed: its complete files are used.
     pub(super) fn break_bundle(&mut self, failure: Failure, reason: String, now: Instant) {
         self.base = None;
         self.end_bundling(BundleAnswer::Broken { failure, reason }, now);
@@ -315,8 +315,8 @@ impl PageDriver {
                 if let Some(base) = &mut self.base
                     && base.push(content, &mut found).is_err()
                 {
-                    // The page's HTML cannot be decoded, or is too long to scan. The rest is skipped, and the page
-                    // is requested separately.
+                    // The page's HTML cannot be decoded, or is too long to scan. The remaining HTML is skipped, and the
+                    // page is requested separately.
                     self.base = None;
                     arriving.current = None;
                 }
@@ -357,7 +357,8 @@ impl PageDriver {
         self.resolve(place, Delivery::Current, now);
     }
 
-    /// The item with this target, created if no file has named it so far. `None` if there are too many items.
+    /// Returns the item with this target, and creates the item if no file has named it so far. `None` if there are too
+    /// many items.
     fn place_of(&mut self, target: String, media_type: Option<&str>) -> Option<usize> {
         if let Some(&place) = self.known.get(&target) {
             return Some(place);

@@ -14,14 +14,14 @@ use super::RequestId;
 pub enum Event<'i> {
     /// The first byte of the response was read; in HTTP/2 its first complete header block.
     Begin {
-        /// The request it answers.
+        /// The request that the response answers.
         request: RequestId,
     },
     /// An interim (1xx) response; its head is at [`Connection::head`](crate::client::Connection::head).
     Interim {
-        /// The request it answers.
+        /// The request that the response answers.
         request: RequestId,
-        /// Its status.
+        /// The status code.
         status: u16,
     },
     /// The server requests the content (100 Continue), or has not answered within the time limit: the content
@@ -32,12 +32,12 @@ pub enum Event<'i> {
     },
     /// The head of the final response is at [`Connection::head`](crate::client::Connection::head).
     Head {
-        /// The request it answers.
+        /// The request that the response answers.
         request: RequestId,
     },
     /// Content, with transfer coding and frames removed.
     Content {
-        /// The request it answers.
+        /// The request that the response answers.
         request: RequestId,
         /// The next bytes of the content, never empty.
         bytes: &'i [u8],
@@ -51,7 +51,7 @@ pub enum Event<'i> {
     },
     /// The response is complete.
     End {
-        /// The request it answers.
+        /// The request that the response answers.
         request: RequestId,
         /// The bytes of the response.
         received: Received,
@@ -61,11 +61,11 @@ pub enum Event<'i> {
     },
     /// The response was cut off or violated the protocol.
     Failed {
-        /// The request it answered.
+        /// The request that the response answered.
         request: RequestId,
         /// The cause of the failure.
         failure: Failure,
-        /// The bytes of the response that had arrived.
+        /// The bytes of the response that arrived before the failure.
         received: Received,
         /// Whether the connection still accepts further requests: only one stream failed.
         persists: bool,
@@ -76,28 +76,26 @@ pub enum Event<'i> {
         request: RequestId,
         /// The failure of the request or of its connection.
         failure: Failure,
-        /// Whether the server may have processed the request. `false` if no byte of it was passed to the
-        /// transport, or if the server reported that it did not process it: the request can then always be
-        /// retried.
+        /// Whether the server may have processed the request. `false` if the transport took no byte of the request, or
+        /// if the server reported that it did not process the request. A retry is then always safe.
         sent: bool,
         /// Whether the method is idempotent: the request can be retried even if the server processed it.
         idempotent: bool,
         /// Whether the connection still accepts further requests.
         persists: bool,
     },
-    /// The server promised a response to an unrequested request. The request is at
+    /// The server promised to push a response. The promised request is at
     /// [`promise`](crate::h2::client::Connection::promise).
     Promised {
         /// The identifier of the promised request.
         request: RequestId,
         /// The request on whose stream the push was promised.
         parent: RequestId,
-        /// Whether the response is accepted. If not, it was refused as configured, and this is the only event
+        /// Whether the response is accepted. If not, the response was refused as configured, and this is the only event
         /// of the request.
         accepted: bool,
     },
-    /// The server sent its settings, for the first time or again: the number of requests that are possible may
-    /// have changed.
+    /// The server sent its settings, for the first time or again. They may change the number of possible requests.
     Settings,
     /// The server answered a [`ping`](crate::h2::client::Connection::ping).
     Pong {
@@ -143,7 +141,7 @@ pub struct Received {
 }
 
 impl Event<'_> {
-    /// The same event with a static lifetime; `None` for content, which borrows.
+    /// Returns the same event with a static lifetime; `None` for content, which borrows the input.
     pub fn without_content(self) -> Option<Event<'static>> {
         Some(match self {
             Event::Content { .. } => return None,

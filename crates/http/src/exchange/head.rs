@@ -41,7 +41,7 @@ impl<'c> Lines<'c> {
 }
 
 impl<'c> Head<'c> {
-    /// A head of an HTTP/2 or HTTP/3 response: status and fields; pseudo-header fields are skipped.
+    /// Creates the head of an HTTP/2 or HTTP/3 response: status and fields. Pseudo-header fields are skipped.
     pub const fn new(status: u16, fields: &'c FieldBlock) -> Head<'c> {
         Head {
             status,
@@ -49,7 +49,7 @@ impl<'c> Head<'c> {
         }
     }
 
-    /// A head of an HTTP/1.x response.
+    /// Creates the head of an HTTP/1.x response.
     pub(crate) const fn of_lines(status: u16, lines: Lines<'c>) -> Head<'c> {
         Head {
             status,
@@ -74,7 +74,7 @@ impl<'c> Head<'c> {
         std::str::from_utf8(self.field(name)?).ok()
     }
 
-    /// Names and values of all fields, in order.
+    /// Returns names and values of all fields, in order.
     pub fn fields(self) -> impl Iterator<Item = (&'c [u8], &'c [u8])> {
         let (lines, block) = match self.fields {
             Fields::Lines(lines) => (Some(lines), None),
@@ -85,7 +85,7 @@ impl<'c> Head<'c> {
         lines.chain(block.filter(|(name, _)| !name.starts_with(b":")))
     }
 
-    /// The value of `Content-Length`, if it is one number. In the response to a HEAD request it is the length
+    /// Returns the value of `Content-Length`, if it is one number. In the response to a HEAD request it is the length
     /// that a GET would return.
     pub fn content_length(self) -> Option<u64> {
         match self.fields {

@@ -30,7 +30,7 @@ impl Default for Limits {
     }
 }
 
-/// How long a client waits. When a time-out expires, the connection fails with
+/// The time-outs of a client. When a time-out expires, the connection fails with
 /// [`Failure::TimedOut`](fathometer_model::Failure::TimedOut); `None` sets no limit.
 ///
 /// The clock of an exchange starts with its *turn*: when the first byte of its request has been passed to the
@@ -44,12 +44,12 @@ pub struct Timeouts {
     pub idle: Option<Duration>,
     /// The longest time from the turn until the response is complete.
     pub total: Option<Duration>,
-    /// How long content is held back after `Expect: 100-continue` without a response. This time-out is not a
-    /// failure: the content is sent then (RFC 9110 section 10.1.1).
+    /// The longest time for which content is held back after `Expect: 100-continue` without a response. This time-out
+    /// is not a failure: after this time the content is sent (RFC 9110 section 10.1.1).
     pub expect_continue: Duration,
 }
 
-/// 60 s for the head, 60 s of silence, 10 min in total; 1 s for 100 (Continue).
+/// 60 s for the head, 60 s idle, 10 min in total; 1 s for 100 (Continue).
 impl Default for Timeouts {
     fn default() -> Timeouts {
         Timeouts {

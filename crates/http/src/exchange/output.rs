@@ -7,7 +7,7 @@ use super::FilePart;
 use crate::origin::ranges::ByteRange;
 use crate::origin::{Located, Origin, Segment, Selected};
 
-/// Text that was taken is removed from the buffer when it reaches this size.
+/// Sent text is removed from the buffer when it reaches this size in bytes.
 const COMPACT_AT: usize = 16 * 1024;
 
 /// Bytes that wait to be sent, in order. Positions count bytes from the start of the queue.
@@ -20,9 +20,9 @@ pub(crate) struct Queue {
     text: Vec<u8>,
     text_start: usize,
     pieces: VecDeque<Piece>,
-    /// The end of the queued bytes.
+    /// The position after the last queued byte.
     queued: u64,
-    /// The end of the taken bytes.
+    /// The position after the last sent byte.
     sent: u64,
 }
 
@@ -50,27 +50,27 @@ impl Queue {
         self.queued
     }
 
-    /// The end of the taken bytes.
+    /// The position after the last sent byte.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// The number of bytes that wait.
+    /// The number of bytes that are queued and not sent.
     pub fn waiting(&self) -> u64 {
         self.queued - self.sent
     }
 
-    /// Whether no bytes wait.
+    /// Whether all queued bytes were sent.
     pub fn is_empty(&self) -> bool {
         self.sent == self.queued
     }
 
-    /// The number of bytes of text that wait.
+    /// The number of bytes of text that are queued and not sent.
     pub fn text_waiting(&self) -> u64 {
         (self.text.len() - self.text_start) as u64
     }
 
-    /// Queues what `write` appends to the buffer; `write` must not change the existing bytes.
+    /// Queues the bytes that `write` appends to the buffer; `write` must not change the existing bytes.
     pub fn write<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         if self.text_start == self.text.len() {
             self.text.clear();
@@ -150,7 +150,7 @@ impl Queue {
         offered
     }
 
-    /// Like [`fill`](Self::fill); but if a file is next, at most `most` of its bytes are offered instead.
+    /// Like [`fill`](Self::fill), but offers at most `most` bytes of the file if a file is next.
     pub fn offer<'a>(
         &'a self,
         origin: &'a Origin,
@@ -170,7 +170,7 @@ impl Queue {
         }
     }
 
-    /// The bytes of a file that are next, if a file is next.
+    /// Returns the bytes of a file that are next, if a file is next.
     pub fn file<'a>(&'a self, origin: &'a Origin) -> Option<FilePart<'a>> {
         let Some(Piece::Body(body, range)) = self.pieces.front() else {
             return None;
@@ -185,7 +185,7 @@ impl Queue {
         })
     }
 
-    /// The number of bytes of text before the next file, if a file follows the text.
+    /// Returns the number of bytes of text before the next file, if a file follows the text.
     pub fn text_before_file(&self, origin: &Origin) -> Option<u64> {
         let (Some(Piece::Text(text)), Some(Piece::Body(body, _))) =
             (self.pieces.front(), self.pieces.get(1))
@@ -197,7 +197,7 @@ impl Queue {
 
     /// Drops the first `count` bytes, which were sent.
     pub fn transmitted(&mut self, count: u64) {
-        debug_assert!(count <= self.waiting(), "more bytes sent than offered");
+        debug_assert!(count <= self.waiting(), "more bytes were sent than offered");
         self.take(count, |_| {});
     }
 

@@ -4,9 +4,9 @@ use super::RequestId;
 
 /// A caller's state for the requests in flight on one connection.
 ///
-/// A queue would be enough for HTTP/1.x. In HTTP/2 one response may take as long as thousands of others, so
-/// this is a table. Its size depends on the number of requests in flight, not on the distance between their
-/// numbers. The table allocates nothing after it has reached its largest size.
+/// A queue would be enough for HTTP/1.x. In HTTP/2 thousands of later responses may end before an earlier response, so
+/// this is a table. Its size depends on the number of requests in flight, not on the distance between their numbers.
+/// The table allocates nothing after it has reached its largest size.
 #[derive(Debug, Clone)]
 pub struct Pending<T> {
     /// Indices into `entries`, found by linear probing from the lowest bits of the request's number, because
@@ -89,7 +89,7 @@ impl<T> Pending<T> {
         self.link(Slot { request, place });
     }
 
-    /// The value of a request.
+    /// Returns the value of a request.
     #[inline]
     pub fn get(&self, request: RequestId) -> Option<&T> {
         let place = self.index[self.find(request)?].place;
@@ -99,7 +99,7 @@ impl<T> Pending<T> {
         }
     }
 
-    /// The value of a request, mutable.
+    /// Returns the value of a request, mutable.
     #[inline]
     pub fn get_mut(&mut self, request: RequestId) -> Option<&mut T> {
         let place = self.index[self.find(request)?].place;
@@ -140,7 +140,7 @@ impl<T> Pending<T> {
         }
     }
 
-    /// All requests, in no order.
+    /// All requests, in arbitrary order.
     pub fn iter(&self) -> impl Iterator<Item = (RequestId, &T)> {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Used(request, value) => Some((*request, value)),
@@ -148,7 +148,7 @@ impl<T> Pending<T> {
         })
     }
 
-    /// All requests, in no order, mutable.
+    /// All requests, in arbitrary order, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (RequestId, &mut T)> {
         self.entries.iter_mut().filter_map(|entry| match entry {
             Entry::Used(request, value) => Some((*request, value)),
@@ -179,7 +179,7 @@ impl<T> Pending<T> {
         (at + 1) & (self.index.len() - 1)
     }
 
-    /// The position of a request in the index.
+    /// Returns the position of a request in the index.
     #[inline]
     fn find(&self, request: RequestId) -> Option<usize> {
         if self.index.is_empty() {

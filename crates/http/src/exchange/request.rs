@@ -11,7 +11,7 @@ impl RequestId {
     /// requests are numbered from 0.
     const PUSHED: u32 = 1 << 31;
 
-    /// The request of the server's `number`-th pushed stream.
+    /// Returns the identifier of the request of the server's `number`-th pushed stream.
     pub(crate) const fn pushed(number: u32) -> RequestId {
         RequestId(number | RequestId::PUSHED)
     }
@@ -103,7 +103,7 @@ pub struct Queued {
     pub fields: Bytes,
 }
 
-/// The idempotent methods of RFC 9110 section 9.2.2: a repeated request has the same effect as one request.
+/// Whether the method is idempotent (RFC 9110 section 9.2.2): a repeated request has the same effect as one request.
 pub fn is_idempotent(method: &str) -> bool {
     matches!(
         method,

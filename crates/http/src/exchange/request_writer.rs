@@ -13,8 +13,7 @@ pub(crate) trait RequestQueue: fmt::Debug {
     fn queue(&mut self, opening: Opening, fields: &RequestFields) -> Queued;
 }
 
-/// Writes one request. The request is compressed only by one of the `send` methods; dropping it before that has
-/// no effect.
+/// Writes one request. Only the `send` methods compress the request; a writer that is dropped earlier has no effect.
 #[derive(Debug)]
 #[must_use = "a `send` method queues the request"]
 pub struct RequestWriter<'c> {
@@ -24,7 +23,7 @@ pub struct RequestWriter<'c> {
 }
 
 impl<'c> RequestWriter<'c> {
-    /// A writer that begins with this line. The `send` methods return an error of the line.
+    /// Starts a request with this line. If the line is invalid, the `send` methods return the error.
     pub(crate) fn new(
         connection: &'c mut dyn RequestQueue,
         line: RequestLine<'_>,
@@ -44,7 +43,7 @@ impl<'c> RequestWriter<'c> {
         self.field_display(name, value)
     }
 
-    /// Adds a field whose value is formatted in place.
+    /// Adds a field whose value is formatted directly into the buffer.
     pub fn field_display(
         &mut self,
         name: &str,
@@ -55,13 +54,13 @@ impl<'c> RequestWriter<'c> {
         self
     }
 
-    /// Queues the request without content. It is sent with the connection's next output.
+    /// Queues the request without content. The request is sent with the connection's next output.
     pub fn send(self) -> Result<Queued, SendError> {
         self.send_with(Content::None, false)
     }
 
-    /// Queues the request; its content must follow with the connection's `send_content`. [`Content::Chunked`]
-    /// does not state a length. With `expect_continue` it requests 100 (Continue), and the content waits for
+    /// Queues the request; its content must follow with the connection's `send_content`. [`Content::Chunked`] does not
+    /// state a length. With `expect_continue` the request has `Expect: 100-continue`, and the content waits for
     /// [`Event::SendContent`](super::Event::SendContent).
     pub fn send_with(self, content: Content, expect_continue: bool) -> Result<Queued, SendError> {
         if let Some(error) = self.error {
@@ -89,7 +88,7 @@ mod tests {
     use super::*;
     use crate::exchange::{RequestId, Version};
 
-    /// Keeps the names of the fields of each request.
+    /// Stores the field names of each request.
     #[derive(Debug, Default)]
     struct Requests {
         fields: RequestFields,

@@ -5,7 +5,7 @@ use fathometer_model::{Bytes, FileId, Instant};
 use crate::origin::Method;
 use crate::origin::store::FileHandle;
 
-/// What the caller of a connection must do with its transport.
+/// An action that the caller of a connection must take on the transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Close the sending side and continue to read.
@@ -18,7 +18,7 @@ pub enum Action {
     Upgrade,
 }
 
-/// How a connection is closed after its last response.
+/// The method of closing a connection after its last response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseManner {
     /// Closes the sending side first. Then the server reads and discards further input, until the
@@ -46,7 +46,7 @@ pub struct FilePart<'a> {
 pub struct Served {
     /// The request method.
     pub method: Method,
-    /// The file, if the target names one.
+    /// The file that the target names; `None` if there is no such file.
     pub file: Option<FileId>,
     /// A hash (64-bit FNV-1a) of the target as it was sent; 0 when no request line could be read.
     pub target_hash: u64,
@@ -60,14 +60,14 @@ pub struct Served {
     pub head: Bytes,
     /// Bytes of the response content.
     pub body: Bytes,
-    /// When the request head was complete.
+    /// The time at which the request head was complete.
     pub received: Instant,
-    /// When the transport took the last byte of the response.
+    /// The time at which the transport took the last byte of the response.
     pub at: Instant,
 }
 
 impl Served {
-    /// The record of a request of which nothing has been read yet.
+    /// Creates the record of a request before any byte of the request is read.
     pub(crate) fn unread(now: Instant) -> Served {
         Served {
             method: Method::Unknown,
@@ -83,7 +83,7 @@ impl Served {
         }
     }
 
-    /// The hash of a target: 64-bit FNV-1a.
+    /// Returns the hash of a target: 64-bit FNV-1a.
     pub(crate) fn target_hash(target: &[u8]) -> u64 {
         target.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -95,8 +95,8 @@ impl Served {
 /// type of the protocol's stream numbers, `C` the type of its error codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamServed<S, C> {
-    /// The figures that HTTP/1 has too. The size of a head is the size of its frames, including frame headers
-    /// and interim heads. The request head of a push is its PUSH_PROMISE. Content is counted without framing.
+    /// The values that are also recorded in HTTP/1. The size of a head is the size of its frames, including frame
+    /// headers and interim heads. The request head of a push is its PUSH_PROMISE. Content is counted without framing.
     pub exchange: Served,
     /// The stream.
     pub stream: S,
@@ -113,7 +113,7 @@ pub struct StreamServed<S, C> {
 }
 
 impl<S, C> StreamServed<S, C> {
-    /// The record of a request of which nothing has been read yet.
+    /// Creates the record of a request before any byte of the request is read.
     pub(crate) fn unread(stream: S, pushed: bool, now: Instant) -> StreamServed<S, C> {
         StreamServed {
             exchange: Served::unread(now),

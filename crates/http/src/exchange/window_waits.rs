@@ -14,21 +14,21 @@ use fathometer_model::Instant;
 
 use super::RequestId;
 
-/// The most waits that are stored until they are [taken](WindowWaits::take).
+/// The maximum number of waits that are stored until they are [taken](WindowWaits::take).
 const MOST: usize = 10_000;
-/// The most limits of one window that are stored. Later limits are not observed until earlier ones are passed.
+/// The maximum number of stored limits of one window. Later limits are not observed until earlier ones are passed.
 const MOST_LIMITS: usize = 4096;
 
 /// One wait of the server for a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowWait {
-    /// The request whose stream had the window; `None` for the window of the connection.
+    /// The request whose stream the window limits; `None` for the window of the connection.
     pub request: Option<RequestId>,
-    /// When the last byte within the limit was read.
+    /// The time at which the last byte within the limit was read.
     pub from: Instant,
-    /// When this side raised the limit.
+    /// The time at which this side raised the limit.
     pub granted: Instant,
-    /// When the first byte beyond the limit was read.
+    /// The time at which the first byte beyond the limit was read.
     pub to: Instant,
 }
 
@@ -69,7 +69,7 @@ impl Window {
         }
     }
 
-    /// Counts received bytes. Returns the wait that they end, if there was one.
+    /// Counts received bytes. Returns the wait that these bytes end, if there was a wait.
     fn receive(&mut self, bytes: u64, now: Instant) -> Option<WindowWait> {
         if bytes == 0 {
             return None;
@@ -103,7 +103,7 @@ impl Window {
 }
 
 impl WindowWaits {
-    /// The windows of a new connection, whose connection window has this size in bytes.
+    /// Creates the windows of a new connection, whose connection window has this size in bytes.
     pub fn new(connection: u64, now: Instant) -> WindowWaits {
         WindowWaits {
             connection: Window::new(connection, now),
@@ -112,9 +112,8 @@ impl WindowWaits {
         }
     }
 
-    /// Handles data of this length on a stream. Only data that count against its windows are passed: the
-    /// content of a DATA frame in HTTP/2, or all bytes of a QUIC stream. `initial` is the window of a new
-    /// stream in bytes.
+    /// Handles data of this length on a stream. Pass only data that count against the flow-control windows: the content
+    /// of a DATA frame in HTTP/2, or all bytes of a QUIC stream. `initial` is the window of a new stream in bytes.
     pub fn receive(&mut self, request: RequestId, length: u64, initial: u64, now: Instant) {
         self.receive_on_connection(length, now);
         let stream = self
@@ -153,8 +152,8 @@ impl WindowWaits {
         }
     }
 
-    /// Handles the end of a stream's response. If no other response is in flight
-    /// (`is_last`), the connection's window stops no data.
+    /// Handles the end of a stream's response. If this was the only response in flight (`is_last`), the connection's
+    /// window stops no data.
     pub fn end(&mut self, request: RequestId, is_last: bool) {
         self.streams.remove(&request);
         if is_last && self.connection.reached.take().is_some() {
@@ -162,7 +161,7 @@ impl WindowWaits {
         }
     }
 
-    /// The waits since the last call, in the order of their ends.
+    /// Takes the waits since the last call, in the order of their ends.
     pub fn take(&mut self) -> Vec<WindowWait> {
         std::mem::take(&mut self.waits)
     }
@@ -211,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_connections_window_counts_all_streams_and_its_first_size() {
-        // HTTP/2 grants the rest of the window after the first 65 535 bytes.
+        // An HTTP/2 client grants the part of the window above 65 535 bytes separately.
         let mut waits = WindowWaits::new(65_535, at(0));
         waits.grant(34_465, at(0));
         let other = RequestId(1);

@@ -17,7 +17,7 @@ pub(crate) struct WorkQueue<K> {
 }
 
 impl<K: Copy + PartialEq> WorkQueue<K> {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new(now: Instant) -> WorkQueue<K> {
         WorkQueue {
             requests: VecDeque::new(),
@@ -51,7 +51,7 @@ impl<K: Copy + PartialEq> WorkQueue<K> {
         Some(key)
     }
 
-    /// Puts the request that was removed last back at the front, to be processed again.
+    /// Returns the last removed request to the front of the queue, to be processed again.
     pub fn repeat(&mut self, key: K, at: Instant) {
         self.requests.push_front((key, at));
     }

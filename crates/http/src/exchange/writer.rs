@@ -20,7 +20,7 @@ pub(crate) struct RequestFields {
     text: String,
 }
 
-/// How the stream of a request starts.
+/// The start of a request's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Opening {
     pub head_method: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// A request without content.
+    /// Creates a request without content.
     pub fn new(method: &str) -> Opening {
         Opening {
             head_method: method == "HEAD",
@@ -55,7 +55,8 @@ impl Opening {
 }
 
 impl RequestFields {
-    /// Begins another request. Returns an error of its request line; if there are several, the last.
+    /// Begins another request. Returns the error if the request line is invalid; if there are several errors, the last
+    /// error.
     pub fn begin(&mut self, line: RequestLine<'_>, scheme: &str) -> Option<SendError> {
         let mut error = None;
         if !fields::is_token(line.method.as_bytes()) || line.method == "CONNECT" {
@@ -139,7 +140,7 @@ pub struct PreparedRequest {
     method: Box<str>,
     host: Box<str>,
     fields: Box<[PreparedField]>,
-    /// The size of all names and values, except those of the target and the scheme.
+    /// The size of all names and values, except of the target and the scheme.
     bytes: u64,
     content: u64,
 }
@@ -152,8 +153,8 @@ struct PreparedField {
 }
 
 impl PreparedRequest {
-    /// A request with these fields, and with `content` bytes of content unless `content` is `None`. The rules
-    /// for fields are those of the request writer.
+    /// Prepares a request with these fields, and with `content` bytes of content unless `content` is `None`. The
+    /// allowed fields are the same as in the request writer.
     pub fn new(
         method: &str,
         host: &str,
@@ -197,7 +198,7 @@ impl PreparedRequest {
         &self.host
     }
 
-    /// How the stream of the request starts.
+    /// Returns the start of the request's stream.
     pub(crate) fn opening(&self) -> Opening {
         Opening {
             content: match self.content {
@@ -213,7 +214,7 @@ impl PreparedRequest {
         Bytes(self.bytes + (scheme.len() + target.len()) as u64)
     }
 
-    /// All fields with this scheme and target, with the rule for their compression.
+    /// Returns all fields with this scheme and target, with the rule for their compression.
     pub(crate) fn iter<'a>(
         &'a self,
         scheme: &'a str,

@@ -28,7 +28,7 @@ impl Default for ChunkedLimits {
     }
 }
 
-/// Why a chunked body is malformed.
+/// The reason why a chunked body is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ChunkedError {
     /// A chunk size that is not a hexadecimal number.
@@ -110,8 +110,8 @@ impl State {
         )
     }
 
-    /// The state after a byte that follows a chunk size:
-    /// `chunk-ext = *( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )`.
+    /// Returns the state after a byte that follows a chunk size: `chunk-ext = *( BWS ";" BWS chunk-ext-name [ BWS "="
+    /// BWS chunk-ext-val ] )`.
     fn after_extension_byte(self, byte: u8) -> Result<State, ChunkedError> {
         let is_blank = matches!(byte, b' ' | b'\t');
         Ok(match (self, byte) {
@@ -164,12 +164,12 @@ impl State {
 pub struct Decoded<'a> {
     /// Bytes of the input that were consumed, `data` included.
     pub consumed: usize,
-    /// Bytes of the body; empty when the input held only framing.
+    /// Bytes of the body; empty if the input contained only framing.
     pub data: &'a [u8],
 }
 
 impl ChunkedDecoder {
-    /// A decoder at the start of a body.
+    /// Creates a decoder at the start of a body.
     pub fn new(strictness: Strictness, limits: ChunkedLimits) -> ChunkedDecoder {
         ChunkedDecoder {
             state: State::Size { digits: 0 },
@@ -219,7 +219,7 @@ impl ChunkedDecoder {
         })
     }
 
-    /// The state after one byte of framing.
+    /// Processes one byte of framing and returns the next state.
     fn step(&mut self, byte: u8) -> Result<State, ChunkedError> {
         let lenient = self.strictness == Strictness::Lenient;
         Ok(match (self.state, byte) {
@@ -330,7 +330,7 @@ pub struct ChunkHead {
 }
 
 impl ChunkHead {
-    /// The line for a chunk of `size` bytes; `None` for zero, because a chunk of size zero ends the body.
+    /// Creates the line for a chunk of `size` bytes; `None` for zero, because a chunk of size zero ends the body.
     pub fn new(size: u64) -> Option<ChunkHead> {
         if size == 0 {
             return None;

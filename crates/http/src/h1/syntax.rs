@@ -21,7 +21,7 @@ use crate::message::fields::{
     LengthError, is_control, is_token, is_token_byte, is_value, list, trim,
 };
 
-/// How tolerant a recipient is of malformed heads.
+/// The tolerance of a recipient for malformed heads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strictness {
     /// For an origin, which must never split messages differently from the proxy in front of it: lines end in
@@ -33,14 +33,14 @@ pub enum Strictness {
     Lenient,
 }
 
-/// Why a head is malformed.
+/// The reason why a head is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum SyntaxError {
     /// A line that ends in LF without CR.
     #[error("a line ends in a bare line feed")]
     BareLineFeed,
     /// A CR without a following LF.
-    #[error("a carriage return without a line feed")]
+    #[error("a carriage return is not followed by a line feed")]
     BareCarriageReturn,
     /// A field line that starts with space: obsolete folding, or space before the first field.
     #[error("a field line starts with white space")]
@@ -94,14 +94,14 @@ pub struct HeadEnd {
 }
 
 impl HeadEnd {
-    /// A finder at the start of a head.
+    /// Creates a finder at the start of a head.
     pub const fn new() -> HeadEnd {
         HeadEnd { scanned: 0 }
     }
 
-    /// The length of the head including its empty line; `None` when more bytes are needed. `buffer` must start
-    /// with the bytes of the last call; more may follow. Bytes after the head are not examined. An empty line
-    /// at the very start is not an end: see [`leading_line_end`].
+    /// Returns the length of the head including its empty line; `None` when more bytes are needed. `buffer` must start
+    /// with the bytes of the last call; more may follow. Bytes after the head are not examined. An empty line at the
+    /// very start is not an end: see [`leading_line_end`].
     pub fn find(&mut self, buffer: &[u8]) -> Option<usize> {
         let mut at = self.scanned;
         while let Some(found) = buffer.get(at..).and_then(|rest| memchr(b'\n', rest)) {
@@ -121,7 +121,7 @@ impl HeadEnd {
     }
 }
 
-/// The length of an empty line at the start of `buffer`, which a recipient may skip before a start line (RFC
+/// Returns the length of an empty line at the start of `buffer`, which a recipient may skip before a start line (RFC
 /// 9112 section 2.2); 0 when there is none (yet). A bare LF counts only in lenient mode.
 pub fn leading_line_end(buffer: &[u8], strictness: Strictness) -> usize {
     match buffer {
@@ -284,7 +284,7 @@ pub struct TransferCodings {
 }
 
 impl TransferCodings {
-    /// Adds the codings of one field line to those of the previous lines.
+    /// Adds the codings of one field line to the codings of the previous lines.
     pub fn add(&mut self, value: &[u8]) -> Result<(), SyntaxError> {
         let mut empty = true;
         for coding in list(value) {

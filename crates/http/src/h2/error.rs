@@ -1,4 +1,4 @@
-//! Error codes (RFC 9113 section 7), and the peer's faults that cause them.
+//! Error codes (RFC 9113 section 7), and the protocol faults of the peer that cause them.
 
 use std::fmt;
 
@@ -53,23 +53,23 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// A fault of the peer that ends a stream or the connection.
+/// A protocol fault of the peer, which ends a stream or the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Fault {
-    /// Bytes other than the connection preface.
+    /// The connection does not begin with the HTTP/2 preface.
     #[error("the connection preface is not the HTTP/2 preface")]
     BadPreface,
     /// The first frame was not SETTINGS.
     #[error("the first frame is not SETTINGS")]
     NoSettings,
-    /// A frame above the allowed size (section 4.2).
+    /// A frame is longer than this side's SETTINGS_MAX_FRAME_SIZE (section 4.2).
     #[error("a frame is longer than allowed")]
     FrameTooLong,
-    /// A length that is invalid for this type of frame.
+    /// The length of a frame is invalid for its type.
     #[error("a frame has a length that its type does not allow")]
     FrameLength,
-    /// More padding than payload (section 6.1).
-    #[error("a frame's padding is longer than the frame")]
+    /// The padding is longer than the payload (section 6.1).
+    #[error("a frame's padding is longer than its payload")]
     Padding,
     /// A stream frame on stream 0, or a connection frame on another stream.
     #[error("a stream frame is on stream 0, or a connection frame is on a stream")]
@@ -80,43 +80,43 @@ pub enum Fault {
     /// CONTINUATION without a header block to continue.
     #[error("a CONTINUATION frame has no header block to continue")]
     UnexpectedContinuation,
-    /// A header block with more bytes or more frames than allowed.
-    #[error("a header block is too long, or in too many frames")]
+    /// A header block has more bytes or more frames than allowed.
+    #[error("a header block has too many bytes or too many frames")]
     BlockTooLong,
     /// A header block that cannot be decoded (section 4.3).
     #[error("a header block cannot be decoded")]
     Compression,
-    /// A setting with an invalid value (section 6.5.2).
+    /// The value of a setting is invalid (section 6.5.2).
     #[error("a setting has an invalid value")]
     BadSetting,
-    /// SETTINGS_INITIAL_WINDOW_SIZE above 2^31 − 1.
+    /// The value of SETTINGS_INITIAL_WINDOW_SIZE is above 2^31 − 1.
     #[error("the initial window size is above the maximum")]
     BadInitialWindow,
-    /// An acknowledgement of settings that were not sent.
-    #[error("the peer acknowledged SETTINGS that were not sent")]
+    /// The peer acknowledged settings that this side did not send.
+    #[error("the peer acknowledged SETTINGS that this side did not send")]
     UnexpectedAcknowledgement,
     /// A window update with an increment of zero (section 6.9).
     #[error("a window update has an increment of zero")]
     ZeroIncrement,
-    /// A window above 2^31 − 1 (section 6.9.1).
+    /// A flow-control window is above 2^31 − 1 (section 6.9.1).
     #[error("a flow-control window is above the maximum")]
     WindowOverflow,
-    /// More content than the window allowed.
+    /// The peer sent more content than the window allowed.
     #[error("content exceeds the flow-control window")]
     WindowExceeded,
     /// A frame on a stream that was never opened (section 5.1).
     #[error("a frame is on an idle stream")]
     IdleStream,
-    /// A frame on a stream that its sender has closed (half-closed).
+    /// A frame on a stream that the sender of the frame has closed (half-closed).
     #[error("a frame is on a stream that its sender has closed")]
     HalfClosedStream,
     /// A frame on a stream that is closed.
     #[error("a frame is on a closed stream")]
     ClosedStream,
-    /// A new stream whose number is not above the previous ones, or is of the wrong parity (section 5.1.1).
+    /// The number of a new stream is not above the previous numbers, or has the wrong parity (section 5.1.1).
     #[error("a stream number is not above earlier stream numbers, or has the wrong parity")]
     BadStreamNumber,
-    /// More streams than allowed (section 5.1.2).
+    /// More streams are open than allowed (section 5.1.2).
     #[error("more streams are open than allowed")]
     TooManyStreams,
     /// A stream that depends on itself (RFC 7540 section 5.3.1).
@@ -128,29 +128,29 @@ pub enum Fault {
     /// PRIORITY_UPDATE from a server (RFC 9218 section 7.1).
     #[error("a server sent PRIORITY_UPDATE")]
     UnexpectedPriorityUpdate,
-    /// A message that HTTP forbids (section 8.1.1).
+    /// A message is malformed (section 8.1.1).
     #[error("a message is malformed")]
     Malformed,
-    /// A message whose content does not have the announced length.
-    #[error("the content does not have the announced length")]
+    /// The length of the content differs from the announced length.
+    #[error("the length of the content differs from the announced length")]
     ContentLength,
-    /// Settings that were not acknowledged in time (section 6.5.3).
-    #[error("settings were not acknowledged in time")]
+    /// The peer did not acknowledge settings in time (section 6.5.3).
+    #[error("the peer did not acknowledge SETTINGS in time")]
     SettingsTimeout,
-    /// Streams opened and reset faster than any legitimate use (CVE-2023-44487).
-    #[error("streams are opened and reset too fast")]
+    /// The peer opens and resets streams faster than any legitimate use (CVE-2023-44487).
+    #[error("the peer opens and resets streams too fast")]
     ResetFlood,
-    /// Faults of the peer that force this side to reset many streams (CVE-2025-8671).
-    #[error("too many streams are reset because of protocol errors")]
+    /// Protocol faults of the peer force this side to reset too many streams (CVE-2025-8671).
+    #[error("the peer's protocol errors cause too many stream resets")]
     ProvokedResets,
-    /// PING and SETTINGS frames, which require an answer, arrive faster than the answers are taken or faster than
-    /// in any legitimate use.
-    #[error("too many frames require a response")]
+    /// The peer sends PING or SETTINGS frames, which require an answer, faster than it reads the answers or faster than
+    /// any legitimate use.
+    #[error("the peer sends too many frames that require an answer")]
     AnswerFlood,
-    /// Idle frames: DATA without content, PRIORITY, WINDOW_UPDATE, unknown types.
-    #[error("too many frames have no effect")]
+    /// The peer sends too many idle frames: DATA without content, PRIORITY, WINDOW_UPDATE, unknown types.
+    #[error("the peer sends too many frames without effect")]
     IdleFrames,
-    /// Too much output that the peer does not take.
+    /// Too much output waits because the peer does not read it.
     #[error("too much output waits because the peer does not read")]
     OutputFlood,
 }
@@ -193,7 +193,7 @@ impl Fault {
     }
 }
 
-/// A fault that ends the connection, by GOAWAY (section 5.4.1).
+/// A fault that ends the connection with GOAWAY (section 5.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{why} ({code})")]
 pub struct ConnectionError {
@@ -212,7 +212,7 @@ impl From<Fault> for ConnectionError {
     }
 }
 
-/// A fault that ends one stream, by RST_STREAM (section 5.4.2).
+/// A fault that ends one stream with RST_STREAM (section 5.4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{why} ({code})")]
 pub struct StreamError {
@@ -225,7 +225,7 @@ pub struct StreamError {
 }
 
 impl StreamError {
-    /// A fault on a stream, with the fault's own code.
+    /// Creates the error for a fault on a stream, with the code of the fault.
     pub const fn new(stream: StreamId, why: Fault) -> StreamError {
         StreamError {
             stream,

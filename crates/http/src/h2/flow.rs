@@ -1,33 +1,33 @@
 //! Flow-control windows (RFC 9113 sections 5.2 and 6.9).
 //!
-//! [`Window`] limits the bytes that this side sends, and [`ReceiveWindow`] the bytes that the peer may send.
-//! Both exist once for the connection and once for each stream.
+//! [`Window`] limits the bytes that this side sends, and [`ReceiveWindow`] the bytes that the peer may send. The
+//! connection and each stream have one window of each kind.
 
 use super::error::Fault;
 
 /// The largest window, in bytes.
 pub const MAX_WINDOW: u32 = (1 << 31) - 1;
 
-/// The window of a connection before any update; the settings do not change it (section 6.9.2).
+/// The initial window of a connection. Settings do not change it (section 6.9.2).
 pub const CONNECTION_WINDOW: u32 = 65_535;
 
-/// A send window: bytes that may still be sent. Negative after the peer has reduced its initial window (section
-/// 6.9.2).
+/// A send window: the number of bytes that this side may still send. Negative if the peer reduced its initial window
+/// (section 6.9.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window(i64);
 
 impl Window {
-    /// A window of this many bytes.
+    /// Creates a window of `bytes` bytes.
     pub const fn new(bytes: u32) -> Window {
         Window(bytes as i64)
     }
 
-    /// Bytes that may be sent now.
+    /// The number of bytes that may be sent now.
     pub fn available(self) -> u32 {
         u32::try_from(self.0).unwrap_or(0)
     }
 
-    /// Counts bytes that were sent.
+    /// Subtracts bytes that were sent.
     pub fn take(&mut self, bytes: u32) {
         debug_assert!(
             bytes <= self.available(),
@@ -36,7 +36,7 @@ impl Window {
         self.0 -= i64::from(bytes);
     }
 
-    /// Applies an increment from the peer's WINDOW_UPDATE.
+    /// Adds the increment of the peer's WINDOW_UPDATE.
     pub fn give(&mut self, increment: u32) -> Result<(), Fault> {
         self.shift(i64::from(increment))
     }
@@ -56,14 +56,14 @@ impl Window {
     }
 }
 
-/// When window updates are sent to the peer.
+/// The time at which a window update is sent to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpdateAt {
-    /// As soon as any bytes were processed.
+    /// After any bytes were processed.
     Once,
-    /// When this many bytes were processed, or half of the window if that is less.
+    /// After this many bytes were processed, or after half of the window if that is less.
     Bytes(u32),
-    /// When this share of the window, in percent, was processed; at most 100.
+    /// After this share of the window, in percent, was processed; at most 100.
     Percent(u8),
     /// Never, so that the window runs out.
     Never,
@@ -83,19 +83,21 @@ impl UpdateAt {
     }
 }
 
-/// Bytes that the peer may still send, and bytes processed but not yet given back to the window.
+/// A receive window. It counts the bytes that the peer may still send, and the processed bytes that were not yet
+/// returned to the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiveWindow {
-    /// The target size, in bytes.
+    /// The target size of the window, in bytes.
     size: u32,
-    /// Bytes that the peer may still send. Negative if the initial window was reduced while the peer was sending.
+    /// The number of bytes that the peer may still send. Negative if the initial window was reduced while the peer was
+    /// sending.
     available: i64,
-    /// Bytes processed and not given back yet.
+    /// The number of processed bytes that were not yet returned to the window.
     dealt_with: u32,
 }
 
 impl ReceiveWindow {
-    /// A window with this many bytes as its target size.
+    /// Creates a window with a target size of `size` bytes.
     pub const fn new(size: u32) -> ReceiveWindow {
         ReceiveWindow {
             size,
@@ -104,7 +106,7 @@ impl ReceiveWindow {
         }
     }
 
-    /// Bytes that the peer may still send.
+    /// The number of bytes that the peer may still send.
     pub fn available(&self) -> i64 {
         self.available
     }
@@ -117,8 +119,8 @@ impl ReceiveWindow {
         Some(more)
     }
 
-    /// Applies a smaller initial window, which the peer has acknowledged (RFC 9113 section 6.9.2). Returns the
-    /// increment to send, if an update of the smaller window is due. A larger size has no effect.
+    /// Applies a smaller initial window that the peer has acknowledged (RFC 9113 section 6.9.2). Returns the increment
+    /// to send, if a window update is due. A larger size has no effect.
     pub fn shrink(&mut self, size: u32, when: UpdateAt) -> Option<u32> {
         let less = self.size.checked_sub(size).filter(|&less| less > 0)?;
         self.size = size;
@@ -135,14 +137,14 @@ impl ReceiveWindow {
         Ok(())
     }
 
-    /// Counts bytes as processed; returns the increment to send, if an update is due.
+    /// Counts bytes as processed; returns the increment to send if a window update is due.
     pub fn release(&mut self, bytes: u32, when: UpdateAt) -> Option<u32> {
         self.dealt_with += bytes;
         let threshold = when.threshold(self.size)?;
         (self.dealt_with >= threshold).then(|| self.give_back())
     }
 
-    /// Gives the processed bytes back; returns the increment to send, 0 if there is none.
+    /// Enlarges the window by the processed bytes; returns the increment to send, which may be 0.
     fn give_back(&mut self) -> u32 {
         let increment = std::mem::take(&mut self.dealt_with);
         self.available += i64::from(increment);

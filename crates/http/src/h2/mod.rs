@@ -16,7 +16,7 @@ pub mod settings;
 /// The bytes that a client sends before its first frame (RFC 9113 section 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The number of a stream within its connection; at most 2^31 − 1. Zero is the connection itself.
+/// The number of a stream within its connection; at most 2^31 − 1. Zero denotes the connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(u32);
 
@@ -26,7 +26,7 @@ impl StreamId {
     /// The largest stream number.
     pub const MAX: StreamId = StreamId((1 << 31) - 1);
 
-    /// A stream by its number; the reserved highest bit is dropped.
+    /// Creates a stream identifier; the reserved highest bit is cleared.
     pub const fn new(number: u32) -> StreamId {
         StreamId(number & StreamId::MAX.0)
     }
@@ -41,12 +41,12 @@ impl StreamId {
         self.0 == 0
     }
 
-    /// Whether the number is odd, as on streams that clients open.
+    /// Whether the number is odd: clients open these streams.
     pub const fn is_client(self) -> bool {
         self.0 & 1 == 1
     }
 
-    /// Whether the number is even and not zero, as on streams that servers open.
+    /// Whether the number is even and not zero: servers open these streams.
     pub const fn is_server(self) -> bool {
         self.0 != 0 && self.0 & 1 == 0
     }

@@ -21,25 +21,25 @@ pub mod id {
     pub const NO_RFC7540_PRIORITIES: u16 = 0x9;
 }
 
-/// The smallest and initial SETTINGS_MAX_FRAME_SIZE, in bytes.
+/// The minimum and initial value of SETTINGS_MAX_FRAME_SIZE, in bytes.
 pub const MIN_FRAME_SIZE: u32 = 1 << 14;
-/// The largest SETTINGS_MAX_FRAME_SIZE, in bytes.
+/// The maximum value of SETTINGS_MAX_FRAME_SIZE, in bytes.
 pub const MAX_FRAME_SIZE: u32 = (1 << 24) - 1;
 
-/// The settings of one side. [`Default`] has the initial values of the protocol.
+/// The settings of one side. [`Default`] gives the initial values of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes of the table of this side's header decoder.
+    /// The maximum size of this side's HPACK decoder table, in bytes.
     pub header_table_size: u32,
     /// Whether this side accepts pushes.
     pub enable_push: bool,
-    /// Streams that the other side may have open; `None`: any number.
+    /// The maximum number of streams that the other side may have open; `None`: no limit.
     pub max_concurrent_streams: Option<u32>,
-    /// Bytes that may be sent on a new stream; at most 2^31 − 1.
+    /// The initial window of a new stream, in bytes; at most 2^31 − 1.
     pub initial_window_size: u32,
-    /// The longest payload of a frame, in bytes: 2^14 to 2^24 − 1.
+    /// The maximum payload of a frame, in bytes: 2^14 to 2^24 − 1.
     pub max_frame_size: u32,
-    /// Bytes of a field section before compression, plus 32 for each field; `None`: any number.
+    /// The maximum size of a field section before compression in bytes, plus 32 for each field; `None`: no limit.
     pub max_header_list_size: Option<u32>,
     /// Whether this side ignores the priorities of RFC 7540.
     pub no_rfc7540_priorities: bool,
@@ -81,7 +81,7 @@ impl Settings {
         Ok(())
     }
 
-    /// The settings that differ from `before`, to be sent. A limit that only `before` has is sent as the largest
+    /// The settings to send: those that differ from `before`. A limit that only `before` has is sent as the largest
     /// number.
     pub fn changes(&self, before: &Settings) -> impl Iterator<Item = (u16, u32)> + use<> {
         let known = |settings: &Settings| {

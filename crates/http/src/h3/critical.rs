@@ -1,5 +1,4 @@
-//! The unidirectional streams of both sides: the control stream and the two QPACK streams (RFC 9114 section
-//! 6.2).
+//! The critical streams of both sides: the control stream and the two QPACK streams (RFC 9114 section 6.2).
 
 use std::io::IoSlice;
 
@@ -25,9 +24,9 @@ const PUSH: u64 = 0x1;
 const ENCODER: u64 = 0x2;
 const DECODER: u64 = 0x3;
 
-/// The longest frame on a control stream, in bytes. A longer frame is treated as an attack.
+/// The maximum length of a frame on a control stream, in bytes. A longer frame is treated as an attack.
 const MOST_CONTROL_FRAME: u64 = 4096;
-/// The maximum number of bytes that may wait on the control stream or the decoder stream because the peer does
+/// The maximum number of bytes that may wait on the control stream or the QPACK decoder stream, because the peer does
 /// not accept them.
 const MOST_WAITING: usize = 64 * 1024;
 /// The maximum number of frames without effect in one second.
@@ -37,9 +36,9 @@ const MOST_IDLE: u32 = 10_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ControlEvent {
     Settings(Settings),
-    /// The peer does not process requests from this identifier on.
+    /// The peer does not process requests with this or a higher identifier.
     GoAway(u64),
-    /// The response on a stream gets another priority.
+    /// The peer changes the priority of the response on this stream.
     Priority(u64, Priority),
 }
 
@@ -50,7 +49,7 @@ pub(super) struct Critical {
     /// The control, encoder and decoder streams of this side, in this order.
     own: [Outgoing; 3],
     incoming: Vec<Incoming>,
-    /// Which critical streams of the peer have been opened, by type.
+    /// For each type of critical stream: whether the peer has opened it.
     seen: [bool; 4],
     pub peer_settings: Option<Settings>,
     /// The identifier in the peer's last GOAWAY.
@@ -59,7 +58,7 @@ pub(super) struct Critical {
     max_push: Option<u64>,
     pub encoder: Encoder,
     pub decoder: Decoder,
-    /// Frames without effect since `idle_since`.
+    /// The number of frames without effect since `idle_since`.
     idle: u32,
     idle_since: Instant,
 }
@@ -68,7 +67,7 @@ pub(super) struct Critical {
 #[derive(Debug, Default)]
 struct Outgoing {
     stream: Option<u64>,
-    /// Bytes to send. The transport took the first `taken` of them.
+    /// Bytes to send. The transport has taken `bytes[..taken]`.
     bytes: Vec<u8>,
     /// The number of bytes that the transport took.
     taken: usize,
@@ -92,7 +91,7 @@ enum Kind {
     Control(Box<Control>),
     Encoder,
     Decoder,
-    /// The type of the stream is unsupported: the stream is refused, and its remaining bytes are skipped.
+    /// The stream type is unsupported. The stream is refused, and its remaining bytes are skipped.
     Refused,
 }
 
@@ -135,12 +134,12 @@ impl Critical {
         }
     }
 
-    /// Whether a stream of this side must still be opened.
+    /// Whether a critical stream of this side has not been opened yet.
     pub fn wants_stream(&self) -> bool {
         self.own.iter().any(|own| own.stream.is_none())
     }
 
-    /// Handles a stream that the transport has opened: it becomes the next of this side's streams.
+    /// Handles a stream that the transport has opened. The stream becomes the next critical stream of this side.
     pub fn opened(&mut self, stream: u64) {
         if let Some(own) = self.own.iter_mut().find(|own| own.stream.is_none()) {
             own.stream = Some(stream);
@@ -152,7 +151,7 @@ impl Critical {
         self.own.iter().any(|own| own.stream == Some(stream))
     }
 
-    /// The buffer to which frames for the control stream are appended.
+    /// The output buffer of the control stream.
     pub fn control(&mut self) -> &mut Vec<u8> {
         &mut self.own[0].bytes
     }
@@ -173,7 +172,7 @@ impl Critical {
         Ok(())
     }
 
-    /// Fills a slice with the next bytes of a critical stream. Returns the stream and the number of bytes.
+    /// Fills a slice with the next bytes of a critical stream. Returns the stream ID and the number of bytes.
     pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<(u64, usize)> {
         let own = self.own.iter().find(|own| own.has_something())?;
         let slice = slices.first_mut()?;
@@ -183,7 +182,7 @@ impl Critical {
         Some((own.stream?, bytes.len()))
     }
 
-    /// Handles bytes that the transport took from one of this side's streams.
+    /// Notes that the transport took bytes of a critical stream of this side.
     pub fn transmitted(&mut self, stream: u64, bytes: usize) {
         if let Some(own) = self.own(stream) {
             own.taken += bytes;
@@ -197,7 +196,7 @@ impl Critical {
         }
     }
 
-    /// Records whether the transport accepts bytes of one of this side's streams.
+    /// Records whether the transport accepts bytes of a critical stream of this side.
     pub fn set_blocked(&mut self, stream: u64, blocked: bool) {
         if let Some(own) = self.own(stream) {
             own.blocked = blocked;
@@ -208,7 +207,7 @@ impl Critical {
         self.own.iter_mut().find(|own| own.stream == Some(stream))
     }
 
-    /// Counts a frame that has no effect. Too many such frames in one second are a fault.
+    /// Counts a frame without effect. Too many such frames in one second are a fault.
     pub fn count_idle(&mut self, now: Instant) -> Result<(), Fault> {
         if now.since(self.idle_since).as_secs() >= 1 {
             self.idle_since = now;
@@ -221,8 +220,7 @@ impl Critical {
         Ok(())
     }
 
-    /// Reads bytes of a unidirectional stream of the peer, until there is a message to report or the bytes are
-    /// used up.
+    /// Reads bytes of a unidirectional stream of the peer, until there is a message to report or the input is consumed.
     pub fn read(
         &mut self,
         stream: u64,
@@ -243,8 +241,8 @@ impl Critical {
                 }
                 Kind::Encoder => {
                     match self.role {
-                        // The caller executes the instructions with `follow_on`, and resumes streams as soon as
-                        // they are unblocked.
+                        // The caller executes the instructions with `follow_on`, and resumes streams when they are
+                        // unblocked.
                         Role::Server => self.decoder.take_instructions(input),
                         Role::Client => self.decoder.handle_instructions(input)?,
                     }
@@ -266,7 +264,7 @@ impl Critical {
                 }
             }
         }
-        // The end of a frame is reported even if no byte is left.
+        // The end of a frame is reported even if the input has no more bytes.
         if let Kind::Control(control) = &mut self.incoming[place].kind
             && let Some(piece) = control.frames.read(input)
         {
@@ -275,7 +273,7 @@ impl Critical {
         Ok(None)
     }
 
-    /// Handles the end or the reset of one of the peer's streams.
+    /// Handles the end or the reset of a stream of the peer.
     pub fn ended(&mut self, stream: u64) -> Result<(), Fault> {
         let place = self
             .incoming
@@ -307,7 +305,7 @@ impl Critical {
         })
     }
 
-    /// The kind of a stream with this type.
+    /// Returns the state for a stream of this type.
     fn kind(
         &mut self,
         kind: u64,
@@ -324,7 +322,7 @@ impl Critical {
             (ENCODER, _) => Ok(Kind::Encoder),
             (DECODER, _) => Ok(Kind::Decoder),
             (PUSH, Role::Server) => Err(Fault::ForbiddenStream),
-            // This client permits no pushes.
+            // This client does not permit pushes.
             (PUSH, Role::Client) => Err(Fault::BadIdentifier),
             _ => {
                 actions(Action::StopSending {
@@ -431,7 +429,7 @@ impl Critical {
             }
             FrameType::CANCEL_PUSH => {
                 let id = only_number(payload)?;
-                // The server never pushes, but a client may still cancel any push ID that it permitted.
+                // The server never pushes, but the client may cancel any push ID that it has permitted.
                 let permitted = match self.role {
                     Role::Client => false,
                     Role::Server => self.max_push.is_some_and(|most| id <= most),
@@ -469,7 +467,7 @@ impl Outgoing {
     }
 }
 
-/// Whether payloads of this frame type are parsed.
+/// Whether the payload of this frame type is parsed.
 fn is_known(kind: FrameType) -> bool {
     matches!(
         kind,

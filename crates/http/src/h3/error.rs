@@ -1,10 +1,10 @@
-//! HTTP/3 error codes, and the violations that they report (RFC 9114 section 8.1, RFC 9204 section 6).
+//! HTTP/3 error codes, and the protocol violations that cause them (RFC 9114 section 8.1, RFC 9204 section 6).
 
 use std::fmt;
 
 use crate::qpack;
 
-/// An error code of QUIC's application protocol.
+/// An application error code of QUIC, with the meaning that HTTP/3 defines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode(pub u64);
 
@@ -13,7 +13,7 @@ macro_rules! codes {
         impl ErrorCode {
             $($(#[$doc])* pub const $name: ErrorCode = ErrorCode($number);)*
 
-            /// The name of the code in the RFCs; `None` for other codes, which are treated as `H3_NO_ERROR`.
+            /// The name of the code in the RFCs. `None` for other codes, which are treated as `H3_NO_ERROR`.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($number => Some($text),)*
@@ -25,45 +25,45 @@ macro_rules! codes {
 }
 
 codes! {
-    /// No error.
+    /// The connection or stream is closed without an error.
     NO_ERROR = 0x100, "H3_NO_ERROR";
-    /// The peer violated the protocol in a way that has no code of its own.
+    /// The peer violated the protocol in a way without a more specific code.
     GENERAL_PROTOCOL_ERROR = 0x101, "H3_GENERAL_PROTOCOL_ERROR";
-    /// This side has an internal error.
+    /// An internal error of the sender.
     INTERNAL_ERROR = 0x102, "H3_INTERNAL_ERROR";
-    /// The peer opened a stream that it must not open.
+    /// The peer opened a stream that it is not allowed to open.
     STREAM_CREATION_ERROR = 0x103, "H3_STREAM_CREATION_ERROR";
-    /// A stream that the connection needs was closed.
+    /// A critical stream was closed.
     CLOSED_CRITICAL_STREAM = 0x104, "H3_CLOSED_CRITICAL_STREAM";
-    /// A frame that is not permitted at this place.
+    /// A frame is not permitted in the current state.
     FRAME_UNEXPECTED = 0x105, "H3_FRAME_UNEXPECTED";
-    /// A frame with an invalid layout.
+    /// The layout of a frame is invalid.
     FRAME_ERROR = 0x106, "H3_FRAME_ERROR";
     /// The peer's behaviour may be an attack.
     EXCESSIVE_LOAD = 0x107, "H3_EXCESSIVE_LOAD";
-    /// An identifier out of order, or out of bounds.
+    /// An identifier is out of order or out of range.
     ID_ERROR = 0x108, "H3_ID_ERROR";
-    /// Invalid settings.
+    /// The settings are invalid.
     SETTINGS_ERROR = 0x109, "H3_SETTINGS_ERROR";
     /// The control stream does not start with SETTINGS.
     MISSING_SETTINGS = 0x10a, "H3_MISSING_SETTINGS";
     /// The server did not process the request.
     REQUEST_REJECTED = 0x10b, "H3_REQUEST_REJECTED";
-    /// The request is cancelled; its response is no longer needed.
+    /// The request was cancelled. Its response is no longer needed.
     REQUEST_CANCELLED = 0x10c, "H3_REQUEST_CANCELLED";
     /// The client's stream ended before its request was complete.
     REQUEST_INCOMPLETE = 0x10d, "H3_REQUEST_INCOMPLETE";
-    /// A malformed message.
+    /// A message is malformed.
     MESSAGE_ERROR = 0x10e, "H3_MESSAGE_ERROR";
-    /// The connection that was opened for CONNECT failed.
+    /// The TCP connection that was opened for CONNECT failed.
     CONNECT_ERROR = 0x10f, "H3_CONNECT_ERROR";
-    /// The request must be retried over HTTP/1.1.
+    /// The request must be repeated over HTTP/1.1.
     VERSION_FALLBACK = 0x110, "H3_VERSION_FALLBACK";
-    /// A field section that cannot be decoded.
+    /// A field section cannot be decoded.
     QPACK_DECOMPRESSION_FAILED = 0x200, "QPACK_DECOMPRESSION_FAILED";
-    /// An encoder instruction that cannot be carried out.
+    /// An encoder instruction cannot be executed.
     QPACK_ENCODER_STREAM_ERROR = 0x201, "QPACK_ENCODER_STREAM_ERROR";
-    /// A decoder instruction that is impossible in the encoder's state.
+    /// A decoder instruction is invalid in the encoder's state.
     QPACK_DECODER_STREAM_ERROR = 0x202, "QPACK_DECODER_STREAM_ERROR";
 }
 
@@ -76,13 +76,13 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// A violation by the peer that ends the connection.
+/// A protocol violation by the peer that ends the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The server opened a bidirectional stream, or the client opened a push stream.
     #[error("the peer opened a stream that it must not open")]
     ForbiddenStream,
-    /// A second control stream, or a second QPACK stream of the same type.
+    /// The peer opened a second control stream, or a second QPACK stream of the same type.
     #[error("the peer opened a second control or QPACK stream of the same type")]
     RepeatedStream,
     /// A control stream or a QPACK stream was ended, reset or refused.
@@ -91,22 +91,22 @@ pub enum Fault {
     /// The control stream does not start with SETTINGS.
     #[error("the control stream does not start with SETTINGS")]
     MissingSettings,
-    /// SETTINGS with a reserved setting, a repeated one, or a value out of range.
+    /// SETTINGS contains a reserved setting, a repeated setting, or a value out of range.
     #[error("invalid settings")]
     BadSettings,
-    /// A frame of a type that is not permitted at this place.
-    #[error("a frame is not permitted at this place")]
+    /// A frame is not permitted in the current state.
+    #[error("a frame is not permitted in the current state")]
     UnexpectedFrame,
-    /// A frame whose payload does not match its type, or that is cut off by the end of the stream.
+    /// The payload of a frame does not match the frame type, or the stream ends within the frame.
     #[error("a malformed frame")]
     MalformedFrame,
-    /// A GOAWAY with a larger identifier than before, a push that was not permitted …
+    /// For example: a GOAWAY with a larger identifier than an earlier GOAWAY, or a push that was not permitted.
     #[error("an identifier is out of order or not permitted")]
     BadIdentifier,
-    /// Too many frames without effect, a control frame that is too long, or too many instructions waiting to be
-    /// sent.
+    /// The peer sends too many frames without effect, sends a control frame that is too long, or leaves too many
+    /// instructions unread.
     #[error(
-        "the control data exceeds a limit (frames without effect, frame length or waiting instructions)"
+        "control data exceeds a limit (on frames without effect, frame length or unread instructions)"
     )]
     Flood,
     /// A QPACK error.
@@ -115,7 +115,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The code that reports this fault to the peer.
+    /// The error code that reports this fault to the peer.
     pub const fn code(self) -> ErrorCode {
         match self {
             Fault::ForbiddenStream | Fault::RepeatedStream => ErrorCode::STREAM_CREATION_ERROR,

@@ -1,4 +1,4 @@
-//! Frames (RFC 9114 section 7): incremental reading, and writing.
+//! Reads frames incrementally, and writes frames (RFC 9114 section 7).
 
 use super::varint;
 
@@ -11,34 +11,33 @@ impl FrameType {
     pub const DATA: FrameType = FrameType(0x0);
     /// A field section.
     pub const HEADERS: FrameType = FrameType(0x1);
-    /// The client refuses a push, or the server cancels it.
+    /// The client refuses a push, or the server cancels a push.
     pub const CANCEL_PUSH: FrameType = FrameType(0x3);
-    /// Settings; sent once.
+    /// Settings; sent once by each side.
     pub const SETTINGS: FrameType = FrameType(0x4);
     /// Announces a push.
     pub const PUSH_PROMISE: FrameType = FrameType(0x5);
-    /// The connection accepts no more requests.
+    /// The sender shuts the connection down, and accepts no more requests or pushes.
     pub const GOAWAY: FrameType = FrameType(0x7);
-    /// Permits pushes.
+    /// The client permits pushes.
     pub const MAX_PUSH_ID: FrameType = FrameType(0xd);
     /// Changes the priority of a request (RFC 9218 section 7.2).
     pub const PRIORITY_UPDATE: FrameType = FrameType(0xf_0700);
     /// Changes the priority of a push.
     pub const PUSH_PRIORITY_UPDATE: FrameType = FrameType(0xf_0701);
 
-    /// Whether this type is defined by HTTP/2 and reserved in HTTP/3. Such a type must not be sent (section
-    /// 7.2.8).
+    /// Whether this type is defined by HTTP/2 and reserved in HTTP/3, so that it must not be sent (section 7.2.8).
     pub const fn is_of_http2(self) -> bool {
         matches!(self.0, 0x2 | 0x6 | 0x8 | 0x9)
     }
 }
 
-/// A reserved type or identifier, which a receiver must ignore (sections 6.2.3, 7.2.4.1, 7.2.8).
+/// Returns a reserved type or identifier, which a receiver must ignore (sections 6.2.3, 7.2.4.1, 7.2.8).
 pub(super) const fn reserved(number: u64) -> u64 {
     0x1f * number + 0x21
 }
 
-/// A part of the frames on a stream.
+/// A part of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Piece<'i> {
     /// A frame begins.
@@ -46,36 +45,37 @@ pub(super) enum Piece<'i> {
         kind: FrameType,
         /// The length of the payload in bytes.
         length: u64,
-        /// The size of the type and the length on the wire, in bytes.
+        /// The size of the type field and the length field on the wire, in bytes.
         header: u64,
     },
-    /// The next bytes of the payload, at least one.
+    /// The next bytes of the payload; never empty.
     Payload(&'i [u8]),
     /// The frame is complete.
     End,
 }
 
-/// The largest size of a type and a length together, in bytes.
+/// The maximum size of the type field and the length field together, in bytes.
 const MOST_HEADER: usize = 16;
 
-/// Finds the frames of one stream. It buffers only a type and a length; payloads pass through.
+/// Splits the bytes of one stream into frames. Only an incomplete type and length are buffered; payloads are not
+/// copied.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Frames {
     header: [u8; MOST_HEADER],
     have: u8,
-    /// The bytes of the payload that are still missing.
+    /// The number of payload bytes that have not arrived.
     left: u64,
-    /// Whether a frame has begun and its end is not reported yet.
+    /// Whether a frame has begun and its end has not been reported yet.
     within: bool,
 }
 
 impl Frames {
-    /// Whether the input is between two frames, so that the stream may end here.
+    /// Whether the input is between two frames, so that the stream may end.
     pub fn is_between(&self) -> bool {
         !self.within && self.have == 0
     }
 
-    /// The next part, taken off the front of `input`; `None` when `input` is used up.
+    /// Reads the next part from the front of `input`; `None` if all input is consumed.
     pub fn read<'i>(&mut self, input: &mut &'i [u8]) -> Option<Piece<'i>> {
         if self.within {
             if self.left == 0 {
@@ -115,19 +115,19 @@ impl Frames {
     }
 }
 
-/// Appends the type and the length of a frame. Returns their size in bytes.
+/// Appends the type and the length of a frame; returns the number of bytes.
 pub(super) fn write_header(kind: FrameType, length: u64, out: &mut Vec<u8>) -> u64 {
     varint::write(kind.0, out);
     varint::write(length, out);
     header_length(kind, length)
 }
 
-/// The size of the type and the length of a frame in bytes.
+/// The size of the type field and the length field of a frame, in bytes.
 pub(super) const fn header_length(kind: FrameType, length: u64) -> u64 {
     (varint::length(kind.0) + varint::length(length)) as u64
 }
 
-/// Appends a frame whose payload is one number.
+/// Appends a frame whose payload is one integer.
 pub(super) fn write_number(kind: FrameType, number: u64, out: &mut Vec<u8>) {
     write_header(kind, varint::length(number) as u64, out);
     varint::write(number, out);
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// All frames in the pieces with their payloads, and whether the stream ends between two frames.
+    /// Reads `pieces`. Returns all frames with their payloads, and whether the stream ends between two frames.
     fn read<'i>(pieces: impl Iterator<Item = &'i [u8]>) -> (Vec<(u64, Vec<u8>)>, bool) {
         let mut frames = Frames::default();
         let mut found: Vec<(u64, Vec<u8>)> = Vec::new();

@@ -4,14 +4,14 @@ use super::error::Fault;
 use super::frame::{self, FrameType};
 use super::varint;
 
-/// The settings that a side sends once, at the start of its control stream.
+/// The settings that each side sends once, at the start of its control stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// The largest size of a field section in bytes, with 32 bytes added for each field; `None`: no limit.
+    /// The maximum size of a field section in bytes, plus 32 for each field; `None`: no limit.
     pub max_field_section_size: Option<u64>,
-    /// The largest dynamic table of this side's decoder, in bytes; 0: no table.
+    /// The maximum dynamic table of this side's decoder, in bytes; 0: no table.
     pub qpack_max_table_capacity: u64,
-    /// The largest number of streams that may wait for entries of the dynamic table.
+    /// The maximum number of streams that may wait for entries of the dynamic table.
     pub qpack_blocked_streams: u64,
 }
 
@@ -19,8 +19,7 @@ const QPACK_MAX_TABLE_CAPACITY: u64 = 0x1;
 const MAX_FIELD_SECTION_SIZE: u64 = 0x6;
 const QPACK_BLOCKED_STREAMS: u64 = 0x7;
 
-/// The maximum number of settings in one frame: three are defined here, others by extensions, and some are
-/// reserved.
+/// The maximum number of settings in one frame. Three are defined here; extensions and reserved settings may add more.
 const MOST: usize = 64;
 
 impl Settings {
@@ -41,7 +40,7 @@ impl Settings {
                 QPACK_MAX_TABLE_CAPACITY => settings.qpack_max_table_capacity = value,
                 MAX_FIELD_SECTION_SIZE => settings.max_field_section_size = Some(value),
                 QPACK_BLOCKED_STREAMS => settings.qpack_blocked_streams = value,
-                // HTTP/2 settings that are reserved in HTTP/3.
+                // These HTTP/2 settings are reserved in HTTP/3.
                 0x0 | 0x2..=0x5 => return Err(Fault::BadSettings),
                 _ => {}
             }

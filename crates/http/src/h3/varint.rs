@@ -1,6 +1,6 @@
 //! Variable-length integers (RFC 9000 section 16).
 
-/// The largest value.
+/// The maximum value.
 pub(crate) const LARGEST: u64 = (1 << 62) - 1;
 
 /// The number of bytes in the shortest encoding of an integer.
@@ -24,7 +24,7 @@ pub(crate) fn write(value: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads the integer at the start of `input`; returns it and its length in bytes, or `None` when it is
+/// Reads the integer at the start of `input`. Returns the value and its length in bytes; `None` if the input is
 /// incomplete.
 pub(crate) fn read(input: &[u8]) -> Option<(u64, usize)> {
     let length = 1 << (input.first()? >> 6);
@@ -36,7 +36,7 @@ pub(crate) fn read(input: &[u8]) -> Option<(u64, usize)> {
     Some((value & (LARGEST >> (62 - (8 * length - 2))), length))
 }
 
-/// Takes an integer off the front of `input`.
+/// Removes an integer from the front of `input` and returns it; `None` if the input is incomplete.
 pub(crate) fn take(input: &mut &[u8]) -> Option<u64> {
     let (value, length) = read(input)?;
     *input = &input[length..];
@@ -68,11 +68,15 @@ mod tests {
                 assert_eq!(read(&out[..end]), None);
             }
         }
-        // RFC 9000 appendix A.1.
+        // Examples from RFC 9000 appendix A.1.
         let long = [0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c];
         assert_eq!(read(&long), Some((151_288_809_941_952_652, 8)));
         assert_eq!(read(&[0x9d, 0x7f, 0x3e, 0x7d]), Some((494_878_333, 4)));
         assert_eq!(read(&[0x7b, 0xbd]), Some((15_293, 2)));
-        assert_eq!(read(&[0x40, 0x25]), Some((37, 2)), "longer than necessary");
+        assert_eq!(
+            read(&[0x40, 0x25]),
+            Some((37, 2)),
+            "an encoding longer than necessary is valid"
+        );
     }
 }

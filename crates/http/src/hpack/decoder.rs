@@ -11,7 +11,7 @@ use crate::huffman;
 #[derive(Debug, Clone)]
 pub struct Decoder {
     table: Table,
-    /// The largest table that the peer may set.
+    /// The maximum table size that the peer may set, in bytes.
     limit: u64,
     /// Whether the next block must begin with a size update within the limit.
     size_update_due: bool,
@@ -20,7 +20,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder with these limits for its peer, as announced in settings (RFC 9113 section 6.5.2):
+    /// Creates a decoder with these limits for its peer, as announced in settings (RFC 9113 section 6.5.2):
     ///
     /// - `max_table`: bytes of the dynamic table (SETTINGS_HEADER_TABLE_SIZE)
     /// - `max_section`: bytes of a field section, plus 32 for each field (SETTINGS_MAX_HEADER_LIST_SIZE)
@@ -44,7 +44,7 @@ impl Decoder {
         self.generation
     }
 
-    /// Applies the SETTINGS_HEADER_TABLE_SIZE that the peer has acknowledged. If its table is larger, the next
+    /// Applies the SETTINGS_HEADER_TABLE_SIZE that the peer has acknowledged. If the peer's table is larger, the next
     /// block must begin with a size update (RFC 7541 section 4.2).
     pub fn set_table_limit(&mut self, limit: u32) {
         self.limit = u64::from(limit);
@@ -117,7 +117,7 @@ impl Decoder {
         }
     }
 
-    /// The entry at an index into the static table and the dynamic table.
+    /// Returns the entry at an index into the static table and the dynamic table.
     fn entry(&self, index: u64) -> Result<(&[u8], &[u8]), Error> {
         let place = index.checked_sub(1).ok_or(Error::UnknownIndex)?;
         if let Some((name, value)) = static_table::FIELDS.field(place as usize)

@@ -12,17 +12,17 @@ use super::{DEFAULT_TABLE_SIZE, Indexing, hash, integer, static_table, string};
 #[derive(Debug, Clone)]
 pub struct Encoder {
     table: SearchTable,
-    /// The largest table that this side uses.
+    /// The maximum table size that this side uses, in bytes.
     max_table: u64,
-    /// The table size from the next block on.
+    /// The table size from the next block on, in bytes.
     wanted: u64,
-    /// The smallest table size that was set since the last block.
+    /// The smallest table size that was set since the last block, in bytes.
     smallest: u64,
     generation: u64,
 }
 
 impl Encoder {
-    /// An encoder whose table never exceeds `max_table` bytes, counted as in RFC 7541; 0: no table. Until the
+    /// Creates an encoder whose table never exceeds `max_table` bytes, counted as in RFC 7541; 0: no table. Until the
     /// peer's settings arrive, the table does not exceed 4096 bytes.
     pub fn new(max_table: u32) -> Encoder {
         let default = u64::from(DEFAULT_TABLE_SIZE);

@@ -20,7 +20,7 @@ pub fn fuzz(data: &[u8]) {
     let (mut fields, mut again, mut coded) = Default::default();
     let mut rest = data;
     while let Some((&length, after)) = rest.split_first() {
-        // The length 255 stands for all remaining bytes, so that blocks can be long.
+        // The length 255 means all remaining bytes, so that a block can be longer than 254 bytes.
         let length = match length {
             255 => after.len(),
             length => usize::from(length).min(after.len()),

@@ -5,12 +5,12 @@
 
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The hash of a name.
+/// Returns the hash of a name.
 pub(crate) const fn of(text: &[u8]) -> u64 {
     with(0, text)
 }
 
-/// The hash of a value, seeded with the hash of its name.
+/// Returns the hash of a value, seeded with the hash of its name.
 pub(crate) const fn with(seed: u64, text: &[u8]) -> u64 {
     let mut hash = seed ^ (text.len() as u64).wrapping_mul(FACTOR);
     let mut rest = text;

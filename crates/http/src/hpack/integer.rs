@@ -39,7 +39,7 @@ pub(crate) fn decode(input: &[u8], prefix: u32) -> Result<Option<(u64, usize)>, 
     }
     let mut value = start;
     for (place, &byte) in input[1..].iter().enumerate() {
-        // Nine bytes hold 63 bits: a tenth byte is refused even if it adds only zeros.
+        // Nine bytes contain 63 bits: a tenth byte is refused even if all its bits are zero.
         if place == 9 {
             return Err(TooLarge);
         }

@@ -4,8 +4,8 @@
 //! and read field blocks with all fragments joined; frames are handled elsewhere. They do not check which
 //! fields a message may have.
 //!
-//! Encoder and decoder allocate nothing once their buffers have grown. Each holds at most its dynamic table,
-//! one field section and one string. The limits on the table and the section are arguments of the constructor.
+//! Encoder and decoder allocate nothing once their buffers have grown. The memory of each is bounded by its dynamic
+//! table, one field section and one string. The limits on the table and the section are arguments of the constructor.
 
 mod decoder;
 mod encoder;

@@ -11,7 +11,8 @@ pub(crate) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// A field section of at most `most` bytes, counted as in settings, that is appended to `into`.
+    /// Creates a field section of at most `most` bytes, counted as for SETTINGS_MAX_HEADER_LIST_SIZE, that is appended
+    /// to `into`.
     pub fn new(into: &'a mut FieldBlock, most: u64) -> Section<'a> {
         Section {
             into,

@@ -3,8 +3,8 @@
 use super::integer;
 use crate::huffman;
 
-/// Appends a string, Huffman-coded unless the code is longer. The string's length has a prefix of `prefix`
-/// bits. The bit above the prefix is set if the string is coded, and `pattern` is above that bit.
+/// Appends a string, Huffman-coded if the code is not longer than the text. The first byte contains, from the high
+/// bits: `pattern`, the Huffman bit, and the `prefix` bits of the length.
 pub(crate) fn encode(text: &[u8], prefix: u32, pattern: u8, out: &mut Vec<u8>) {
     let coded = huffman::encoded_length(text);
     if coded <= text.len() && !text.is_empty() {

@@ -11,7 +11,7 @@ use super::hash;
 /// The overhead of an entry in addition to its bytes (RFC 7541 section 4.1).
 pub(crate) const ENTRY_OVERHEAD: u64 = 32;
 
-/// The size of a field as an entry of the table.
+/// Returns the size of a field as an entry of the table, in bytes.
 pub(crate) fn entry_size(name: &[u8], value: &[u8]) -> u64 {
     name.len() as u64 + value.len() as u64 + ENTRY_OVERHEAD
 }
@@ -20,7 +20,7 @@ pub(crate) fn entry_size(name: &[u8], value: &[u8]) -> u64 {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Table {
     text: Vec<u8>,
-    /// The bytes of all entries before the first entry in `text`.
+    /// The size in bytes of all entries before the first entry in `text`.
     base: u64,
     entries: VecDeque<Entry>,
     /// The number of entries inserted so far.
@@ -31,14 +31,14 @@ pub(crate) struct Table {
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// The bytes of all entries before this one.
+    /// The size in bytes of all entries before this entry.
     start: u64,
     name: u32,
     value: u32,
 }
 
 impl Table {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new(capacity: u64) -> Table {
         Table {
             capacity,
@@ -55,7 +55,7 @@ impl Table {
         self.size
     }
 
-    /// The number of entries inserted so far, which is the number of the next one.
+    /// The number of entries inserted so far, which is also the number of the next entry.
     pub fn inserted(&self) -> u64 {
         self.inserted
     }
@@ -65,7 +65,7 @@ impl Table {
         self.inserted - self.entries.len() as u64
     }
 
-    /// The size of all entries that are older than this one.
+    /// Returns the size of all entries that are older than this entry.
     pub fn older_size(&self, number: u64) -> u64 {
         let oldest = self.oldest();
         let place = number.saturating_sub(oldest);
@@ -83,7 +83,7 @@ impl Table {
         }
     }
 
-    /// The name and the value of an entry.
+    /// Returns the name and the value of an entry.
     pub fn entry(&self, number: u64) -> Option<(&[u8], &[u8])> {
         let place = usize::try_from(number.checked_sub(self.oldest())?).ok()?;
         let entry = self.entries.get(place)?;
@@ -130,7 +130,7 @@ impl Table {
         }
     }
 
-    /// The part of `text` that belongs to entries.
+    /// Returns the part of `text` that belongs to entries.
     fn live(&self) -> (usize, usize) {
         let end = self.text.len();
         let start = self
@@ -184,7 +184,7 @@ pub(crate) enum Match {
 const LEAST_BUCKETS: usize = 64;
 
 impl SearchTable {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new(capacity: u64) -> SearchTable {
         SearchTable {
             table: Table::new(capacity),
@@ -220,7 +220,7 @@ impl SearchTable {
         true
     }
 
-    /// The newest entry below `below` that equals the field; otherwise the newest entry below `below` with the
+    /// Returns the newest entry below `below` that equals the field; otherwise the newest entry below `below` with the
     /// same name.
     pub fn find(&self, name_hash: u64, name: &[u8], value: &[u8], below: u64) -> Match {
         if self.links.is_empty() {

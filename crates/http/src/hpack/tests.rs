@@ -34,7 +34,7 @@ fn plain() -> Decoder {
     Decoder::new(4096, 1 << 16)
 }
 
-/// Appendix C.2.
+/// The examples of RFC 7541 appendix C.2.
 #[test]
 fn representations_of_one_field() {
     let never = "1008 7061 7373 776f 7264 0673 6563 7265 74";
@@ -124,7 +124,7 @@ const RESPONSES: [&[(&str, &str)]; 3] = [
     ],
 ];
 
-/// Appendix C.3.
+/// The examples of RFC 7541 appendix C.3.
 #[test]
 fn requests_without_huffman_code() {
     let mut decoder = plain();
@@ -138,7 +138,7 @@ fn requests_without_huffman_code() {
     }
 }
 
-/// Appendix C.4, encoding and decoding.
+/// The examples of RFC 7541 appendix C.4, encoded and decoded.
 #[test]
 fn requests_with_huffman_code() {
     let (mut encoder, mut decoder) = (Encoder::new(4096), plain());
@@ -153,7 +153,7 @@ fn requests_with_huffman_code() {
     }
 }
 
-/// Appendix C.5.
+/// The examples of RFC 7541 appendix C.5.
 #[test]
 fn responses_without_huffman_code_evict_entries() {
     let mut decoder = Decoder::new(256, 1 << 16);
@@ -173,7 +173,7 @@ fn responses_without_huffman_code_evict_entries() {
     }
 }
 
-/// Appendix C.6, encoding and decoding.
+/// The examples of RFC 7541 appendix C.6, encoded and decoded.
 #[test]
 fn responses_with_huffman_code_evict_entries() {
     let mut decoder = Decoder::new(256, 1 << 16);

@@ -26,8 +26,8 @@ mod scanner;
 pub use resolve::{Resolution, Resolver};
 pub use scanner::{LONGEST_VALUE, Reference, ReferenceKind, Scanner};
 
-/// An entry point for fuzzing: scans and resolves arbitrary bytes, once as a whole and once in two pieces. The
-/// first byte selects where to cut. Panics if the results differ, or if a resolved target is not valid in a
+/// An entry point for fuzzing: scans and resolves arbitrary bytes, once as a whole and once in two pieces. The first
+/// byte selects the position of the cut. Panics if the results differ, or if a resolved target is not valid in a
 /// request line.
 pub fn fuzz(data: &[u8]) {
     let Some((&cut, html)) = data.split_first() else {

@@ -32,7 +32,7 @@ enum Base {
 }
 
 impl Resolver {
-    /// A resolver for the references of one page. `host` is the value of the `Host` field, `target` is the
+    /// Creates a resolver for the references of one page. `host` is the value of the `Host` field, `target` is the
     /// request target of the page (`/` is used if it does not start with a slash).
     pub fn new(host: &str, target: &str) -> Resolver {
         let target = if target.starts_with('/') { target } else { "/" };
@@ -170,7 +170,7 @@ fn cleaned(reference: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-/// The position of the colon after a scheme, if there is one.
+/// Returns the position of the colon after a scheme, if there is one.
 fn scheme_end(reference: &[u8]) -> Option<usize> {
     if !reference.first()?.is_ascii_alphabetic() {
         return None;
@@ -181,7 +181,7 @@ fn scheme_end(reference: &[u8]) -> Option<usize> {
     (reference[end] == b':').then_some(end)
 }
 
-/// An authority in the form in which origins are compared: no user information, lower case, no default port.
+/// Converts an authority to the form in which origins are compared: no user information, lower case, no default port.
 fn normalised(authority: &[u8]) -> Vec<u8> {
     let host = match authority.iter().rposition(|&byte| byte == b'@') {
         Some(at) => &authority[at + 1..],

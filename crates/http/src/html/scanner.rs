@@ -1,4 +1,4 @@
-//! The incremental reference scanner: a tokeniser based on that of the HTML standard (section 13.2.5). It
+//! The incremental reference scanner: a tokeniser based on the tokeniser of the HTML standard (section 13.2.5). It
 //! contains only the states that determine the start and end of tags, attributes, comments and raw text.
 
 use memchr::memchr;
@@ -28,7 +28,7 @@ pub enum ReferenceKind {
     ImageInput,
     /// `<link rel=stylesheet href>`.
     StyleSheet,
-    /// `<script src>`, which blocks the rest of the document.
+    /// `<script src>`, which blocks the parsing of the document.
     Script,
     /// `<script src>` with `async` or `defer`, which blocks nothing.
     LaterScript,
@@ -136,7 +136,7 @@ impl Default for Scanner {
 }
 
 impl Scanner {
-    /// A scanner at the start of a document.
+    /// Creates a scanner at the start of a document.
     pub const fn new() -> Scanner {
         Scanner {
             state: State::Text,
@@ -175,7 +175,8 @@ impl Scanner {
         None
     }
 
-    /// The number of bytes, at least one, that cannot change the state.
+    /// Returns the number of bytes at the start of `input` that cannot change the state; `None` if the first byte may
+    /// change it.
     fn skippable(&self, input: &[u8]) -> Option<usize> {
         let end = match self.state {
             State::Text | State::Raw(_) => b'<',
@@ -389,7 +390,7 @@ impl Scanner {
     }
 }
 
-/// The transitions from `<!` to the end of a comment or declaration.
+/// Returns the next state, from `<!` to the end of a comment or declaration.
 fn step_declaration(state: State, byte: u8) -> State {
     match (state, byte) {
         (State::Declaration, b'-') => State::DeclarationDash,
@@ -461,7 +462,7 @@ fn decode_character_references(text: &mut [u8]) -> usize {
     written
 }
 
-/// The character reference at the start of `text`, which begins with `&`, and its length.
+/// Returns the character reference at the start of `text`, which begins with `&`, and its length.
 fn character_reference(text: &[u8]) -> Option<(char, usize)> {
     if let [b'&', b'#', rest @ ..] = text {
         let (radix, digits, before) = match rest {
@@ -508,7 +509,7 @@ mod tests {
     use proptest::prelude::*;
     use std::fmt::Write as _;
 
-    /// The references in the pieces, in the form `Image:a.gif Script:b.js`.
+    /// Returns the references in the pieces, in the form `Image:a.gif Script:b.js`.
     fn scan(pieces: &[&[u8]]) -> String {
         let mut scanner = Scanner::new();
         let mut found = String::new();

@@ -17,7 +17,7 @@ const END_OF_STRING: u16 = 256;
 #[error("a string is not valid Huffman code")]
 pub struct Invalid;
 
-/// The length of a text in bytes after encoding, including padding.
+/// Returns the length of a text in bytes after encoding, including padding.
 pub fn encoded_length(text: &[u8]) -> usize {
     let bits: usize = text
         .iter()
@@ -100,7 +100,7 @@ pub fn decode(mut coded: &[u8], out: &mut Vec<u8>) -> Result<(), Invalid> {
     }
 }
 
-/// The symbol whose code is at the start of `bits`, and the length of that code.
+/// Returns the symbol whose code is at the start of `bits`, and the length of that code.
 fn next(bits: u64) -> (u16, u32) {
     let short = SHORT[(bits >> (64 - LOOK_UP_BITS)) as usize];
     if short.length > 0 {
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn padding_is_ones_and_less_than_a_byte() {
         assert_eq!(decoded(&[]).unwrap(), b"");
-        // "0" is five zeros.
+        // The code of "0" is five zero bits.
         assert_eq!(decoded(&[0b0000_0111]).unwrap(), b"0");
         for bad in [
             &[0b0000_0110][..],

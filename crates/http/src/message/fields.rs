@@ -33,8 +33,8 @@ pub fn trim(value: &[u8]) -> &[u8] {
     }
 }
 
-/// The elements of a comma-separated list (RFC 9110 section 5.6.1), trimmed. Empty elements are skipped; commas
-/// within a quoted string do not separate.
+/// Iterates over the elements of a comma-separated list (RFC 9110 section 5.6.1), trimmed. Empty elements are skipped;
+/// commas within a quoted string are not separators.
 pub fn list(value: &[u8]) -> List<'_> {
     List { rest: value }
 }
@@ -90,8 +90,8 @@ pub enum LengthError {
     Conflict,
 }
 
-/// How to handle a list of equal numbers instead of one number (`Content-Length: 5, 5`, or two field lines with
-/// the same value). RFC 9110 section 8.6 permits a recipient to treat the list as one number.
+/// The treatment of a list of equal numbers instead of one number (`Content-Length: 5, 5`, or two field lines with the
+/// same value). RFC 9110 section 8.6 permits a recipient to treat the list as one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeated {
     /// Refuse the list: even if the numbers are equal, an intermediary may frame the message differently.

@@ -44,7 +44,7 @@ impl Priority {
         priority
     }
 
-    /// The value of a `priority` field for this priority; empty for the default.
+    /// Returns the value of a `priority` field for this priority; empty for the default.
     pub const fn text(self) -> &'static str {
         const TEXTS: [[&str; 2]; 8] = [
             ["u=0", "u=0, i"],
@@ -112,7 +112,7 @@ fn key(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(text.split_at(end.unwrap_or(text.len())))
 }
 
-/// A value: an item, or a list of items in parentheses.
+/// Parses a value: an item, or a list of items in parentheses.
 fn value(text: &[u8]) -> Option<(Value, &[u8])> {
     let Some((b'(', mut rest)) = text.split_first() else {
         return bare_item(text);

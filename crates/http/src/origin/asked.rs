@@ -1,10 +1,10 @@
-//! An owned copy of a request, kept for an answer that takes several turns.
+//! An owned copy of a request, for an answer that takes several turns.
 
 use super::conditions::{Lines, Preconditions, Single};
 use super::target::Target;
 use super::{Method, Request};
 
-/// The parts of a request that determine its answer after the path was looked up and the format was chosen.
+/// The parts of a request that determine its answer after the path look-up and the format choice.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     /// The canonical path.
@@ -47,7 +47,7 @@ impl Asked {
         }
     }
 
-    /// The same request without the request for a package.
+    /// Returns the same request, but without the request for a package.
     pub fn request(&self) -> Request<'_> {
         Request {
             method: self.method,
@@ -62,7 +62,7 @@ impl Asked {
             range: self.range.single(),
             accept: Lines::default(),
             accept_encoding: lines(&self.accept_encoding),
-            // The dictionary matters only until the format is chosen.
+            // The dictionary is not needed after the format has been chosen.
             available_dictionary: Single::Absent,
             package_have: Single::Absent,
             no_transform: self.no_transform,
@@ -91,7 +91,7 @@ impl Once {
 fn lines(values: &[Box<[u8]>]) -> Lines<'_> {
     let mut lines = Lines::default();
     for value in values {
-        // The list cannot be full: the original list has no more lines.
+        // The list cannot be full, because the original list has the same number of lines.
         let _ = lines.push(value);
     }
     lines

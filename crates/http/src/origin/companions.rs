@@ -1,5 +1,5 @@
-//! The files that belong to a page: a server may push them with the page (RFC 9113 section 8.4), or announce
-//! them before the page is ready (103 Early Hints, RFC 8297).
+//! The files that belong to a page. A server may push them with the page (RFC 9113 section 8.4), or announce them
+//! before the page is ready (103 Early Hints, RFC 8297).
 
 use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
@@ -10,9 +10,9 @@ use super::target;
 
 /// The companion files of base files.
 ///
-/// Text format: each line has the target of a base file, then the targets of its companions, separated by white
-/// space. A base file may have several lines. A word that starts with `#` begins a comment. A folder and its
-/// `index.html` are one base file.
+/// Text format: each line contains the target of a base file, followed by the targets of its companions, separated by
+/// white space. A base file may have several lines. A word that starts with `#` begins a comment. A folder and its
+/// `index.html` are the same base file.
 ///
 /// ```text
 /// # base        companions
@@ -26,9 +26,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of a site: the companions of a page are its embedded files, in document order. The companions
-    /// of a folder (a base that ends in a slash) are its files that belong to no page, in the order of the
-    /// site.
+    /// Creates the plan of a site. The companions of a page are its embedded files, in document order. The companions
+    /// of a folder (a base that ends in a slash) are the files in it that belong to no page, in the order of the site.
     pub fn of_site(site: &Site) -> Plan {
         let mut plan = Plan::default();
         let mut in_pages = HashSet::new();
@@ -68,7 +67,7 @@ impl Plan {
         self.lines.is_empty()
     }
 
-    /// Bases and their companions; a base may have several lines.
+    /// Iterates over the bases with their companions. A base may occur several times.
     pub(super) fn lines(&self) -> impl Iterator<Item = (&[u8], &[Companion])> {
         self.lines
             .iter()
@@ -94,12 +93,12 @@ pub struct Companion {
 }
 
 impl Companion {
-    /// The target of the file: a path, as in a request.
+    /// The target of the file: a path, in the form of a request target.
     pub fn target(&self) -> &str {
         &self.target
     }
 
-    /// The use of the file in a browser, derived from its extension: a destination of the Fetch standard.
+    /// The use of the file in a browser (a destination of the Fetch standard), derived from the file extension.
     pub(super) fn destination(&self) -> Option<&'static str> {
         let path = self.target.split('?').next().unwrap_or_default();
         let (_, ending) = path.rsplit_once('.')?;
@@ -122,7 +121,7 @@ impl Companion {
         if let Some(destination) = self.destination() {
             value.extend_from_slice(b"; as=");
             value.extend_from_slice(destination.as_bytes());
-            // Browsers fetch fonts in CORS mode, so the preload must use it too.
+            // Browsers fetch fonts in CORS mode, so the preload must use the same mode.
             if destination == "font" {
                 value.extend_from_slice(b"; crossorigin");
             }
@@ -166,13 +165,16 @@ impl FromStr for Plan {
                         target: word.into(),
                     });
                     target.ok_or_else(|| {
-                        refused(format!("{word:?} is not a target: start it with a slash"))
+                        refused(format!(
+                            "{word:?} is not a target: a target starts with a slash"
+                        ))
                     })
                 })
                 .collect::<Result<Vec<_>, _>>()?;
             if companions.is_empty() {
                 return Err(refused(
-                    "the file has no companions: list them after its path".to_owned(),
+                    "the file has no companions: list companions after the path of the file"
+                        .to_owned(),
                 ));
             }
             plan.lines.push((base, companions));
@@ -181,7 +183,7 @@ impl FromStr for Plan {
     }
 }
 
-/// Whether the word is valid as a target in a request, and in the angle brackets of a `Link` field.
+/// Whether the word is valid as a request target and within the angle brackets of a `Link` field.
 fn is_target(word: &str) -> bool {
     word.starts_with('/')
         && !word.starts_with("//")
@@ -190,11 +192,11 @@ fn is_target(word: &str) -> bool {
             .all(|byte| byte.is_ascii_graphic() && !b"<>#\"\\".contains(&byte))
 }
 
-/// A page with companions, in a [`Table`].
+/// The index of a page with companions in a [`Table`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PageId(u32);
 
-/// Plans indexed for lookups.
+/// Plans, indexed for look-ups.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     /// The pages by their [`key`].
@@ -202,7 +204,7 @@ pub(super) struct Table {
     pages: Vec<Page>,
 }
 
-/// The common key of a folder and its index file.
+/// Returns the common key of a folder and its index file.
 fn key(path: &[u8]) -> &[u8] {
     let folder = path.strip_suffix(target::INDEX);
     folder
@@ -213,7 +215,7 @@ fn key(path: &[u8]) -> &[u8] {
 #[derive(Debug, Default)]
 struct Page {
     pushed: Vec<Companion>,
-    /// The value of `Link`; empty if there are no files to announce.
+    /// The value of the `Link` field; empty if there are no files to announce.
     link: Vec<u8>,
 }
 
@@ -241,7 +243,7 @@ impl Table {
         &mut self.pages[id.0 as usize]
     }
 
-    /// The page at a canonical path, if it has companions.
+    /// The page at a canonical path, if the page has companions.
     pub fn find(&self, path: &[u8]) -> Option<PageId> {
         if self.places.is_empty() {
             return None;
@@ -323,7 +325,7 @@ mod tests {
             table.find(b"/e/index.html"),
             table.find(b"/e/my-index.html")
         );
-        assert_eq!(table.find(b"/"), Some(root), "it has its own plan");
+        assert_eq!(table.find(b"/"), Some(root), "the alias has its own plan");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::date::{DATE_LENGTH, parse_date};
 /// The length of an entity tag of this origin: sixteen hexadecimal digits in quotes.
 pub const ETAG_LENGTH: usize = 18;
 
-/// The values of a field that may have several lines, in order. Holds four lines; a legitimate request has no
+/// The values of a field that may have several lines, in order. Holds at most four lines; a legitimate request has no
 /// more lines of one field.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Lines<'a> {
@@ -81,19 +81,19 @@ pub struct Preconditions<'a> {
     pub if_range: Single<'a>,
 }
 
-/// The validators of the selected representation.
+/// The validators of the selected representation (RFC 9110 section 8.8).
 #[derive(Debug, Clone, Copy)]
 pub struct Validators<'a> {
     /// The opaque part of the entity tag, including the quotes.
     pub etag: &'a [u8; ETAG_LENGTH],
-    /// Whether the tag is weak. If so, the date is a weak validator too.
+    /// Whether the entity tag is weak. The date is then also a weak validator.
     pub weak: bool,
-    /// The last modification, if its date distinguishes the states of the representation.
+    /// The last modification, if the date distinguishes all states of the representation.
     pub modified: Option<Modified<'a>>,
 }
 
 impl Validators<'_> {
-    /// The validators of content whose state is unknown before it is sent. No tag of a request equals this tag.
+    /// The validators of content whose state is unknown before it is sent. This tag never equals a tag of a request.
     pub const NONE: Validators<'static> = Validators {
         etag: &[0; ETAG_LENGTH],
         weak: true,
@@ -120,7 +120,7 @@ impl Validators<'_> {
 pub struct Modified<'a> {
     /// The time in seconds since the Unix epoch.
     pub second: u64,
-    /// The time as text.
+    /// The time as an HTTP date.
     pub text: &'a [u8; DATE_LENGTH],
 }
 
@@ -131,7 +131,7 @@ pub enum Verdict {
     Proceed,
     /// 304: the client has the current state.
     NotModified,
-    /// 412: the client requires another state.
+    /// 412: the client requires a different state.
     Failed,
 }
 
@@ -168,7 +168,7 @@ pub fn evaluate(preconditions: &Preconditions<'_>, current: &Validators<'_>) -> 
 pub fn range_applies(if_range: Single<'_>, current: &Validators<'_>) -> bool {
     match if_range {
         Single::Absent => true,
-        // Parts of two states of a file must not be combined.
+        // Ranges of two different states of a file must not be combined.
         Single::Repeated => false,
         Single::Value(_) if current.weak => false,
         Single::Value(value) if value.starts_with(b"\"") => value == current.etag,
@@ -178,7 +178,7 @@ pub fn range_applies(if_range: Single<'_>, current: &Validators<'_>) -> bool {
     }
 }
 
-/// How entity tags are compared (RFC 9110 section 8.8.3.2).
+/// The comparison function for entity tags (RFC 9110 section 8.8.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Comparison {
     Strong,
@@ -195,8 +195,8 @@ fn matches_any(lines: &Lines<'_>, current: &Validators<'_>, comparison: Comparis
     })
 }
 
-/// The entity tags of a list: for each tag, whether it is weak, and its opaque part in quotes. Ends at the
-/// first element that is not an entity tag.
+/// Iterates over the entity tags of a list. Returns for each tag whether it is weak, and its opaque part in quotes.
+/// Ends at the first element that is not an entity tag.
 fn entity_tags(list: &[u8]) -> impl Iterator<Item = (bool, &[u8])> {
     let mut rest = list;
     std::iter::from_fn(move || {

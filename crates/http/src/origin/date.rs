@@ -9,7 +9,7 @@ pub const DATE_LENGTH: usize = 29;
 /// 9999-12-31T23:59:59Z, the last second that the format can represent.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// Formats a second since the Unix epoch in the preferred format. Seconds after the year 9999 are formatted as
+/// Formats a time in seconds since the Unix epoch in the preferred format. Times after the year 9999 are formatted as
 /// the last second of that year.
 pub fn format_date(second: u64) -> [u8; DATE_LENGTH] {
     let time = UNIX_EPOCH + Duration::from_secs(second.min(LAST_SECOND));
@@ -19,8 +19,8 @@ pub fn format_date(second: u64) -> [u8; DATE_LENGTH] {
     text
 }
 
-/// Parses a date in any of the three formats of HTTP, as seconds since the Unix epoch. Text after a semicolon
-/// is ignored: browsers of the 1990s appended `; length=1234`.
+/// Parses a date in any of the three formats of HTTP; returns seconds since the Unix epoch. Text after a semicolon is
+/// ignored, because browsers of the 1990s appended `; length=1234`.
 pub fn parse_date(text: &[u8]) -> Option<u64> {
     let date = text.split(|&byte| byte == b';').next()?.trim_ascii();
     let time = httpdate::parse_http_date(std::str::from_utf8(date).ok()?).ok()?;
@@ -29,7 +29,7 @@ pub fn parse_date(text: &[u8]) -> Option<u64> {
         .map(|since| since.as_secs())
 }
 
-/// The text of the current second, formatted again only when the second changes.
+/// The formatted current time, updated only when the second changes.
 #[derive(Debug, Clone)]
 pub struct DateText {
     second: u64,
@@ -46,7 +46,7 @@ impl Default for DateText {
 }
 
 impl DateText {
-    /// The text for a second since the Unix epoch.
+    /// Returns the date for a time in seconds since the Unix epoch.
     pub fn at(&mut self, second: u64) -> &[u8; DATE_LENGTH] {
         if second != self.second {
             self.text = format_date(second);

@@ -21,22 +21,22 @@ pub(super) const ALLOW_DISCARD: &str = "OPTIONS, POST, PUT";
 pub(super) const ALLOW_ANY: &str = "GET, HEAD, OPTIONS, POST, PUT";
 
 impl Origin {
-    /// Decides the answer at `now`. `scratch` is a buffer for decoding paths; its contents do not matter. If
-    /// the answer is [undecided](Answer::is_undecided), continue with [`go_on`](Origin::go_on).
+    /// Decides the answer at `now`. `scratch` is a buffer for path decoding; its previous content is ignored. If the
+    /// answer is [undecided](Answer::is_undecided), continue with [`go_on`](Origin::go_on).
     pub fn decide(&self, request: &Request<'_>, now: Instant, scratch: &mut Vec<u8>) -> Answer {
         let mut answer = self.decide_content(request, now, scratch);
         answer.head_only = request.method == Method::Head;
         answer
     }
 
-    /// Continues with an undecided answer for one turn; serve other responses before the next turn. Returns
-    /// whether it is decided now.
+    /// Continues an undecided answer for one turn. Serve other responses before the next turn. Returns whether the
+    /// answer is now decided.
     pub fn go_on(&self, answer: &mut Answer, now: Instant) -> bool {
         self.take_turn(answer, true, now)
     }
 
-    /// Continues with an answer until it is decided, without turns for other responses. Does not wait for
-    /// content that another response is compressing.
+    /// Continues an answer until it is decided, without turns for other responses. Does not wait for content that
+    /// another response is compressing.
     pub(crate) fn complete(&self, answer: &mut Answer, now: Instant) {
         while !self.take_turn(answer, false, now) {}
     }
@@ -103,7 +103,7 @@ impl Origin {
         self.decide_plain(path, request, now)
     }
 
-    /// The methods that at least one resource of this origin supports.
+    /// The value of `Allow` with the methods that at least one resource of this origin supports.
     fn allowed_anywhere(&self) -> &'static str {
         match self.discard {
             Some(_) => ALLOW_ANY,
@@ -146,7 +146,7 @@ impl Origin {
             answer.negotiated = negotiated;
             answer.file = file;
             answer.dictionary = dictionary::announced(&self.negotiation.dictionaries, path);
-            // An undecided answer is the complete content, unless a range was requested.
+            // An undecided answer will have the complete content, unless a range was requested.
             let is_whole = match &answer.content {
                 Content::Whole(_) => true,
                 content => {
@@ -257,7 +257,7 @@ impl Origin {
         }
     }
 
-    /// Selects the representation by content coding, among the codings for which `fits` returns true.
+    /// Selects a representation by content coding. Only codings for which `fits` returns true are considered.
     pub(super) fn select(
         &self,
         source: Source,
@@ -276,7 +276,7 @@ impl Origin {
                     .representations(file)
                     .find(|(_, candidate)| candidate.coding == chosen)
                     .map(|(id, _)| Place::Indexed(id))
-                    .expect("the plain representation is always there, and chosen ones are listed")
+                    .expect("each file has a representation without a coding, and the chosen coding is listed")
             }
             Source::Stored(resource) => {
                 let variants = resource.variants();
@@ -288,7 +288,7 @@ impl Origin {
                 let place = variants
                     .iter()
                     .position(|variant| variant.coding() == chosen)
-                    .expect("the plain representation is always there, and chosen ones are listed");
+                    .expect("each resource has a representation without a coding, and the chosen coding is listed");
                 Place::Stored(resource, place as u8)
             }
         })
@@ -335,8 +335,8 @@ impl Origin {
     }
 }
 
-/// Redirects to the address of a folder, which ends in a slash. Without the slash, relative references in the
-/// folder's index would be resolved in the parent folder.
+/// Redirects to the address of a folder, which ends in a slash. Without the slash, relative references in the index
+/// page would be resolved in the parent folder.
 fn moved(path: &[u8]) -> Answer {
     let location = target::encoded(path) + "/";
     Answer {

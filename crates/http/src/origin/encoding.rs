@@ -43,7 +43,7 @@ impl Coding {
         }
     }
 
-    /// The coding with the same algorithm and a dictionary, if there is one.
+    /// Returns the coding with the same algorithm and a dictionary; `None` if there is no such coding.
     pub const fn with_dictionary(self) -> Option<Coding> {
         match self {
             Coding::Brotli => Some(Coding::DictionaryBrotli),
@@ -57,7 +57,7 @@ impl Coding {
         matches!(self, Coding::DictionaryBrotli | Coding::DictionaryZstd)
     }
 
-    /// The coding with this token or its alias (RFC 9110 section 8.4.1.3).
+    /// Returns the coding with this token or alias (RFC 9110 section 8.4.1.3).
     fn of_token(token: &[u8]) -> Option<Coding> {
         if token.eq_ignore_ascii_case(b"x-gzip") {
             return Some(Coding::Gzip);
@@ -87,7 +87,7 @@ impl From<ContentCoding> for Coding {
     }
 }
 
-/// The qualities of `Accept-Encoding`, in thousandths. The field is read once, for any length.
+/// The qualities in `Accept-Encoding`, in thousandths. The field is parsed once, in linear time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Qualities {
     named: [Option<u16>; Coding::COUNT],
@@ -96,7 +96,7 @@ pub struct Qualities {
 }
 
 impl Qualities {
-    /// Reads the field. If a name is repeated, its first element counts. An invalid weight counts as zero.
+    /// Parses the field. The first occurrence of a name counts. An invalid weight counts as zero.
     pub fn of(accept: &Lines<'_>) -> Qualities {
         let mut qualities = Qualities::default();
         for element in accept.iter().flat_map(fields::list) {
@@ -120,8 +120,8 @@ impl Qualities {
         qualities
     }
 
-    /// The quality of a coding; `None` if the client does not accept it. A wildcard does not include codings
-    /// with dictionaries, because a client that supports such a coding names it (RFC 9842 section 6.1).
+    /// The quality of a coding; `None` if the client does not accept it. A wildcard does not include codings with
+    /// dictionaries, because a client that supports such a coding lists its name (RFC 9842 section 6.1).
     pub fn of_coding(&self, coding: Coding) -> Option<u16> {
         let wildcard = self.wildcard.filter(|_| !coding.needs_dictionary());
         let quality = self.named[coding as usize].or(wildcard);
@@ -134,11 +134,11 @@ impl Qualities {
     }
 }
 
-/// Chooses among the codings in which a file is available. `available` yields each coding with the size of its
-/// representation, or with any other rank. `None`: send the file without a coding.
+/// Selects one of the codings in which a file is available. `available` returns each coding with the size of its
+/// representation (or another rank). `None`: send the file without a coding.
 ///
-/// The highest quality wins; if qualities are equal, the smallest size. The file without a coding ranks below
-/// every coding that the client accepts, unless the client gives `identity` a quality.
+/// The coding with the highest quality is selected; among equal qualities, the smallest size. A file without a coding
+/// ranks below all accepted codings, unless the client gives `identity` a quality.
 pub fn choose(
     qualities: &Qualities,
     available: impl Iterator<Item = (Coding, u64)>,
@@ -155,7 +155,7 @@ pub fn choose(
         .map(|(coding, ..)| coding)
 }
 
-/// Parses a weight: 0 to 1 with at most three decimals, in thousandths.
+/// Parses a weight (0 to 1 with at most three decimals); returns thousandths.
 pub(super) fn thousandths(text: &[u8]) -> Option<u16> {
     let (whole, decimals) = match text {
         [whole] => (*whole, &[][..]),
@@ -188,7 +188,7 @@ mod tests {
             ("x-gzip", Some(Gzip)),
             ("GZIP", Some(Gzip)),
             ("br, zstd", None),
-            // The deflate representation is smaller.
+            // In these cases, the deflate representation is smaller than the gzip representation.
             ("gzip, deflate, br", Some(Deflate)),
             ("gzip;q=1.0, deflate;q=0.999", Some(Gzip)),
             ("deflate;q=0", None),

@@ -1,5 +1,4 @@
-//! The index of a site for serving: the file of each path, and the representations of each file with their
-//! validators.
+//! The index of a site: the file at each path, and the representations of each file with their validators.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use super::encoding::Coding;
 use super::target;
 use super::text::hexadecimal;
 
-/// One representation of one file: without a coding, or in one content coding.
+/// A representation of a file: without a coding, or in one content coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct RepresentationId(u32);
 
@@ -37,7 +36,7 @@ pub(super) struct Representation {
 
 #[derive(Debug)]
 struct Entry {
-    /// The first representation of the file, which has no coding. Those with codings follow.
+    /// The index of the file's first representation, which has no coding. Representations with codings follow.
     first: u32,
     last_modified: u64,
     last_modified_text: [u8; DATE_LENGTH],
@@ -46,8 +45,8 @@ struct Entry {
 /// The reason why a site cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SiteError {
-    /// A path that no request can name.
-    #[error("{path:?} is not a path from the root")]
+    /// A path that no request can contain.
+    #[error("{path:?} is not an absolute path")]
     BadPath {
         /// The path.
         path: String,
@@ -58,7 +57,7 @@ pub enum SiteError {
         /// The path.
         path: String,
     },
-    /// A media type that is invalid in a field.
+    /// A media type that is invalid in a field value.
     #[error("{content_type:?} is not a media type")]
     BadContentType {
         /// The media type.
@@ -130,7 +129,7 @@ impl Index {
         &self.site
     }
 
-    /// The number of representations of all files.
+    /// The number of representations, summed over all files.
     pub fn representation_count(&self) -> usize {
         self.representations.len()
     }
@@ -140,13 +139,13 @@ impl Index {
         self.paths.get(path).copied()
     }
 
-    /// The canonical path of the page that the root serves.
+    /// The canonical path of the page that is served for the root.
     pub fn root_page<'a>(&'a self, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let page = self.site.file(self.file(b"/")?);
         target::canonical(page.path.as_bytes(), scratch).ok()?
     }
 
-    /// All representations of a file. The one without a coding comes first.
+    /// All representations of a file. The representation without a coding comes first.
     pub fn representations(
         &self,
         file: FileId,
@@ -206,8 +205,9 @@ pub(super) fn etag_text(digest: u64) -> [u8; ETAG_LENGTH] {
     text
 }
 
-/// A 64-bit digest of the content and its coding: the same on every machine and in every version. The
-/// probability of a collision is 2^-64. The digest does not protect against content that was made to collide.
+/// Computes a 64-bit digest of the content and its coding. The digest is the same on every machine and in every
+/// version. The probability of an accidental collision is 2^-64. The digest does not protect against deliberate
+/// collisions.
 pub(super) fn digest(coding: Option<Coding>, body: &[u8]) -> u64 {
     let mut state = START;
     let coding = coding.map_or("", Coding::token);
@@ -224,7 +224,7 @@ pub(super) fn digest(coding: Option<Coding>, body: &[u8]) -> u64 {
     fold(state, END)
 }
 
-/// A 64-bit digest of words.
+/// Computes a 64-bit digest of words.
 pub(super) fn digest_words(words: &[u64]) -> u64 {
     let state = words
         .iter()
@@ -237,7 +237,7 @@ pub(super) fn digest_words(words: &[u64]) -> u64 {
 const START: u64 = 0x243f_6a88_85a3_08d3;
 const END: u64 = 0xa409_3822_299f_31d0;
 
-/// Multiply and fold, as in wyhash and similar hashes: the upper half of each product is folded into the lower.
+/// Multiply and fold, as in wyhash and similar hashes: combines the upper and the lower half of each product.
 fn fold(state: u64, word: u64) -> u64 {
     let product = u128::from(state ^ word) * u128::from(0x9e37_79b9_7f4a_7c15_u64);
     (product as u64) ^ (product >> 64) as u64
@@ -260,8 +260,8 @@ mod tests {
         for (place, digest) in cases.iter().enumerate() {
             assert!(!cases[..place].contains(digest), "{place}");
         }
-        // Computed by an independent implementation. The digests must not change: entity tags stay in clients'
-        // caches when this program is updated.
+        // The values were computed by an independent implementation. The digests must not change, because entity tags
+        // remain in the caches of clients when this program is updated.
         assert_eq!(cases[2], 0xb42176263aee6033);
     }
 }

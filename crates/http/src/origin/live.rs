@@ -1,4 +1,4 @@
-//! Resources whose content is generated for each request, and the data about them that is available in advance.
+//! Resources whose content is generated for each request, and the properties that are known in advance.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,25 +7,25 @@ use super::conditions::Validators;
 use super::target;
 use super::{Described, Origin, Selected};
 
-/// The maximum number of bytes of a part of text. A part is buffered in memory until the client has taken it.
+/// The maximum number of bytes in a text part. A part is buffered in memory until the client has taken it.
 pub const LARGEST_PART: u32 = 1 << 20;
 
 /// A resource whose content is generated for each request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dynamic {
-    /// The canonical path of the resource ([`target::canonical`]), which does not end in a slash. If it is the
-    /// path of a folder's index, the resource is also used for the folder's path.
+    /// The canonical path of the resource ([`target::canonical`]), which does not end in a slash. If it is the path of
+    /// a folder's index, the resource is also served at the folder's path.
     pub path: String,
-    /// `Content-Type`; `None`: the type of the file, or `text/plain`.
+    /// `Content-Type`; `None`: the media type of the file, or `text/plain` for text.
     pub content_type: Option<String>,
-    /// The number of parts of its content; at least one.
+    /// The number of parts of the content; at least one.
     pub parts: u32,
-    /// The bytes of each part of generated text, from 1 to [`LARGEST_PART`]. `None`: the content is that of the
-    /// file at the path, in parts of equal size.
+    /// The number of bytes in each part of generated text, from 1 to [`LARGEST_PART`]. `None`: the content is the file
+    /// at the path, in parts of equal size.
     pub part: Option<u32>,
     /// The time from the request until the first part is ready.
     pub first: Duration,
-    /// The time from one part to the next.
+    /// The time between two parts.
     pub every: Duration,
 }
 
@@ -64,7 +64,7 @@ impl Dynamic {
         })
     }
 
-    /// Whether a canonical path refers to the resource.
+    /// Whether a canonical path identifies the resource.
     pub(super) fn is_at(&self, path: &[u8]) -> bool {
         let own = self.path.as_bytes();
         own == path || path.ends_with(b"/") && own.strip_prefix(path) == Some(target::INDEX)
@@ -75,23 +75,23 @@ impl Dynamic {
         self.part.is_some()
     }
 
-    /// The time at which a part is ready, counted from the request.
+    /// The time from the request until this part is ready.
     pub(super) fn ready(&self, part: u32) -> Duration {
         self.first.saturating_add(self.every.saturating_mul(part))
     }
 }
 
-/// A dynamic resource, with the file of its content.
+/// A dynamic resource with the file that provides its content.
 #[derive(Debug, Clone)]
 pub(super) struct Live {
     pub(super) dynamic: Arc<Dynamic>,
-    /// The file and its length in bytes.
+    /// The file and its length in bytes; `None` for generated text.
     pub(super) file: Option<(Selected, u64)>,
     content_type: Arc<str>,
 }
 
 impl Live {
-    /// A resource with generated text.
+    /// Creates a resource with generated text.
     pub fn of_text(dynamic: &Arc<Dynamic>) -> Live {
         Live {
             dynamic: Arc::clone(dynamic),
@@ -104,7 +104,7 @@ impl Live {
         }
     }
 
-    /// A resource with the content of a file.
+    /// Creates a resource with the content of a file.
     pub fn of_file(dynamic: &Arc<Dynamic>, file: Selected, origin: &Origin) -> Live {
         let of = origin.describe_selected(&file);
         let own = String::from_utf8_lossy(of.content_type);
@@ -117,7 +117,7 @@ impl Live {
         }
     }
 
-    /// The file of its content.
+    /// The file that provides the content, if any.
     pub fn file(&self) -> Option<&Selected> {
         self.file.as_ref().map(|(file, _)| file)
     }
@@ -127,7 +127,7 @@ impl Live {
         &self.content_type
     }
 
-    /// The values for its response fields.
+    /// The values for the response fields.
     pub fn describe(&self) -> Described<'_> {
         Described {
             content_type: self.content_type.as_bytes(),
@@ -136,7 +136,7 @@ impl Live {
     }
 }
 
-/// The values for the response fields of content that is generated while it is sent.
+/// Values for the response fields of content that is generated during sending.
 pub(super) fn of_unknown_state(content_type: &[u8]) -> Described<'_> {
     Described {
         validators: Validators::NONE,
@@ -148,10 +148,10 @@ pub(super) fn of_unknown_state(content_type: &[u8]) -> Described<'_> {
     }
 }
 
-/// The content of a file in a package that is composed while it is sent.
+/// The source of a file in a package that is composed during sending.
 #[derive(Debug, Clone)]
 pub(super) enum Packed {
-    /// The content of a file, with this many bytes.
+    /// A stored file, and its length in bytes.
     File(Selected, u64),
     Live(Live),
 }

@@ -1,21 +1,21 @@
 //! The answers of a server to requests, for all versions of HTTP (RFC 9110).
 //!
-//! [`Origin`] holds a site in memory, with precomputed entity tags and dates, or looks up other resources in a
-//! [`store`]. It decides the answer to a request: the status, the fields, and the bytes and their
-//! representation. It serves files without a coding and in precomputed codings. It executes no programs, and
-//! keeps no state between requests except content that was compressed on the fly, if that is enabled. An answer
-//! allocates nothing, unless its content is compressed on the fly or generated while it is sent.
+//! [`Origin`] has a site in memory, with precomputed entity tags and dates, or looks up resources in a [`store`]. It
+//! decides the answer to a request: the status, the fields and the representation. It serves files without a coding and
+//! in precomputed codings. It executes no programs. Between requests, it stores no state except content that was
+//! compressed on the fly, if enabled. An answer allocates no memory, unless its content is compressed on the fly or
+//! generated during sending.
 //!
 //! - [`target`]: the forms of request targets; paths cannot leave the root
 //! - [`conditions`]: entity tags, dates, preconditions
 //! - [`ranges`]: byte ranges and limits on them
-//! - [`encoding`]: choice of a content coding
-//! - [`negotiation`]: compression on the fly, with or without dictionaries; images in several types
+//! - [`encoding`]: the selection of a content coding
+//! - [`negotiation`]: compression on the fly, with or without dictionaries; images in several media types
 //! - [`persona`]: server personas: the fields of responses and their order
-//! - [`store`]: resources that the caller looks up when they are requested
+//! - [`store`]: resources that are looked up when they are requested
 //! - [`companions`]: the files of a page, for server push, Early Hints and packages
 //! - [`packages`]: all files of a page in one response
-//! - [`dynamic`]: content that is generated while it is sent
+//! - [`dynamic`]: content that is generated during sending
 
 mod asked;
 pub mod companions;
@@ -65,18 +65,18 @@ pub struct OriginConfig {
     pub persona: Persona,
     /// The time since the Unix epoch at [`Instant::ZERO`], for `Date` and `Expires`.
     pub wall_clock: Duration,
-    /// A path that accepts POST and PUT, reads the content and answers 204; for tests of request content.
-    /// `None`: all resources are read-only.
+    /// A path that accepts POST and PUT, discards the content and answers 204, for tests of request content. `None`:
+    /// all resources are read-only.
     pub discard: Option<String>,
-    /// The files that may be pushed with a page, if the protocol supports pushes and the client permits them.
+    /// The files that may be pushed with each page, if the protocol supports push and the client permits it.
     pub push: Plan,
-    /// The files that are announced before a page by 103 (Early Hints).
+    /// The files that are announced before each page with 103 (Early Hints).
     pub early_hints: Plan,
-    /// How all files of a page are sent in one response to clients that request it.
+    /// The rules for packages: all files of a page in one response, for clients that request a package.
     pub packages: Packages,
     /// Resources whose content is generated for each request.
     pub dynamic: Vec<Dynamic>,
-    /// Negotiation beyond the stored codings.
+    /// Negotiation in addition to stored codings.
     pub negotiation: Negotiation,
 }
 
@@ -94,13 +94,13 @@ pub enum OriginError {
     Dynamic(#[from] DynamicError),
 }
 
-/// A site with its configuration. All connections share it.
+/// A site or store with its configuration. All connections share it.
 #[derive(Debug)]
 pub struct Origin {
     index: Index,
     store: Option<Box<dyn Store>>,
     fields: Vec<PersonaField>,
-    /// The nanoseconds from the Unix epoch to [`Instant::ZERO`].
+    /// The time since the Unix epoch at [`Instant::ZERO`], in nanoseconds.
     wall_clock: AtomicU64,
     discard: Option<Box<[u8]>>,
     companions: Table,
@@ -140,27 +140,27 @@ pub struct Answer {
     status: Status,
     file: Option<FileId>,
     content: Content,
-    /// The bytes of the content, even if it is not sent.
+    /// The length of the content in bytes, even if the content is not sent.
     length: u64,
-    /// HEAD: the fields are those of a GET, and there is no content.
+    /// HEAD: the same fields as for GET, and no content.
     head_only: bool,
     allow: Option<&'static str>,
-    /// With 301, the new address; otherwise the address of the selected representation, if it differs from the
-    /// request's.
+    /// With 301: the new address. Otherwise: the address of the selected representation, if it differs from the
+    /// request's address.
     location: Option<Box<str>>,
-    /// The page of the answer; set if the answer is the complete page and has companions.
+    /// The page of the answer. Set only if the answer is a complete page with companions.
     page: Option<PageId>,
-    /// Whether another `Accept` might have selected another representation.
+    /// Whether a different `Accept` field might have selected a different representation.
     negotiated: bool,
     /// The request fields that selected the representation, if it is [negotiated](negotiation).
     varies: Varies,
-    /// The index of the resource among the [dictionaries](Negotiation::dictionaries), if it is a dictionary.
+    /// The index in the [dictionaries](Negotiation::dictionaries), if the resource is a dictionary.
     dictionary: Option<u16>,
-    /// Whether the answer is a package and names the address of its page.
+    /// Whether the answer is a package and states the address of its page.
     names_base: bool,
 }
 
-/// The representation of an answer.
+/// The representation in an answer.
 #[derive(Debug, Clone)]
 pub struct Selected(Place);
 
@@ -172,7 +172,7 @@ enum Place {
 }
 
 impl Selected {
-    /// The first representation of a resource.
+    /// Selects the first representation of a resource.
     fn of_resource(resource: Arc<Resource>) -> Selected {
         Selected(Place::Stored(resource, 0))
     }
@@ -185,20 +185,20 @@ enum Subject {
     File(Selected),
     /// A package of files.
     Composed(Arc<Composed>),
-    /// Content generated for the request.
+    /// Content that is generated for the request.
     Live(Live),
 }
 
-/// The location of a representation's bytes.
+/// The location of the bytes of a representation.
 #[derive(Debug, Clone, Copy)]
 pub enum Located<'a> {
     /// In memory.
     Memory(&'a Body),
-    /// In a file behind a descriptor of the caller.
+    /// In a file, behind a descriptor of the caller.
     File(&'a FileHandle),
 }
 
-/// The values for the response fields of a representation.
+/// Values for the response fields of a representation.
 struct Described<'a> {
     validators: Validators<'a>,
     coding: Option<Coding>,
@@ -206,7 +206,7 @@ struct Described<'a> {
     content_type: &'a [u8],
     /// Whether the resource has representations in content codings.
     is_coded: bool,
-    /// Whether the content depends on the files that the client has.
+    /// Whether the content depends on the files that the client already has (`Package-Have`).
     by_have: bool,
 }
 
@@ -218,18 +218,18 @@ enum Source {
 
 #[derive(Debug, Clone)]
 enum Content {
-    /// No content; the length is stated if the status permits it.
+    /// No content. The length is stated if the status permits it.
     Empty,
     /// The status line as plain text.
     StatusText,
-    /// The status line as plain text, for a range outside this representation.
+    /// The status line as plain text, for a range that is outside the representation.
     Unsatisfiable(Subject),
-    /// No content, for this representation.
+    /// No content; the fields describe this representation.
     NotModified(Subject),
     Whole(Subject),
     Part(Subject, ByteRange),
     Parts(Subject, Box<Ranges>),
-    /// All of the content, generated while it is sent.
+    /// The complete content, generated during sending.
     Flowing(Subject),
     /// Not decided yet.
     Undecided(Box<Pending>),
@@ -256,18 +256,18 @@ impl From<Compressing> for Pending {
     }
 }
 
-/// The time from the end of a turn to the next. It is the smallest unit of time, so that other responses have
-/// their turns in between.
+/// The time from the end of a turn to the next turn. It is the smallest unit of time; other responses have their turns
+/// in between.
 pub(crate) const NEXT_TURN: Duration = Duration::from_nanos(1);
 
-/// The maximum number of bytes of files that are read for a response in one turn, if other responses wait.
+/// The maximum number of file bytes that are read for a response in one turn, if other responses wait.
 const READ_IN_A_TURN: u64 = 64 * 1024;
 
-/// The fixed cost of looking up a file, in bytes, added to the bytes read.
+/// The fixed cost of a file look-up, in bytes. It is added to the bytes read.
 const COST_OF_A_FILE: u64 = 4 * 1024;
 
 impl Origin {
-    /// Whether the persona announces how long an idle connection is kept open.
+    /// Whether the persona announces the time for which an idle connection stays open.
     pub fn announces_keep_alive(&self) -> bool {
         self.fields
             .iter()
@@ -276,9 +276,9 @@ impl Origin {
 }
 
 impl Answer {
-    /// The refusal of a request that was not [decided](Origin::decide). A response to HEAD has no content,
-    /// whatever its status (RFC 9110 section 9.3.2). `None` stands for a method that could not be read: it may
-    /// have been HEAD, so there is no content.
+    /// Creates a refusal for a request that was not [decided](Origin::decide). A response to HEAD has no content,
+    /// whatever its status (RFC 9110 section 9.3.2). `None`: the method could not be parsed. It may have been HEAD, so
+    /// the response has no content.
     pub fn refusal_of(method: Option<Method>, status: Status) -> Answer {
         match method {
             None => Answer::empty(status, None),
@@ -289,7 +289,7 @@ impl Answer {
         }
     }
 
-    /// A refusal with the status line as its content.
+    /// Creates a refusal whose content is the status line.
     fn refusal(status: Status) -> Answer {
         Answer {
             status,
@@ -312,7 +312,7 @@ impl Answer {
         self.status
     }
 
-    /// The file of the site, if the target names one.
+    /// The file of the site that the target identifies, if any.
     pub fn file(&self) -> Option<FileId> {
         self.file
     }
@@ -326,17 +326,17 @@ impl Answer {
         }
     }
 
-    /// Whether the answer is not decided yet because that takes several turns: see [`Origin::go_on`].
+    /// Whether the answer needs further turns before it is decided; see [`Origin::go_on`].
     pub fn is_undecided(&self) -> bool {
         matches!(self.content, Content::Undecided(_))
     }
 
-    /// Whether the length of the content is unknown until its end: see [`Origin::flow`].
+    /// Whether the content length is unknown until the content ends; see [`Origin::flow`].
     pub fn is_open(&self) -> bool {
         matches!(self.content, Content::Flowing(_))
     }
 
-    /// Whether the content of the request would be accepted, so that the client should send it.
+    /// Whether the client should send the content of the request, because the content would be accepted.
     pub fn takes_content(&self) -> bool {
         !self.status.is_error()
     }
@@ -352,8 +352,7 @@ impl Answer {
 }
 
 impl Origin {
-    /// Indexes a site. Reads all its bytes once for the entity tags, and builds the packages that are built in
-    /// advance.
+    /// Indexes a site. Reads all files once for the entity tags, and builds the packages that are built in advance.
     pub fn new(site: Arc<Site>, config: OriginConfig) -> Result<Origin, OriginError> {
         Origin::with(site, None, config)
     }
@@ -391,7 +390,7 @@ impl Origin {
         Ok(origin)
     }
 
-    /// An origin for a store instead of a site. Connections of several threads may share the origin if the
+    /// Creates an origin for a store instead of a site. Connections on several threads may share the origin if the
     /// store supports that. [`prepare`](Origin::prepare) builds the packages that are built in advance.
     pub fn of_store(store: Box<dyn Store>, config: OriginConfig) -> Result<Origin, OriginError> {
         let nothing = Site {
@@ -407,7 +406,7 @@ impl Origin {
         self.index.site()
     }
 
-    /// The bytes of a representation.
+    /// The location of the bytes of a representation.
     pub fn content_of<'a>(&'a self, selected: &'a Selected) -> Located<'a> {
         match &selected.0 {
             Place::Indexed(id) => Located::Memory(self.index.body(*id)),
@@ -417,12 +416,12 @@ impl Origin {
                     Stored::File(file) => Located::File(file),
                 }
             }
-            // Only content whose compression is complete is sent.
+            // Content is sent only after its compression is complete.
             Place::Coded(coded) => Located::Memory(coded.content().unwrap_or(&self.nothing)),
         }
     }
 
-    /// The number of packages and archives sent since the last call.
+    /// The number of packages and archives that were sent since the last call.
     pub fn take_packages(&self) -> u64 {
         self.packager
             .as_ref()
@@ -436,7 +435,7 @@ impl Origin {
             .map_or_else(Work::default, |store| store.take_work())
     }
 
-    /// The files that may be pushed with the answer; empty unless the answer is the complete page for a GET.
+    /// The files that may be pushed with the answer. Empty unless the answer is a complete page for GET.
     pub fn pushed_with(&self, answer: &Answer) -> &[Companion] {
         answer.page.map_or(&[], |page| self.companions.pushed(page))
     }
@@ -446,7 +445,7 @@ impl Origin {
         self.companions.hints_early()
     }
 
-    /// The value of the `Link` field in a 103 (Early Hints) that is sent before the answer, if there is one.
+    /// The value of the `Link` field in 103 (Early Hints) before this answer; `None` if there are no hints.
     pub fn early_hints(&self, answer: &Answer) -> Option<&[u8]> {
         self.companions.link(answer.page?)
     }
@@ -457,8 +456,8 @@ impl Origin {
         (at_zero + now.since(Instant::ZERO)).as_secs()
     }
 
-    /// Sets the time since the Unix epoch at [`Instant::ZERO`], after a step of the wall clock. `Date` must be
-    /// the time of the server's clock (RFC 9110 section 6.6.1).
+    /// Sets the time since the Unix epoch at [`Instant::ZERO`], after a step of the wall clock. `Date` must state the
+    /// time of the server's clock (RFC 9110 section 6.6.1).
     pub fn set_wall_clock(&self, at_zero: Duration) {
         let nanoseconds = whole_nanoseconds(at_zero);
         self.wall_clock.store(nanoseconds, Ordering::Relaxed);

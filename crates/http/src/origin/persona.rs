@@ -1,18 +1,18 @@
 //! Server personas: the fields of responses, their order and their spelling.
 //!
-//! Measured traffic depends on the bytes of response heads, so the origin can imitate the responses of other
+//! Measured traffic depends on the size of response heads, so the origin can imitate the response heads of other
 //! servers. Fields that the protocol needs are sent with every persona.
 
 use std::time::Duration;
 
 use crate::message::fields;
 
-/// A server persona: the fields of its responses, in the order in which they are sent.
+/// A server persona: the response fields, in the order in which they are sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Persona {
-    /// Its name.
+    /// The name of the persona.
     pub name: String,
-    /// The fields. Computed fields that a response needs and that are not listed here come last.
+    /// The fields. Fields that a response needs and that are not listed here are sent last.
     pub fields: Vec<PersonaField>,
 }
 
@@ -21,16 +21,16 @@ pub struct Persona {
 pub struct PersonaField {
     /// The name of the field, as it is sent.
     pub name: String,
-    /// The source of its value.
+    /// The source of the field's value.
     pub value: FieldValue,
-    /// The kinds of responses with this field, if it has a value there. Ignored for fields that the protocol
-    /// needs ([`FieldValue::is_required`]).
+    /// The kinds of responses that have this field. Ignored for fields that the protocol needs
+    /// ([`FieldValue::is_required`]).
     pub on: Responses,
 }
 
 impl PersonaField {
-    /// Whether the field announces range requests. It is omitted if ranges are not possible: for content that
-    /// is generated while it is sent, and for answers without a representation.
+    /// Whether the field announces range requests. It is omitted if ranges are not possible: for content that is
+    /// generated during sending, and for answers without a representation.
     pub(super) fn announces_ranges(&self) -> bool {
         match &self.value {
             FieldValue::Static(value) => {
@@ -51,7 +51,7 @@ pub struct Responses {
     pub partial: bool,
     /// 304.
     pub not_modified: bool,
-    /// All other responses: errors and redirections.
+    /// All other responses: errors and redirects.
     pub refusal: bool,
 }
 
@@ -85,41 +85,41 @@ impl Responses {
 /// The source of a field's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FieldValue {
-    /// Always this value.
+    /// A fixed value.
     Static(String),
     /// The time of the response.
     Date,
     /// The time of the response plus this duration.
     Expires(Duration),
-    /// The last modification of the file.
+    /// The time of the file's last modification.
     LastModified,
     /// The entity tag of the representation.
     ETag,
     /// The media type of the content.
     ContentType,
-    /// The bytes of the content.
+    /// The length of the content in bytes.
     ContentLength,
-    /// The content coding of the representation, if it has one.
+    /// The content coding of the representation, if any.
     ContentEncoding,
-    /// The range of the content, on 206 and 416.
+    /// The range of the content in 206 and 416 responses.
     ContentRange,
-    /// `Accept-Encoding`, for files that are stored in several codings, and `Accept`, for pages that have
-    /// packages.
+    /// `Accept-Encoding` for files that are stored in several codings, and `Accept` for pages with packages.
     Vary,
-    /// `Allow`, on 405 and in responses to OPTIONS.
+    /// The allowed methods, in 405 responses and in responses to OPTIONS.
     Allow,
-    /// On 301, the address of a folder that was requested without its slash. In a response with a package,
-    /// `Content-Location` is sent at this position, if the address of the page differs from that of the request.
+    /// In a 301 response, the address of the folder, because the request omitted the final slash. In a response with a
+    /// package, `Content-Location` has this position, if the page's address differs from the request's.
     Location,
-    /// `close`, or `Keep-Alive` to a client that requested it; HTTP/1 only. An HTTP/1.1 client gets
-    /// `Keep-Alive` only from a persona with [`KeepAlive`](Self::KeepAlive).
+    /// `close`, or `Keep-Alive` for a client that requested it; only in HTTP/1. An HTTP/1.1 client gets `Keep-Alive`
+    /// only if the persona has the field [`KeepAlive`](Self::KeepAlive).
     Connection,
-    /// The time-out and the number of remaining requests, if [`Connection`](Self::Connection) is `Keep-Alive`.
+    /// The idle time-out and the number of remaining requests. Sent only if [`Connection`](Self::Connection) is
+    /// `Keep-Alive`.
     KeepAlive,
 }
 
 impl FieldValue {
-    /// Whether a client could misinterpret a message without this field.
+    /// Whether a client could misinterpret a message in which this field is missing.
     pub fn is_required(&self) -> bool {
         REQUIRED.iter().any(|(_, value)| value == self)
     }
@@ -129,7 +129,7 @@ impl FieldValue {
     }
 }
 
-/// The fields that every persona sends, in their default spelling.
+/// The fields that every persona sends, with their default names.
 const REQUIRED: [(&str, FieldValue); 8] = [
     ("Content-Type", FieldValue::ContentType),
     ("Content-Encoding", FieldValue::ContentEncoding),
@@ -141,7 +141,7 @@ const REQUIRED: [(&str, FieldValue); 8] = [
     ("Connection", FieldValue::Connection),
 ];
 
-/// Names that are forbidden in a persona, because this server controls the transfer coding.
+/// Field names that a persona must not use, because the server controls the transfer coding.
 const FORBIDDEN: [&str; 2] = ["Transfer-Encoding", "Trailer"];
 
 /// The reason why a persona is invalid.
@@ -153,34 +153,33 @@ pub enum PersonaError {
         /// The name.
         name: String,
     },
-    /// A static value that is invalid in a head.
-    #[error("the value of {name} is not a field value: {value:?}")]
+    /// A static value that is invalid in a field.
+    #[error("the value of field {name} is invalid: {value:?}")]
     BadValue {
-        /// The field's name.
+        /// The name of the field.
         name: String,
-        /// Its value.
+        /// The invalid value.
         value: String,
     },
-    /// A required field with another name, or another value under the name of a required field, which would
-    /// contradict the message.
+    /// The name and the kind of value do not match, so the field would contradict the message.
     #[error(
-        "the field {name} would contradict the message: the name is forbidden, or does not belong to this kind of value"
+        "the field {name} would contradict the message: the name is forbidden, or does not match the kind of value"
     )]
     Misnamed {
-        /// The field's name.
+        /// The name of the field.
         name: String,
     },
-    /// Two fields with the same name.
+    /// Two fields have the same name.
     #[error("{name} is listed twice")]
     Repeated {
-        /// The field's name.
+        /// The name of the field.
         name: String,
     },
 }
 
 impl Persona {
-    /// This persona, extended by the announcement for clients that request keep-alive: the time, and the number
-    /// of requests, for which a connection is kept open.
+    /// Adds the `Keep-Alive` announcement for clients that request it: the time and the number of requests for which a
+    /// connection stays open.
     #[must_use]
     pub fn announcing_keep_alive(mut self) -> Persona {
         let value = FieldValue::KeepAlive;
@@ -194,7 +193,7 @@ impl Persona {
         self
     }
 
-    /// A modern minimal persona: only fields that a client can use.
+    /// Creates a minimal modern persona with only the fields that clients use.
     pub fn minimal() -> Persona {
         use FieldValue::*;
         persona(
@@ -210,7 +209,7 @@ impl Persona {
         )
     }
 
-    /// A persona with every kind of field, whose heads are the longest.
+    /// Creates a persona with every kind of field, and so with the longest heads.
     pub fn verbose() -> Persona {
         use FieldValue::*;
         persona(

@@ -1,23 +1,24 @@
 //! Range requests (RFC 9110 section 14), with limits on their cost.
 //!
-//! A request for many or overlapping ranges may cost the origin more than the complete representation.
-//! Therefore ranges that overlap, touch or have a gap smaller than the head of a part are merged. A request for
-//! more than [`MAX_RANGES`] ranges gets the complete representation.
+//! The response to many or overlapping ranges may be more expensive than the complete representation. Therefore, two
+//! ranges are merged if they overlap, touch, or have a gap smaller than the head of a part. A request for more than
+//! [`MAX_RANGES`] ranges gets the complete representation.
 
 use crate::message::fields;
 
-/// The maximum number of ranges in a request. If a request has more, its Range field is ignored.
+/// The maximum number of ranges in a request. The Range field of a request with more ranges is ignored.
 pub const MAX_RANGES: usize = 16;
 
-/// Ranges with a smaller gap between them are merged: the head of a separate part would take more bytes.
+/// The minimum gap between two separate ranges. With a smaller gap, the head of a separate part would be larger than
+/// the gap.
 const MIN_GAP: u64 = 80;
 
-/// The bytes of a representation from `first` up to, but not including, `end`. Never empty.
+/// The bytes of a representation from `first` (inclusive) to `end` (exclusive). Never empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ByteRange {
     /// The first byte.
     pub first: u64,
-    /// One past the last byte.
+    /// The position after the last byte.
     pub end: u64,
 }
 
@@ -41,8 +42,8 @@ impl Ranges {
         &self.ranges[..self.count]
     }
 
-    /// Adds a range. It is merged with the ranges that it overlaps or nearly touches, and takes the place of
-    /// the first of them.
+    /// Adds a range. It is merged with all ranges that it overlaps or nearly touches, at the position of the first of
+    /// them.
     fn add(&mut self, mut range: ByteRange) {
         let mut place = self.count;
         let mut kept = 0;
@@ -69,11 +70,11 @@ impl Ranges {
 /// The meaning of a Range field.
 #[derive(Debug, Clone)]
 pub enum Selection {
-    /// Ignore the field: another unit, an invalid range set, or too many ranges.
+    /// Ignore the field, because it has another unit, is invalid, or has too many ranges.
     Whole,
     /// Send this range.
     Part(ByteRange),
-    /// Send these ranges, at least two. Only this case allocates, and few clients use it.
+    /// Send these ranges (at least two). Only this case allocates memory, and few clients use it.
     Parts(Box<Ranges>),
     /// 416: none of the ranges is within the representation.
     Unsatisfiable,
@@ -112,7 +113,7 @@ fn read(field: &[u8], length: u64) -> Option<Selection> {
     }
 }
 
-/// Parses one range: `None` when it is malformed, `Some(None)` when it is outside the representation.
+/// Parses one range. Returns `None` if it is malformed, and `Some(None)` if it is outside the representation.
 fn range(text: &[u8], length: u64) -> Option<Option<ByteRange>> {
     let dash = text.iter().position(|&byte| byte == b'-')?;
     let (first, last) = (&text[..dash], &text[dash + 1..]);
@@ -130,7 +131,7 @@ fn range(text: &[u8], length: u64) -> Option<Option<ByteRange>> {
     Some((first < end).then_some(ByteRange { first, end }))
 }
 
-/// Parses a position. Positions above 2^64 are capped at the maximum.
+/// Parses a position. Positions of 2^64 or more are reduced to the maximum.
 fn position(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// `None`: the whole representation; an empty list: 416.
+    /// Returns the selected ranges. `None` is the whole representation; an empty list is 416.
     fn selected(field: &str, length: u64) -> Option<Vec<(u64, u64)>> {
         match select(field.as_bytes(), length) {
             Selection::Whole => None,

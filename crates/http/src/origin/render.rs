@@ -1,4 +1,4 @@
-//! Writing answers: fields in the order of the server persona, content in pieces.
+//! Writes answers: the fields in the order of the server persona, and the content in segments.
 
 use super::date::DateText;
 use super::persona::{FieldValue, Responses};
@@ -6,16 +6,16 @@ use super::ranges::ByteRange;
 use super::text::{Decimal, FixedText, hexadecimal};
 use super::{Answer, Content, Described, Origin, Selected, Status, Subject};
 
-/// The receiver of a response's fields, in order. Each version of HTTP writes them in its own format.
+/// The receiver of response fields, in order. Each HTTP version writes the fields in its own format.
 pub trait FieldSink {
-    /// A field with its value.
+    /// Writes a field.
     fn field(&mut self, name: &str, value: &[u8]);
 
-    /// The position of a connection field. HTTP/1 writes the field; later versions omit it.
+    /// Marks the position of a connection-specific field. HTTP/1 writes the field there; later versions omit it.
     fn hop(&mut self, field: HopField, name: &str);
 }
 
-/// A connection field.
+/// A connection-specific field (RFC 9110 section 7.6.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HopField {
     /// `Connection`
@@ -24,38 +24,38 @@ pub enum HopField {
     KeepAlive,
 }
 
-/// A piece of content.
+/// A segment of content.
 #[derive(Debug, Clone, Copy)]
 pub enum Segment<'a> {
     /// Bytes to copy.
     Text(&'a [u8]),
-    /// Bytes of a representation, by reference.
+    /// A range of a representation, by reference.
     Body(&'a Selected, ByteRange),
 }
 
-/// A piece of multipart content.
+/// A segment of multipart content.
 pub(super) enum PartOf<'a> {
     /// Text before and after parts.
     Text(&'a [u8]),
-    /// Bytes of the subject.
+    /// A range of the represented content.
     Content(ByteRange),
 }
 
-/// Formatted dates that are reused for later answers.
+/// Formatted dates, reused for later answers.
 #[derive(Debug, Clone, Default)]
 pub struct Dates {
     date: DateText,
     expires: DateText,
 }
 
-/// Whether the response has the modification time of its file and is sent before that time.
+/// Whether the response has a modification time later than the time of sending.
 fn is_modified_after(second: u64, answer: &Answer, described: Option<&Described<'_>>) -> bool {
     let modified = described.and_then(|of| of.validators.modified);
     !matches!(answer.content, Content::Unsatisfiable(_))
         && modified.is_some_and(|modified| modified.second > second)
 }
 
-/// The length of a multipart boundary: a word and the digits of a digest.
+/// The length of a multipart boundary: a word, and the hexadecimal digits of a digest.
 const BOUNDARY_LENGTH: usize = BOUNDARY_WORD.len() + 16;
 const BOUNDARY_WORD: &[u8] = b"part-";
 
@@ -92,8 +92,8 @@ impl Origin {
                 }
                 FieldValue::Connection => sink.hop(HopField::Connection, name),
                 FieldValue::KeepAlive => sink.hop(HopField::KeepAlive, name),
-                // The time of a file may be later than the server's clock, but a response must not state such a
-                // time (RFC 9110 section 8.8.2.1).
+                // The modification time may be later than the server's clock. A response must not state such a time
+                // (RFC 9110 section 8.8.2.1).
                 FieldValue::LastModified
                     if is_modified_after(second, answer, described.as_ref()) =>
                 {
@@ -105,11 +105,11 @@ impl Origin {
         if let Some(place) = answer.dictionary
             && let Some(resource) = self.negotiation.dictionaries.get(usize::from(place))
         {
-            // Only complete content is a dictionary.
+            // Only complete content can be used as a dictionary.
             if answer.status == Status::OK {
                 sink.field("Use-As-Dictionary", resource.field().as_bytes());
             }
-            // 206 and 304 repeat the field of the 200 (RFC 9110 sections 15.3.7 and 15.4.5).
+            // 206 and 304 responses have the same field as the 200 response (RFC 9110 sections 15.3.7 and 15.4.5).
             if matches!(answer.status.code(), 200 | 206 | 304)
                 && let Some(seconds) = resource.max_age()
             {
@@ -121,7 +121,7 @@ impl Origin {
         }
     }
 
-    /// Writes a field that depends on the content, if this answer has a value for the field.
+    /// Writes a field that depends on the content, if this answer has a value for it.
     fn write_described(
         &self,
         answer: &Answer,
@@ -198,7 +198,7 @@ impl Origin {
         }
     }
 
-    /// Writes the content of an answer, in pieces. Writes nothing if no content is sent, or if the content is a
+    /// Writes the content of an answer in segments. Writes nothing if no content is sent, or if the content is a
     /// [flow](Origin::flow).
     pub fn write_content(&self, answer: &Answer, mut sink: impl FnMut(Segment<'_>)) {
         if answer.sent_length() == 0 || answer.flows() {
@@ -280,9 +280,8 @@ fn content_range(of: &Described<'_>, range: ByteRange) -> FixedText<72> {
     text
 }
 
-/// The boundary of multipart content. The probability that the boundary occurs in the content is below 2^-64 per
-/// byte. The boundary is derived from a digest of the content itself, or of data that is not part of the
-/// content.
+/// Computes the boundary of multipart content. The probability that the content contains the boundary is below 2^-64
+/// per byte. The boundary is derived from a digest of the content, or of data outside the content.
 fn boundary(of: &Described<'_>) -> [u8; BOUNDARY_LENGTH] {
     let digits = &of.validators.etag[1..17];
     let number = digits.iter().fold(0u64, |number, &digit| {
@@ -290,14 +289,14 @@ fn boundary(of: &Described<'_>) -> [u8; BOUNDARY_LENGTH] {
     });
     let mut boundary = [0; BOUNDARY_LENGTH];
     boundary[..BOUNDARY_WORD.len()].copy_from_slice(BOUNDARY_WORD);
-    // The entity tag itself is not suitable, because a page may contain it.
+    // The entity tag itself is not suitable, because a page may contain the tag.
     let number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     boundary[BOUNDARY_WORD.len()..].copy_from_slice(&hexadecimal(number));
     boundary
 }
 
 impl Subject {
-    /// Writes a range of the subject's content, in pieces.
+    /// Writes a range of the content in segments.
     fn write(&self, range: ByteRange, mut sink: impl FnMut(Segment<'_>)) {
         match self {
             Subject::File(selected) => sink(Segment::Body(selected, range)),
@@ -306,7 +305,7 @@ impl Subject {
         }
     }
 
-    /// Whether the length of the content is unknown until its end.
+    /// Whether the content length is unknown until the content ends.
     pub(super) fn is_open(&self) -> bool {
         match self {
             Subject::File(_) => false,
@@ -315,7 +314,7 @@ impl Subject {
         }
     }
 
-    /// Whether the content is generated while it is sent.
+    /// Whether the content is generated during sending.
     fn flows(&self) -> bool {
         match self {
             Subject::File(_) => false,
@@ -340,7 +339,7 @@ impl Content {
 }
 
 impl Answer {
-    /// Whether the content is generated while it is sent.
+    /// Whether the content is generated during sending.
     fn flows(&self) -> bool {
         match &self.content {
             Content::Whole(subject)
@@ -355,7 +354,7 @@ impl Answer {
         }
     }
 
-    /// The address of a package's page, if it differs from the address of the request.
+    /// The address of a package's page; `None` if it is the address of the request.
     fn content_location(&self) -> Option<&str> {
         match (&self.content, self.content.subject()?) {
             (Content::Unsatisfiable(_), _) => None,
@@ -369,7 +368,7 @@ impl Answer {
 fn vary(answer: &Answer, of: Option<&Described<'_>>) -> Option<FixedText<80>> {
     let varies = answer.varies;
     let (is_coded, by_have) = of.map_or((false, false), |of| (of.is_coded, of.by_have));
-    // Without a representation, only a negotiated answer depends on fields.
+    // Without a representation, only negotiated answers depend on request fields.
     let by_accept = varies.accept || answer.negotiated && (of.is_some() || !varies.is_empty());
     let is_empty = !by_accept && !is_coded && varies.is_empty();
     if is_empty {

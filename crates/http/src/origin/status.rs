@@ -108,12 +108,12 @@ statuses! {
 }
 
 impl Status {
-    /// The three-digit code.
+    /// The three digits of the code as a number.
     pub const fn code(self) -> u16 {
         self.code
     }
 
-    /// Code and reason phrase with a space between, as in a status line.
+    /// The code and the reason phrase, separated by a space, as in a status line.
     pub const fn line(self) -> &'static str {
         self.line
     }

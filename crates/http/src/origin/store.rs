@@ -1,7 +1,7 @@
-//! Resources that are not in memory from the start. They are looked up by path when they are requested.
+//! Resources that are looked up by path when they are requested.
 //!
-//! A [`Store`] gets a canonical path and answers synchronously, as a local disk can. It returns a [`Resource`]
-//! with its representations, each in memory or behind a descriptor of the caller. An answer keeps its resource,
+//! A [`Store`] looks up a canonical path synchronously, as a local disk permits. It returns a [`Resource`] with its
+//! representations. Each representation is in memory or behind a descriptor of the caller. An answer owns its resource,
 //! so later changes in the store do not affect a response that has begun.
 
 use std::any::Any;
@@ -19,44 +19,44 @@ use fathometer_package::Checksum;
 
 /// The source of resources that the site of an [`Origin`](super::Origin) does not contain.
 ///
-/// All methods except [`find`](Store::find) are for [packages](super::packages). A store without packages need
-/// not implement them.
+/// Only [packages](super::packages) need methods other than [`find`](Store::find). A store without packages need not
+/// implement these methods.
 pub trait Store: fmt::Debug + Send + Sync {
-    /// The resource at a canonical path ([`target::canonical`](super::target::canonical)): decoded, from the
-    /// root, without dot segments. The path may contain any byte except NUL.
+    /// Looks up the resource at a canonical path ([`target::canonical`](super::target::canonical)): decoded, absolute,
+    /// and without dot segments. The path may contain any byte except NUL.
     fn find(&self, path: &[u8], now: Instant) -> Lookup;
 
-    /// The current resource, even if `find` may return a cached one.
+    /// Looks up the current resource, even if `find` may return a cached one.
     fn look(&self, path: &[u8], now: Instant) -> Lookup {
         self.find(path, now)
     }
 
-    /// A value that identifies the current state of a path; the file is not opened for it. `None` if there is
-    /// no resource or its state cannot be determined.
+    /// Returns a value that identifies the current state of a path, without opening the file. `None` if there is no
+    /// resource, or if its state cannot be determined.
     fn state(&self, _path: &[u8]) -> Option<u64> {
         None
     }
 
-    /// The targets of the files in a folder, in the order of their names. The path of a folder ends in a slash.
-    /// `None` if there is no such folder, or if it has more than `most` files.
+    /// Returns the targets of the files in a folder, sorted by name. The path of a folder ends in a slash. `None` if
+    /// there is no such folder, or if it has more than `most` files.
     fn list(&self, _folder: &[u8], _most: usize) -> Option<Vec<String>> {
         None
     }
 
-    /// Reads bytes of a file of this store from `offset` on: as many as are available and fit into the buffer.
-    /// `None` if the read fails.
+    /// Reads bytes of a file in this store, starting at `offset`, until the buffer is full or the file ends. Returns
+    /// the number of bytes; `None` if the read fails.
     fn read(&self, _file: &FileHandle, _offset: u64, _room: &mut [u8]) -> Option<usize> {
         None
     }
 
-    /// Stores `length` bytes under a name (a word without slashes), and replaces an earlier entry with that
-    /// name. `write` passes the bytes in pieces to its argument until that returns false, and returns whether
-    /// it passed all bytes. Returns whether the bytes are stored.
+    /// Stores `length` bytes under a name (a word without slashes). An earlier entry with this name is replaced.
+    /// `write` passes the bytes in pieces to its argument, stops if the argument returns false, and returns whether it
+    /// passed all bytes. Returns whether the bytes were stored.
     fn keep(&self, _name: &str, _length: u64, _write: &mut WriteAll<'_>) -> bool {
         false
     }
 
-    /// The resource stored under a name.
+    /// Looks up the resource that is stored under a name.
     fn kept(&self, _name: &str, _now: Instant) -> Lookup {
         Lookup::Missing
     }
@@ -76,28 +76,28 @@ pub type WriteAll<'w> = dyn FnMut(&mut dyn FnMut(&[u8]) -> bool) -> bool + 'w;
 /// The disk operations of a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Files opened.
+    /// The number of opened files.
     pub opens: u64,
-    /// Calls that read bytes of a file.
+    /// The number of calls that read bytes of a file.
     pub reads: u64,
 }
 
-/// The result of a lookup.
+/// The result of a look-up.
 #[derive(Debug, Clone)]
 pub enum Lookup {
     /// A resource.
     Found(Arc<Resource>),
-    /// A folder with an index. It was requested without the slash at its end.
+    /// A folder with an index. The request omitted the final slash.
     Folder,
-    /// There is no resource, or its existence must not be revealed.
+    /// There is no resource, or the store must not reveal that it exists.
     Missing,
     /// A resource that must not be read.
     Forbidden,
-    /// The resource is not available now, because the server is out of descriptors or memory.
+    /// The resource is currently not available, because the server is out of descriptors or memory.
     Overloaded,
 }
 
-/// A resource and its representations, in the state in which they were looked up.
+/// A resource and its representations, in the state that was looked up.
 #[derive(Debug)]
 pub struct Resource {
     content_type: Cow<'static, str>,
@@ -116,17 +116,17 @@ pub struct Variant {
     checksum: OnceLock<Checksum>,
 }
 
-/// The location of a representation's bytes.
+/// The location of the bytes of a representation.
 #[derive(Debug, Clone)]
 pub enum Stored {
     /// In memory.
     Memory(Body),
-    /// Behind a descriptor of the caller, from its first byte on.
+    /// In a file behind a descriptor of the caller, starting at its first byte.
     File(FileHandle),
 }
 
-/// A descriptor that only the caller can use. Clones share the descriptor, which stays open until the last of
-/// them is dropped.
+/// A descriptor that only the caller can use. All clones share the descriptor, which is closed when the last clone is
+/// dropped.
 #[derive(Clone)]
 pub struct FileHandle(Arc<dyn Any + Send + Sync>);
 
@@ -138,11 +138,11 @@ pub struct EntityTag {
 }
 
 impl Resource {
-    /// A resource. `last_modified` is in seconds since the Unix epoch.
+    /// Creates a resource. `last_modified` is in seconds since the Unix epoch.
     ///
     /// # Panics
-    /// If the content type is invalid in a field, or if there are more than 255 representations. Also if the
-    /// first representation is not the only one without a content coding.
+    /// If the content type is invalid in a field, or if there are more than 255 representations. Also if the first
+    /// representation has a content coding, or another representation has none.
     pub fn new(
         content_type: impl Into<Cow<'static, str>>,
         last_modified: u64,
@@ -171,7 +171,7 @@ impl Resource {
         }
     }
 
-    /// A resource of bytes in memory with a known entity tag: `etag` is its opaque part, in quotes.
+    /// Creates a resource in memory with a known entity tag. `etag` is the opaque part of the tag, in quotes.
     pub(super) fn whole(
         content_type: &'static str,
         etag: [u8; ETAG_LENGTH],
@@ -191,7 +191,7 @@ impl Resource {
         Resource::new(content_type, 0, vec![variant])
     }
 
-    /// The representations. The one without a coding comes first.
+    /// The representations. The representation without a coding comes first.
     pub fn variants(&self) -> &[Variant] {
         &self.variants
     }
@@ -214,7 +214,7 @@ impl Resource {
 }
 
 impl Variant {
-    /// A representation in memory.
+    /// Creates a representation in memory.
     pub fn memory(coding: Option<Coding>, body: Body) -> Variant {
         Variant {
             coding,
@@ -225,7 +225,7 @@ impl Variant {
         }
     }
 
-    /// A representation of `length` bytes behind a descriptor.
+    /// Creates a representation of `length` bytes behind a descriptor.
     pub fn file(coding: Option<Coding>, length: u64, etag: EntityTag, file: FileHandle) -> Variant {
         Variant {
             coding,
@@ -236,22 +236,22 @@ impl Variant {
         }
     }
 
-    /// Its content coding.
+    /// The content coding of the representation.
     pub fn coding(&self) -> Option<Coding> {
         self.coding
     }
 
-    /// The number of bytes.
+    /// The length of the representation in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Its bytes.
+    /// The location of the representation's bytes.
     pub fn bytes(&self) -> &Stored {
         &self.bytes
     }
 
-    /// The checksum of the bytes, if it was computed.
+    /// The checksum of the bytes, if already computed.
     pub(super) fn checksum(&self) -> &OnceLock<Checksum> {
         &self.checksum
     }
@@ -281,8 +281,8 @@ impl fmt::Debug for FileHandle {
 }
 
 impl EntityTag {
-    /// The tag of bytes in a coding. The tag is strong: different bytes have the same tag with a probability of
-    /// 2^-64.
+    /// Creates the tag of bytes in a content coding. The tag is strong: different bytes have the same tag with a
+    /// probability of 2^-64.
     pub fn of_content(coding: Option<Coding>, body: &Body) -> EntityTag {
         EntityTag {
             text: etag_text(digest(coding, &body.bytes())),
@@ -290,12 +290,12 @@ impl EntityTag {
         }
     }
 
-    /// The tag of a file that is too large to be read for a tag. The tag is derived from data that identify the
-    /// state of the file: its identity, size and change time.
+    /// Creates the tag of a file that is too large to be read for a tag. The tag is derived from the file's identity,
+    /// size and change time.
     ///
-    /// Such a tag is strong only if it is `settled`, that is, if every later change must change these data (RFC
-    /// 9110 section 8.8.1). A file that changed within the last tick of its time stamp clock may change again
-    /// within that tick.
+    /// The tag is strong only if `settled` is true: every later change of the file must then change at least one of
+    /// these values (RFC 9110 section 8.8.1). A file that changed within the last tick of its time stamp clock is not
+    /// settled, because it may change again within that tick.
     pub fn of_metadata(words: &[u64], settled: bool) -> EntityTag {
         EntityTag {
             text: etag_text(digest_words(words)),
@@ -304,8 +304,8 @@ impl EntityTag {
     }
 }
 
-/// A 64-bit digest of words for the [state](Store::state) of a store. Different words have the same digest with
-/// a probability of 2^-64.
+/// Computes a 64-bit digest of words, for [`Store::state`]. Different words have the same digest with a probability of
+/// 2^-64.
 pub fn digest_of(words: &[u64]) -> u64 {
     digest_words(words)
 }

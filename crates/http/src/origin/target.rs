@@ -1,7 +1,7 @@
 //! Request targets (RFC 9112 section 3.2), and the paths in them (RFC 3986 sections 2.1, 5.2.4).
 //!
-//! A path is decoded and its dot segments are resolved before it is looked up. Therefore all spellings of a
-//! path name one file, and no spelling names a file above the root.
+//! Before the look-up, a path is decoded and its dot segments are resolved. Therefore, all spellings of a path identify
+//! the same file, and no spelling identifies a file above the root.
 
 use super::Method;
 
@@ -11,24 +11,24 @@ pub(super) const INDEX: &[u8] = b"index.html";
 /// The target of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// A path from the origin-form or absolute-form, still encoded, without its query.
+    /// The path of an origin-form or absolute-form target, still encoded and without its query.
     Path(&'a [u8]),
-    /// `*`: the server as a whole, only for OPTIONS.
+    /// `*`: the server as a whole; only for OPTIONS.
     Asterisk,
-    /// A host and port, only for CONNECT.
+    /// A host and port; only for CONNECT.
     Authority(&'a [u8]),
 }
 
 /// The reason why a request target is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum TargetError {
-    /// A byte that is invalid in a URI: a space, a control character, `#`, or a byte beyond ASCII.
+    /// A byte that is invalid in a URI: a space, a control character, `#`, or a byte outside ASCII.
     #[error("a character that is invalid in a URI")]
     BadCharacter,
-    /// A form that the method does not allow, or a text in none of the four forms.
+    /// A form that the method does not allow, or a text that has none of the four forms.
     #[error("a form that the method does not allow")]
     BadForm,
-    /// A percent sign without two hexadecimal digits after it.
+    /// A percent sign that is not followed by two hexadecimal digits.
     #[error("a percent sign without two hexadecimal digits")]
     BadEncoding,
     /// An encoded NUL.
@@ -112,9 +112,8 @@ fn without_query(path: &[u8]) -> &[u8] {
     }
 }
 
-/// The canonical spelling of a path: decoded, without dot segments, from the root. `scratch` is used if the
-/// path is not canonical already. `None` for a path with an encoded slash, which names no file: its decoded
-/// form would be another path.
+/// Returns the canonical form of a path: decoded, absolute, and without dot segments. `scratch` is used if the path is
+/// not already canonical. `None` for a path with an encoded slash, because its decoded form would be a different path.
 pub fn canonical<'a>(
     path: &'a [u8],
     scratch: &'a mut Vec<u8>,
@@ -141,7 +140,7 @@ pub fn canonical<'a>(
                     let parent = memchr::memrchr(b'/', scratch).unwrap_or(0);
                     scratch.truncate(parent);
                 }
-                // A path that ends in a dot segment names a folder.
+                // A path that ends in a dot segment identifies a folder.
                 if last {
                     scratch.push(b'/');
                 }
@@ -155,7 +154,7 @@ pub fn canonical<'a>(
     }
 }
 
-/// The request target of a canonical path.
+/// Encodes a canonical path as a request target.
 pub fn encoded(path: &[u8]) -> String {
     use std::fmt::Write as _;
     let mut target = String::with_capacity(path.len() + 1);

@@ -3,7 +3,7 @@ use super::persona::Responses;
 use super::*;
 use fathometer_model::{ContentCoding, File, Page};
 
-/// Sun, 06 Nov 1994 08:49:37 GMT
+/// The time Sun, 06 Nov 1994 08:49:37 GMT, in seconds since the Unix epoch.
 const MODIFIED: u64 = 784_111_777;
 
 fn site() -> Arc<Site> {
@@ -119,7 +119,7 @@ pub(super) fn ask(origin: &Origin, request: &str, fields: &[(&str, &str)]) -> Re
         Segment::Body(id, range) => {
             let bytes = range.first as usize..range.end as usize;
             let Located::Memory(body) = origin.content_of(id) else {
-                panic!("a descriptor where there is none");
+                panic!("the content is not in memory");
             };
             content.extend_from_slice(&body.bytes()[bytes]);
         }
@@ -225,7 +225,7 @@ fn a_file_from_the_future_was_modified_when_its_response_is_sent() {
     assert_eq!(sent, "Sun, 06 Nov 1994 07:49:37 GMT");
     assert_eq!(early.field("Date"), Some(sent));
     assert_eq!(early.status, 200);
-    // The file may have changed after the response was sent.
+    // The file may change after the response was sent.
     origin.set_wall_clock(Duration::from_secs(MODIFIED));
     let later = page(sent);
     assert_eq!(later.status, 200);
@@ -294,7 +294,7 @@ fn each_representation_has_its_own_validator() {
     }
     assert_eq!(ask(&origin, "GET /other.html", &[]).field("Vary"), None);
 
-    // The tag of one representation does not match another representation.
+    // The tag of one representation does not match other representations.
     for (accept, etag, status) in [
         ("deflate", etags[1], 304),
         ("deflate", etags[0], 200),
@@ -373,7 +373,7 @@ fn if_range_protects_from_mixed_versions() {
             "{condition}"
         );
     }
-    // A matching If-None-Match precedes the range.
+    // A matching If-None-Match takes precedence over the range.
     let fields = [
         ("Range", "bytes=0-9"),
         ("If-Range", etag),
@@ -448,7 +448,7 @@ fn a_persona_changes_only_optional_fields() {
     assert_eq!(names(&[("If-None-Match", "*")]), ["etag"]);
 }
 
-/// Requests a file without variants, without the spelling checks of [`ask`].
+/// Requests a file without variants. Does not check alternative spellings as [`ask`] does.
 fn ask_raw(origin: &Origin, fields: &[(&str, &str)]) -> Response {
     let fields: Vec<(&str, &str)> = fields.to_vec();
     let mut request = Request {

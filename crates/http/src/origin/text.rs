@@ -1,4 +1,4 @@
-//! Numbers and texts in fixed buffers, without allocation.
+//! Numbers and texts in fixed buffers, without memory allocation.
 
 /// A decimal number.
 #[derive(Debug, Clone, Copy)]
@@ -8,7 +8,7 @@ pub struct Decimal {
 }
 
 impl Decimal {
-    /// The digits of `number`, without leading zeros.
+    /// Formats `number` as digits, without leading zeros.
     pub fn new(number: u64) -> Decimal {
         let mut digits = [b'0'; 20];
         let mut start = digits.len();
@@ -33,7 +33,7 @@ impl Decimal {
     }
 }
 
-/// A number as sixteen lower-case hexadecimal digits.
+/// Formats a number as sixteen lower-case hexadecimal digits.
 pub fn hexadecimal(number: u64) -> [u8; 16] {
     let mut digits = [0; 16];
     for (place, digit) in digits.iter_mut().enumerate() {
@@ -50,7 +50,7 @@ pub struct FixedText<const N: usize> {
 }
 
 impl<const N: usize> FixedText<N> {
-    /// An empty text.
+    /// Creates an empty text.
     pub fn new() -> FixedText<N> {
         FixedText {
             bytes: [0; N],

@@ -22,7 +22,7 @@ pub enum Decoded {
 #[derive(Debug, Clone)]
 pub struct Decoder {
     table: Table,
-    /// The largest capacity that the peer may set.
+    /// The maximum table capacity that the peer may set, in bytes.
     max_capacity: u64,
     max_section: u64,
     max_blocked: usize,
@@ -39,7 +39,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder with these limits for its peer, as announced in settings:
+    /// Creates a decoder with these limits for its peer, as announced in settings:
     ///
     /// - `max_capacity`: bytes of the dynamic table (SETTINGS_QPACK_MAX_TABLE_CAPACITY)
     /// - `max_blocked`: number of blocked streams (SETTINGS_QPACK_BLOCKED_STREAMS)
@@ -128,7 +128,7 @@ impl Decoder {
         }
     }
 
-    /// The next stream whose section is no longer blocked. Each stream is returned once. The stream with the
+    /// Takes the next stream whose section is no longer blocked. Each stream is returned once. The stream with the
     /// lowest required insert count comes first, as if entries had arrived one at a time.
     pub fn unblocked(&mut self) -> Option<u64> {
         let streams = self.blocked.iter().enumerate();
@@ -141,7 +141,7 @@ impl Decoder {
         self.blocked.len()
     }
 
-    /// Notes that the rest of a stream will not be read: its sections will not be acknowledged.
+    /// Notes that a stream will not be read further: its sections will not be acknowledged.
     pub fn cancel(&mut self, stream: u64) {
         self.blocked.retain(|&(other, _)| other != stream);
         if self.max_capacity > 0 {
@@ -267,7 +267,7 @@ impl Decoder {
         }
     }
 
-    /// The absolute number of an entry that an instruction names relative to the newest entry.
+    /// Converts an index relative to the newest entry to the absolute number of the entry.
     fn relative(&self, index: u64) -> Result<u64, Fault> {
         self.table
             .inserted()

@@ -9,7 +9,7 @@ use crate::hpack::integer;
 use crate::hpack::string;
 use crate::hpack::table::{Match, SearchTable, entry_size};
 
-/// How an encoder uses the dynamic table.
+/// The use of the dynamic table by an encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncoderPolicy {
     /// The largest dynamic table that the encoder uses, in bytes, even if the peer permits more; 0: no table.
@@ -18,7 +18,7 @@ pub struct EncoderPolicy {
     /// but a lost packet may block streams that lost no packet. The encoder never blocks more streams than the
     /// peer permits.
     pub may_block: bool,
-    /// The most sections that wait for an acknowledgement. Further sections do not use the dynamic table.
+    /// The maximum number of sections that wait for an acknowledgement. Further sections do not use the dynamic table.
     pub outstanding: u32,
 }
 
@@ -51,8 +51,8 @@ impl EncoderPolicy {
 pub struct Encoder {
     policy: EncoderPolicy,
     table: SearchTable,
-    /// The largest table that the peer permits. Required insert counts are encoded modulo twice its number of
-    /// entries.
+    /// The maximum table capacity that the peer permits, in bytes. Required insert counts are encoded modulo twice the
+    /// maximum number of entries in such a table.
     max_capacity: u64,
     max_blocked: u64,
     /// The number of entries that the peer has acknowledged.
@@ -93,7 +93,7 @@ struct Section {
 }
 
 impl Encoder {
-    /// An encoder that uses no dynamic table until [`handle_settings`](Self::handle_settings) is called.
+    /// Creates an encoder that uses no dynamic table until [`handle_settings`](Self::handle_settings) is called.
     pub fn new(policy: EncoderPolicy) -> Encoder {
         Encoder {
             policy,
@@ -109,7 +109,7 @@ impl Encoder {
         }
     }
 
-    /// Applies the peer's settings, which arrive once: the largest table (SETTINGS_QPACK_MAX_TABLE_CAPACITY)
+    /// Applies the peer's settings, which arrive once: the maximum table capacity (SETTINGS_QPACK_MAX_TABLE_CAPACITY)
     /// and the number of streams that may be blocked (SETTINGS_QPACK_BLOCKED_STREAMS).
     pub fn handle_settings(&mut self, max_capacity: u64, max_blocked: u64) {
         self.max_capacity = max_capacity;
@@ -313,7 +313,7 @@ impl Encoder {
         }
         let referred = self.outstanding.iter().map(|section| section.oldest);
         let kept = referred.fold(self.known, u64::min).min(self.section.oldest);
-        // Everything older than `kept` may be evicted.
+        // All entries older than `kept` may be evicted.
         kept >= table.inserted() || table.older_size(kept) >= need
     }
 
@@ -350,7 +350,7 @@ impl Encoder {
 
     /// Duplicates an entry if there is room. Returns the number of the entry to refer to.
     fn duplicate(&mut self, name_hash: u64, number: u64, name: &[u8], value: &[u8]) -> u64 {
-        // The search finds the newest entry first. Therefore no newer duplicate waits for acknowledgement.
+        // The search returned the newest equal entry, so no newer duplicate waits for acknowledgement.
         if !self.has_room(entry_size(name, value)) {
             return number;
         }

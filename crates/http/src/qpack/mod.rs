@@ -74,7 +74,7 @@ pub enum Fault {
     /// More streams are blocked than the settings permit.
     #[error("more streams are blocked than the settings permit")]
     TooManyBlocked,
-    /// A capacity above the announced one.
+    /// A capacity above the announced limit.
     #[error("the table capacity exceeds the announced limit")]
     TableTooLarge,
     /// An entry that is larger than the table.
@@ -88,7 +88,7 @@ pub enum Fault {
     BadIncrement,
 }
 
-/// The largest number of entries in a table of this capacity.
+/// Returns the maximum number of entries in a table of this capacity.
 fn most_entries(capacity: u64) -> u64 {
     capacity / crate::hpack::table::ENTRY_OVERHEAD
 }

@@ -27,7 +27,7 @@ fn instructions(decoder: &mut Decoder) -> Vec<u8> {
     out
 }
 
-/// Appendix B, from B.1 to B.5, on one connection.
+/// The examples of RFC 9204 appendix B, from B.1 to B.5, on one connection.
 #[test]
 fn the_examples_of_the_rfc() {
     let mut decoder = Decoder::new(220, 1, 1 << 16);
@@ -70,8 +70,8 @@ fn the_examples_of_the_rfc() {
     let insert = "810d 6375 7374 6f6d 2d76 616c 7565 32";
     decoder.handle_instructions(&bytes(insert)).unwrap();
     assert_eq!(instructions(&mut decoder), bytes("8c 01"));
-    // The first entry is evicted. The newest entry is found relative to a base before it and to a base after
-    // it.
+    // The first entry is evicted. Two sections refer to the newest entry: one has its base before that entry, the other
+    // after it.
     let gone = decode(&mut decoder, 16, "0600 84");
     assert_eq!(gone, Err(Error::Section(Fault::UnknownIndex)));
     let fields = decode(&mut decoder, 16, "0600 80").unwrap();
@@ -100,7 +100,7 @@ fn each_fault_of_a_section_has_its_error() {
         ("0e00 80", Fault::BadPrefix),
         ("0900 80", Fault::BadPrefix),
         ("0080 d1", Fault::BadPrefix),
-        // One entry is required, and the section refers to another entry.
+        // The required insert count covers one entry, and the section refers to another entry.
         ("0201 80", Fault::UnknownIndex),
         ("0200 10", Fault::UnknownIndex),
         ("0281 10", Fault::BadPrefix),
@@ -152,7 +152,7 @@ fn each_fault_of_an_instruction_has_its_error() {
     }
 }
 
-/// The encoded field section of a stream, and the instructions to send before it.
+/// Returns the encoded field section of a stream, and the instructions to send before it.
 fn encode(encoder: &mut Encoder, stream: u64, fields: &[(&str, &str)]) -> (Vec<u8>, Vec<u8>) {
     let (mut section, mut before) = (Vec::new(), Vec::new());
     encoder.begin(stream);

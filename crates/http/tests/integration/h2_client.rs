@@ -55,7 +55,7 @@ struct Setting {
     asks: Vec<usize>,
     client: Config,
     server: ServerConfig,
-    /// Bytes that are moved at a time: from the client, from the server.
+    /// The sizes of segments in bytes: from the client, and from the server.
     segments: (usize, usize),
     push: &'static str,
 }
@@ -65,7 +65,7 @@ struct Setting {
 struct Outcome {
     /// Status and content of every response, by request.
     answers: BTreeMap<RequestId, (u16, Vec<u8>)>,
-    /// Requests in the order in which they ended, pushed ones included.
+    /// Requests in the order in which they ended, including pushed requests.
     promised: Vec<String>,
 }
 
@@ -128,7 +128,11 @@ impl World {
             if !moved && self.client.outstanding() == 0 && self.to_ask.len() == 0 {
                 return;
             }
-            assert!(moved, "both sides wait for each other after {}", self.ended);
+            assert!(
+                moved,
+                "deadlock: both sides wait for each other after {} responses",
+                self.ended
+            );
         }
         panic!("the retrieval does not end");
     }

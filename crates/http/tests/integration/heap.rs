@@ -27,18 +27,18 @@ fn count_call() {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count_call();
-        // SAFETY: the caller's obligations are passed on as they are.
+        // SAFETY: the caller meets the requirements of the same method of `System`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's obligations are passed on as they are.
+        // SAFETY: the caller meets the requirements of the same method of `System`.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count_call();
-        // SAFETY: the caller's obligations are passed on as they are.
+        // SAFETY: the caller meets the requirements of the same method of `System`.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }

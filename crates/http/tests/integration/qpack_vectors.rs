@@ -1,4 +1,4 @@
-//! QPACK: decodes the output of six other encoders (`tests/qpack/README.md`), and its own output for the same
+//! QPACK: decodes the output of six other encoders (`tests/qpack/README.md`), and of this crate's encoder for the same
 //! field sections.
 
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ const FILES: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// The instruction that sets a table's capacity, which is above 30. These encoders implemented drafts of QPACK
-/// in which the table had its announced capacity from the start.
+/// Returns the instruction that sets a table's capacity, which must be above 30. These encoders implement drafts of
+/// QPACK, in which the table has its announced capacity from the start.
 fn set_capacity(capacity: u64) -> Vec<u8> {
     let mut out = vec![0x3f];
     let mut rest = capacity - 31;
@@ -58,8 +58,8 @@ fn assert_fields(block: &FieldBlock, section: &Section<'_>, what: &str) {
     assert!(block.iter().eq(expected), "{what}: {block:?}");
 }
 
-/// Decodes everything in the order in which it was written, instructions in pieces of `piece` bytes. Returns
-/// the number of field sections.
+/// Decodes all sections and instructions in the order of writing, instructions in pieces of `piece` bytes. Returns the
+/// number of field sections.
 fn decode_all(piece: usize) -> usize {
     let mut decoded = 0;
     for (file, fields, blocks) in FILES {
@@ -119,7 +119,7 @@ const SECTIONS: usize = 484;
 
 #[test]
 fn sections_wait_for_their_entries() {
-    // All instructions can only come at the end if no entry was evicted in between.
+    // The instructions can arrive after all sections only if no entry is evicted between the sections.
     let (mut decoded, mut waited) = (0, 0);
     for (file, fields, blocks) in FILES {
         let sections = sections(fields);
@@ -131,7 +131,10 @@ fn sections_wait_for_their_entries() {
             }
         }
     }
-    assert!(decoded > 100 && waited > 100, "{decoded}, {waited} waited");
+    assert!(
+        decoded > 100 && waited > 100,
+        "{decoded} sections decoded, {waited} sections waited"
+    );
 }
 
 /// Decodes the field sections first, then all instructions.
@@ -221,7 +224,10 @@ fn sections_of_this_encoder_are_decoded() {
                 300 => plain * 4 / 5,
                 _ => plain * 3 / 5,
             };
-            assert!(coded < most, "{file}, {table}: {coded} bytes of {plain}");
+            assert!(
+                coded < most,
+                "{file}, table {table}: {coded} bytes encoded, {plain} bytes plain"
+            );
         }
     }
 }

@@ -17,7 +17,7 @@ const LARGEST_WINDOW: u32 = 22;
 /// of up to 16 MiB (RFC 9842 section 4); the encoder's buffer has twice the size of the window.
 const LARGEST_WINDOW_WITH_DICTIONARY: u32 = 23;
 
-/// A window is this much smaller than a power of two, in bytes (RFC 7932 section 9.1).
+/// The difference between a power of two and the size of a window, in bytes (RFC 7932 section 9.1).
 const WINDOW_GAP: u64 = 16;
 
 /// At qualities 0 and 1 the encoder ignores the dictionary, and below 5 it finds few matches in a long

@@ -11,7 +11,7 @@ use flate2::write::{GzEncoder, ZlibEncoder};
 
 use self::brotli::Brotli;
 
-/// The encoders of these libraries.
+/// The encoders of zlib-rs, brotli and zstd.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LibraryEncoders;
 

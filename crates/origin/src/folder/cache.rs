@@ -35,7 +35,7 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// The entry of a path; the entry then counts as used.
+    /// Returns the entry of a path, and marks the entry as used.
     pub(super) fn entry(&mut self, path: &[u8]) -> Option<&mut Entry> {
         let place = *self.places.get(path)?;
         let entry = &mut self.entries[place];
@@ -105,7 +105,7 @@ pub(super) struct Entry {
     /// Whether a file in memory changed so shortly before it was read that its times may not show a later
     /// change. Such a file is read again at each check.
     pub(super) may_differ: bool,
-    /// When the entry was last checked.
+    /// The time at which the entry was last checked.
     pub(super) looked_at: Instant,
     /// Whether the entry was requested since the eviction hand last passed it.
     used: bool,
@@ -163,8 +163,8 @@ impl Entry {
         Ok(entry)
     }
 
-    /// Keeps the resource of an earlier entry with the same times if all of it is in memory and has the same
-    /// content.
+    /// Keeps the resource of an earlier entry with the same times, if the whole resource is in memory and its content
+    /// is equal.
     pub(super) fn keep_if_same(&mut self, earlier: Arc<Resource>) {
         let variants = earlier.variants().iter().zip(self.resource.variants());
         let is_same = variants

@@ -64,7 +64,7 @@ fn a_change_that_leaves_the_times_as_they_were_is_seen() {
     let first = found(&store, "/a.txt", at(0));
     assert!(Arc::ptr_eq(&first, &found(&store, "/a.txt", at(1000))));
     std::fs::write(&file, "two").unwrap();
-    // As if both changes were within one tick.
+    // Simulates two changes within one tick of the file times.
     let identity = Identity::of(&fs::stat(&file).unwrap());
     store
         .cache
@@ -245,7 +245,7 @@ fn the_cache_stays_within_its_bounds() {
     for n in 0..40 {
         found(&store, &format!("/big{n}"), at(0));
         found(&store, &format!("/small{n}"), at(0));
-        // An entry that is requested all the time is not evicted.
+        // An entry that is requested repeatedly is not evicted.
         found(&store, "/small0", at(0));
         let cache = store.cache.lock().unwrap();
         assert!(cache.descriptors <= BOUNDS.descriptors);

@@ -25,9 +25,9 @@ pub(super) struct Open {
     pub http: Http,
     pub peer: SocketAddr,
     pub alarm: Alarm,
-    /// Whether it is in the queue of connections to serve.
+    /// Whether the connection is in the queue of connections to serve.
     pub is_due: bool,
-    /// Whether it is in the queue of connections that wait for the socket.
+    /// Whether the connection is in the queue of connections that wait for the socket.
     pub is_stalled: bool,
     /// Streams from which more may be read.
     unread: VecDeque<u64>,
@@ -63,7 +63,7 @@ impl Open {
         }
     }
 
-    /// Does all work that is possible without waiting, for one turn. Data to send is then in QUIC.
+    /// Does all work that is possible without waiting, for one turn. Data to send is passed to QUIC.
     pub fn serve(
         &mut self,
         endpoint: &mut Endpoint,
@@ -166,7 +166,7 @@ impl Open {
         let Some(connection) = endpoint.get_mut(key).filter(|_| !self.is_closed) else {
             return;
         };
-        // A close waits until QUIC has delivered everything, also the resets of streams.
+        // A close waits until QUIC has delivered all data and the resets of streams.
         let certainly_waits = self.delivery.has_unfinished()
             || self.closes_with.is_some() && connection.sending_streams() > self.own_streams;
         let acknowledged = || connection.acknowledged();
@@ -185,7 +185,7 @@ impl Open {
         }
     }
 
-    /// When HTTP/3 must be served if nothing else happens before.
+    /// Returns the time at which HTTP/3 must be served, unless another event happens first.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let delivery = self
             .delivery
@@ -197,7 +197,7 @@ impl Open {
             .min()
     }
 
-    /// Whether the connection has ended, and only waits until none of its packets can still be in flight.
+    /// Whether the connection is closed and only waits for late packets.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }

@@ -17,12 +17,12 @@ use fathometer_model::{Bytes, Instant};
 /// was given to QUIC certainly waits until QUIC reports that it is acknowledged completely.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
-    /// Since when an ended response, or a pending close, waits for acknowledgements, and the number of bytes that were
-    /// acknowledged by then.
+    /// The time at which an ended response or a pending close began to wait for acknowledgements, and the number of
+    /// bytes acknowledged at that time.
     unfinished: Option<(Instant, Bytes)>,
     /// The request streams whose end was given to QUIC, and that are neither acknowledged completely nor reset.
     ended: HashSet<u64>,
-    /// Since when data waits for acknowledgements, and the number of bytes that were acknowledged by then.
+    /// The time at which data began to wait for acknowledgements, and the number of bytes acknowledged at that time.
     since: Option<(Instant, Bytes)>,
     /// The bytes that waited at that time.
     waiting: u64,
@@ -67,9 +67,9 @@ impl Delivery {
         !self.ended.is_empty()
     }
 
-    /// Updates the state. Returns whether data that was given to QUIC at least one time limit ago still waits,
-    /// and the client has acknowledged too little since then. `certainly_waits` says that data waits whatever the
-    /// number of acknowledged bytes. `acknowledged` is called only if its result is needed.
+    /// Updates the state. Returns whether data that was given to QUIC at least one time limit ago still waits, and the
+    /// client has acknowledged too little since then. `certainly_waits`: whether data waits regardless of the number of
+    /// acknowledged bytes. `acknowledged` is called only if its result is needed.
     pub fn is_stalled(
         &mut self,
         certainly_waits: bool,

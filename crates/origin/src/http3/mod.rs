@@ -35,9 +35,9 @@ use crate::loops::Loops;
 use crate::{ConnectionLimit, LogFile, OriginStatistics};
 use fathometer_quic_sockets::{SettingsError, Sockets};
 
-/// The transport settings of a public server: the data that clients may send before the server reads it is
-/// bounded, as in HTTP/2. Without a limit per connection, a client that leaves a gap in each of a hundred
-/// streams could make the server keep all data after the gaps.
+/// Returns the transport settings of a public server: the data that clients may send before the server reads it is
+/// bounded, as in HTTP/2. Without a limit per connection, a client that leaves a gap in each of a hundred streams could
+/// make the server keep all data after the gaps.
 pub fn guarded_transport() -> TransportSettings {
     let windows = h2::server::ReceiveWindows::default();
     TransportSettings {
@@ -52,8 +52,8 @@ pub fn guarded_transport() -> TransportSettings {
 pub struct ServiceOptions {
     /// The addresses to receive on; port 0 selects a free port.
     pub addresses: Vec<SocketAddr>,
-    /// TLS settings. The protocol (ALPN) is always `h3`, whatever the TLS settings say. The loops share the
-    /// session tickets.
+    /// TLS settings. The protocol (ALPN) is always `h3`, regardless of the TLS settings. The loops share the session
+    /// tickets.
     pub tls: Arc<fathometer_tls::ServerSettings>,
     /// The transport settings of all connections.
     pub transport: TransportSettings,
@@ -64,7 +64,8 @@ pub struct ServiceOptions {
     pub validates_addresses: bool,
     /// Whether each loop is pinned to one processor.
     pub pinned: bool,
-    /// The maximum number of open connections, over all loops; more are refused. Each loop gets an equal share.
+    /// The maximum number of open connections, over all loops; further connections are refused. Each loop gets an equal
+    /// share.
     pub most_open: usize,
     /// The access log.
     pub log: Option<Arc<LogFile>>,
@@ -85,7 +86,7 @@ impl std::fmt::Debug for ServiceOptions {
     }
 }
 
-/// Why a service did not start, or why it failed.
+/// The reason why a service did not start or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
     /// The service cannot receive on an address.
@@ -109,8 +110,8 @@ pub enum ServiceError {
 pub struct Service {
     addresses: Vec<SocketAddr>,
     loops: Loops<Handle>,
-    /// The sockets, kept open until all loops have finished, because closing one would change how the kernel
-    /// distributes datagrams.
+    /// The sockets, which stay open until all loops have finished. Closing a socket would change the kernel's
+    /// distribution of datagrams.
     sockets: Vec<OwnedFd>,
 }
 
@@ -248,7 +249,7 @@ impl Service {
         self.loops.has_ended()
     }
 
-    /// Waits for all loops to finish, and returns their statistics. If a loop fails, the others are stopped.
+    /// Waits for all loops to finish, and returns their statistics. If a loop fails, the other loops are stopped.
     pub fn join(self) -> Result<OriginStatistics, ServiceError> {
         let statistics = self.loops.join(Handle::stop);
         drop(self.sockets);

@@ -35,7 +35,8 @@ const WAKE: u64 = u64::MAX - 1;
 const RECEIVES: usize = 8;
 /// Maximum number of ready sockets reported by one poll.
 const EVENTS: usize = 16;
-/// The low bits of an alarm's place are the number of the port, the other bits the number of the connection.
+/// The number of low bits of an alarm's place that contain the index of the port. The other bits contain the index of
+/// the connection.
 const PORT_BITS: u32 = 8;
 
 /// Stops or drains a loop that runs on another thread.
@@ -95,7 +96,7 @@ struct Port {
     outbox: Outbox,
     readable: bool,
     writable: bool,
-    /// Boxed, so that a free place costs one word.
+    /// Boxed, so that a free slot takes the memory of one pointer.
     open: Vec<Option<Box<Open>>>,
     count: usize,
     /// The connections to serve.
@@ -104,7 +105,7 @@ struct Port {
     stalled: VecDeque<ConnectionKey>,
     overflowed: u32,
     received: Batches,
-    /// When connections were last closed to make room for others.
+    /// The time at which connections were last closed to make room for others.
     room_made: Option<Instant>,
 }
 
@@ -115,7 +116,7 @@ pub(super) struct Worker {
     origin: Arc<Origin>,
     config: Arc<ServerConfig>,
     sockets: Sockets,
-    /// Kept to set the time in it: QUIC has no TLS session that does so.
+    /// The TLS settings. The loop sets their time, because a QUIC session does not.
     tls: Arc<fathometer_tls::ServerSettings>,
     clock: Clock,
     shared: Arc<Shared>,
@@ -129,7 +130,7 @@ pub(super) struct Worker {
     file_buffer: FileBuffer,
     log: Option<AccessLog>,
     wall_clock: WallClock,
-    /// When connections that are still open are closed; set while the loop drains.
+    /// The time at which open connections are closed; set while the loop drains.
     drained_by: Option<Instant>,
     statistics: OriginStatistics,
 }
@@ -509,8 +510,8 @@ impl Port {
         }
     }
 
-    /// If the limit of connections is reached, or if another loop has `requested` it, closes some of the
-    /// connections that have waited longest for their clients; returns the number of closed connections.
+    /// Closes some of the connections that have waited longest for their clients, if the limit of connections is
+    /// reached or another loop `requested` this. Returns the number of closed connections.
     fn make_room(&mut self, requested: bool, now: Instant) -> io::Result<u64> {
         let is_late = self.room_made.is_none_or(|at| now.since(at) >= ROOM_EVERY);
         let is_needed = requested || self.readable && self.endpoint.is_full();

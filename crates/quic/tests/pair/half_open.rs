@@ -48,7 +48,7 @@ impl UnvalidatedClient {
         }
     }
 
-    /// Passes the server's datagrams for this client to it.
+    /// Passes the server's datagrams for this client to the client.
     fn listen(&mut self, server: &mut Endpoint, now: Instant) {
         let from = SocketAddr::from(([10, 0, 0, 2], 443));
         let mut buffer = Vec::new();

@@ -17,7 +17,7 @@ pub const NAME: &str = "origin.test";
 const SERVER: ([u8; 4], u16) = ([10, 0, 0, 2], 443);
 const CLIENT: ([u8; 4], u16) = ([10, 0, 0, 1], 50_000);
 
-/// TLS of both sides; tickets are kept from one pair to the next.
+/// TLS of both sides; the next pair reuses the tickets.
 #[derive(Clone)]
 pub struct Tls {
     pub client: ClientTls,
@@ -33,7 +33,7 @@ impl Tls {
             // Longer than browsers allow for a name, but no browser is involved.
             "x".repeat(padding + 1),
         );
-        // Its signatures have a constant length, so the datagrams that contain them have a constant length too.
+        // Ed25519 signatures have a constant length, so the datagrams that contain them have a constant length too.
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         let certificate = parameters.self_signed(&key).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -106,7 +106,7 @@ struct Flying {
     bytes: Vec<u8>,
 }
 
-/// One end.
+/// One side of the pair.
 pub struct End {
     pub endpoint: Endpoint,
     pub key: Option<ConnectionKey>,
@@ -170,7 +170,7 @@ impl End {
         };
         let end = connection.read(stream, usize::MAX, |bytes, last| {
             entry.0.extend_from_slice(bytes);
-            assert!(!entry.1, "nothing comes after the end");
+            assert!(!entry.1, "data after the end of a stream");
             entry.1 = last;
         });
         match end {
@@ -187,7 +187,7 @@ pub struct Pair {
     pub now: Instant,
     half: Duration,
     segments: usize,
-    /// Numbers of the datagrams to drop, among those of the client and of the server.
+    /// The indices of the datagrams to drop: first of the client's datagrams, then of the server's.
     pub lost: (Vec<usize>, Vec<usize>),
     /// Whether the path marks the server's datagrams with congestion experienced (ECN).
     pub marks: bool,
@@ -239,7 +239,7 @@ impl Pair {
             if condition(self) {
                 return;
             }
-            let next = self.next().expect("something is going to happen");
+            let next = self.next().expect("no event or timer is left");
             assert!(
                 next < Instant::from_nanos(3_600_000_000_000),
                 "an hour has passed"
@@ -248,7 +248,7 @@ impl Pair {
         }
     }
 
-    /// Runs for `time`: handles every arrival and timer that is due by then.
+    /// Runs for `time`: handles every arrival and timer that is due within this time.
     pub fn run_for(&mut self, time: Duration) {
         let until = self.now + time;
         loop {

@@ -1,4 +1,4 @@
-//! A session after its handshake: seals and opens records, and handles post-handshake messages and alerts.
+//! A session after its handshake. It seals and opens records, and handles post-handshake messages and alerts.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use super::record::{ALERT, APPLICATION_DATA, HANDSHAKE, Opener, RecordError, Sea
 use crate::settings::Clock;
 use crate::{Alert, TlsFailure};
 
-/// The maximum number of post-handshake messages and empty records that a peer may send without data in between.
+/// The maximum number of post-handshake messages and empty records that a peer may send in a row without data.
 const MESSAGES_WITHOUT_DATA: u32 = 32;
 /// The maximum number of warning alerts that a peer may send.
 const WARNINGS: u32 = 4;
-/// The largest post-handshake message, in bytes; tickets are the largest kind.
+/// The maximum size of a post-handshake message in bytes. Tickets are the largest kind.
 const LARGEST_MESSAGE: usize = 64 * 1024 - 1;
 
 const HELLO_REQUEST: u8 = 0;
@@ -25,7 +25,7 @@ const CLIENT_HELLO: u8 = 1;
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 
-/// The part of rustls's state that derives later keys and stores tickets.
+/// The part of the rustls state that derives later keys and stores tickets.
 pub(super) enum Kernel {
     Client(KernelConnection<ClientConnectionData>),
     Server(KernelConnection<ServerConnectionData>),
@@ -38,7 +38,7 @@ pub(super) struct Established {
     tls13: bool,
     pub(super) sealer: Sealer,
     opener: Opener,
-    /// The number of records that may be sealed with one key.
+    /// The maximum number of records that may be sealed with one key.
     pub(super) key_limit: u64,
     /// The received part of an incomplete handshake message.
     pub(super) message: Vec<u8>,
@@ -50,7 +50,7 @@ pub(super) struct Established {
 /// The content of an opened record.
 #[derive(Debug)]
 pub(super) enum Opened {
-    /// Application data, as a range of the record, possibly empty.
+    /// Application data, as a range of the record. The range may be empty.
     Data(Range<usize>),
     /// A handshake message, and the required reply.
     Message(Reply),
@@ -64,7 +64,7 @@ pub(super) enum Opened {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reply {
     Nothing,
-    /// This side must update its key too.
+    /// This side must also update its key.
     KeyUpdate,
     /// This side must refuse the renegotiation.
     NoRenegotiation,
@@ -84,7 +84,7 @@ const USER_CANCELED: Alert = Alert(90);
 pub(super) const NO_RENEGOTIATION: Alert = Alert(100);
 
 impl Established {
-    /// Returns `None` for an unsupported cipher.
+    /// Creates the state from the secrets of the handshake. `None` for an unsupported cipher.
     pub(super) fn new(
         kernel: Kernel,
         clock: Arc<Clock>,
@@ -107,7 +107,7 @@ impl Established {
         })
     }
 
-    /// Opens a complete record in place, and handles its content unless it is data.
+    /// Opens a complete record in place. Handles its content, unless it is application data.
     pub(super) fn open(&mut self, record: &mut [u8], now: Instant) -> Result<Opened, Fatal> {
         let (kind, content) = self.opener.open(record).map_err(|error| match error {
             RecordError::Undecryptable => (TlsFailure::BadRecord, BAD_RECORD_MAC),
@@ -145,12 +145,12 @@ impl Established {
         }
     }
 
-    /// Whether the next record is the last that this key may seal.
+    /// Whether the next record is the last record that the current key may seal.
     pub(super) fn key_is_used_up(&self) -> bool {
         self.sealer.number() + 1 >= self.key_limit
     }
 
-    /// Whether the key can be updated.
+    /// Whether the key can be updated, which only TLS 1.3 supports.
     pub(super) fn can_update(&self) -> bool {
         self.tls13
     }
@@ -170,7 +170,7 @@ impl Established {
 
     /// Appends an alert.
     pub(super) fn say_alert(&mut self, out: &mut Vec<u8>, alert: Alert) {
-        // TLS 1.3 ignores the level; in TLS 1.2 level 2 ends the connection.
+        // TLS 1.3 ignores the level. In TLS 1.2, level 2 ends the connection.
         let level = match alert {
             CLOSE_NOTIFY | NO_RENEGOTIATION => 1,
             _ => 2,
@@ -194,7 +194,7 @@ impl Established {
         Ok(())
     }
 
-    /// Handles the messages that end in this record, and keeps the rest.
+    /// Handles the messages that end in this record. Stores the incomplete rest for the next record.
     fn messages(&mut self, content: &[u8]) -> Result<Reply, Fatal> {
         if content.is_empty() {
             return Err(misbehaved("an empty handshake record"));
@@ -240,7 +240,7 @@ impl Established {
                 Ok(Reply::Nothing)
             }
             (KEY_UPDATE, _) if self.tls13 => {
-                // No message under the old key may follow (RFC 8446 section 5.1).
+                // No message with the old key may follow in the same record (RFC 8446 section 5.1).
                 if !last {
                     return Err(misbehaved(
                         "a message after a key update in the same record",
@@ -293,13 +293,13 @@ impl Established {
         if alert == CLOSE_NOTIFY {
             return Ok(Opened::Closed);
         }
-        // In TLS 1.3 every other alert is fatal (RFC 8446 section 6.1).
+        // In TLS 1.3, every other alert is fatal (RFC 8446 section 6.1).
         let warning = match self.tls13 {
             true => alert == USER_CANCELED,
             false => level == 1,
         };
         if !warning {
-            // The peer has already failed: no alert is sent.
+            // The peer has already failed, so no alert is needed.
             return Err((TlsFailure::Alert(alert), CLOSE_NOTIFY));
         }
         self.warnings += 1;

@@ -1,7 +1,7 @@
 //! Exports keying material for other protocols from the secrets of a TLS 1.3 session (RFC 8446 section 7.5).
 //!
-//! rustls exports keying material only from its buffered connections, which this crate does not use. But all connections
-//! report their exporter secret to the key log, where [`crate::settings`] records it.
+//! rustls exports keying material only from its buffered connections, which this crate does not use. However, all
+//! connections report their exporter secret to the key log, and [`crate::settings`] records the secret there.
 
 use ring::hkdf::{HKDF_SHA256, HKDF_SHA384, KeyType, Prk};
 use ring::{digest, hkdf};
@@ -9,13 +9,13 @@ use ring::{digest, hkdf};
 use crate::settings::ExporterSecret;
 use crate::{CipherSuite, Version};
 
-/// The label of RFC 9266.
+/// The exporter label of the channel binding (RFC 9266).
 const CHANNEL_BINDING: &[u8] = b"EXPORTER-Channel-Binding";
 
 /// The length of a channel binding in bytes (RFC 9266 section 2).
 pub(super) const BINDING: usize = 32;
 
-/// Computes the channel binding `tls-exporter` (RFC 9266); `None` for a suite of TLS 1.2.
+/// Computes the channel binding `tls-exporter` (RFC 9266); `None` for a TLS 1.2 cipher suite.
 pub(super) fn channel_binding(
     suite: CipherSuite,
     secret: &ExporterSecret,
@@ -25,7 +25,7 @@ pub(super) fn channel_binding(
     Some(binding)
 }
 
-/// Fills `out` with the keying material of a label and an empty context.
+/// Exports keying material for a label with an empty context, and fills `out` with it.
 fn exported(
     suite: CipherSuite,
     secret: &ExporterSecret,
@@ -45,7 +45,7 @@ fn exported(
     expand_label(&derived, b"exporter", empty.as_ref(), out)
 }
 
-/// HKDF-Expand-Label (RFC 8446 section 7.1).
+/// Computes HKDF-Expand-Label (RFC 8446 section 7.1).
 fn expand_label(secret: &Prk, label: &[u8], context: &[u8], out: &mut [u8]) -> Option<()> {
     struct Length(usize);
     impl KeyType for Length {

@@ -1,4 +1,4 @@
-//! Feeds arbitrary input to sessions.
+//! Fuzzing of sessions with arbitrary input.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,12 +16,16 @@ const NOW: Instant = Instant::ZERO;
 
 /// An entry point for fuzzing. The first byte of the input selects the receiver:
 ///
-/// - a server or a client that gets the rest of the input as raw bytes, split where the second byte says;
-/// - an established session that gets records sealed by its peer. The rest of the input is a sequence of type, length
+/// - a server or a client that receives the remaining input as raw bytes; the second byte selects the position of the
+///   split;
+/// - an established session that receives records sealed by its peer; the remaining input is a sequence of type, length
 ///   and content.
 ///
-/// Panics if complete, split and byte-by-byte input give different results, if plaintext appears that was not sent, or
-/// if a session keeps more memory than its limit.
+/// Panics in these cases:
+///
+/// - the whole, split and byte-by-byte input give different results;
+/// - plaintext appears that was not sent;
+/// - a session uses more memory than its limit.
 pub fn fuzz(data: &[u8]) {
     let Some((&[side, cut], input)) = data.split_first_chunk::<2>() else {
         return;
@@ -33,7 +37,11 @@ pub fn fuzz(data: &[u8]) {
         assert_eq!(whole, feed(client, &[&input[..cut], &input[cut..]]));
         let bytes: Vec<&[u8]> = input.chunks(1).collect();
         assert_eq!(whole, feed(client, &bytes));
-        assert_eq!(whole.plain, [], "the keys are secret");
+        assert_eq!(
+            whole.plain,
+            [],
+            "input without valid keys gives no plaintext"
+        );
     } else {
         let version = if side & 4 == 0 {
             Version::Tls13
@@ -59,7 +67,7 @@ fn feed(client: bool, pieces: &[&[u8]]) -> Outcome {
         true => Session::client(&settings.client[0], "h.test", NOW),
         false => Session::server(&settings.server, NOW),
     }
-    .expect("these settings are good");
+    .expect("the settings are valid");
     let mut plain = Vec::new();
     for piece in pieces {
         take(&mut session, piece, &mut plain);
@@ -77,8 +85,8 @@ fn sealed(client: bool, version: Version, mut input: &[u8]) {
     let settings = settings();
     let of_version = &settings.client[usize::from(version == Version::Tls12)];
     let mut sessions = [
-        Session::client(of_version, "h.test", NOW).expect("these settings are good"),
-        Session::server(&settings.server, NOW).expect("these settings are good"),
+        Session::client(of_version, "h.test", NOW).expect("the settings are valid"),
+        Session::server(&settings.server, NOW).expect("the settings are valid"),
     ];
     let mut plain = Vec::new();
     while sessions.iter().any(Session::wants_transmit) {
@@ -98,7 +106,7 @@ fn sealed(client: bool, version: Version, mut input: &[u8]) {
     assert!(plain.len() <= allowed);
     assert_eq!(Bytes(plain.len() as u64), sessions[to].received().content);
     check_bounds(&sessions[to]);
-    // The peer must be able to open any reply.
+    // The peer must be able to open every reply.
     carry(&mut sessions, to, &mut plain);
     let answer = sessions[1 - to].failure();
     assert!(
@@ -129,12 +137,12 @@ fn check_bounds(session: &Session) {
 }
 
 struct Settings {
-    /// The client's settings for TLS 1.3, then for TLS 1.2.
+    /// The settings of a client with TLS 1.3, and of a client with TLS 1.2.
     client: [Arc<ClientSettings>; 2],
     server: Arc<ServerSettings>,
 }
 
-/// Created once, because creating a certificate takes longer than the rest of a fuzzing run.
+/// The settings are created once, because creating a certificate takes longer than a fuzzing run.
 fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| {
@@ -147,12 +155,12 @@ fn settings() -> &'static Settings {
             let mut options = ClientOptions::new(Verification::Off, time);
             options.versions = vec![version];
             options.resumption = None;
-            ClientSettings::new(options).expect("these options are good")
+            ClientSettings::new(options).expect("the options are valid")
         });
         let server = ServerSettings::new(ServerOptions::new(identity, time));
         Settings {
             client,
-            server: server.expect("these options are good"),
+            server: server.expect("the options are valid"),
         }
     })
 }

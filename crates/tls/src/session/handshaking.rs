@@ -1,5 +1,5 @@
-//! A session during its handshake. rustls gets one record at a time. Therefore each record can be counted by its kind,
-//! and rustls decrypts no record after the handshake.
+//! A session during its handshake. rustls receives one record at a time. The session can thus count each record by its
+//! kind, and rustls decrypts no record after the handshake.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use super::record::{APPLICATION_DATA, HANDSHAKE, HEADER};
 use crate::settings::{Clock, Noted, take_noted};
 use crate::{CipherSuite, EarlyData, Group, Handshake, Resumption, TlsFailure, Version};
 
-/// The bytes that a TLS 1.3 record adds to its content: header, type and tag.
+/// The number of bytes that a TLS 1.3 record adds to its content: header, content type and authentication tag.
 const OVERHEAD: usize = HEADER + 1 + 16;
-/// The length in bytes of a record with EndOfEarlyData; no other record has this length.
+/// The length in bytes of a record with EndOfEarlyData. No other record of the handshake has this length.
 const END_OF_EARLY_DATA: usize = OVERHEAD + 4;
-/// The largest length in bytes of a record that contains only a client's Finished.
+/// The maximum length in bytes of a record that contains only the client's Finished.
 const LARGEST_FINISHED: usize = OVERHEAD + 4 + 48;
 
 enum Connection {
@@ -33,11 +33,11 @@ enum Connection {
 pub(super) struct Handshaking {
     connection: Connection,
     pub(super) clock: Arc<Clock>,
-    /// The ClientHello, once it was sent or received.
+    /// The ClientHello, after it was sent or received.
     hello: Option<Hello>,
     client_hellos: u32,
     noted: Noted,
-    /// Whether this server's tickets contain their sessions.
+    /// Whether the server's tickets contain the sessions.
     stateless: bool,
     asks_for_certificate: bool,
     may_send_early: bool,
@@ -54,22 +54,22 @@ pub(super) struct Finished {
     pub binding: Option<[u8; BINDING]>,
 }
 
-/// The effects of a record.
+/// The effects of one record.
 #[derive(Debug, Default)]
 pub(super) struct Step {
-    /// Whether the record's data is early data.
+    /// Whether the data in the record is early data.
     pub early: bool,
-    /// Whether the record is application data, even if it cannot be decrypted.
+    /// Whether the record has application data, even if it cannot be decrypted.
     pub application: bool,
     /// Whether the record is `close_notify`.
     pub closed: bool,
-    /// The number of consumed bytes at the front of the buffer.
+    /// The number of bytes at the front of the buffer that were consumed.
     pub consumed: usize,
     /// Whether the record must not be passed to rustls again.
     pub forget: bool,
 }
 
-/// The step after a handled state.
+/// The next action after a state was handled.
 enum Next {
     Again,
     Closed,
@@ -110,7 +110,7 @@ impl Handshaking {
         }
     }
 
-    /// Writes a client's first flight.
+    /// Writes the client's first flight.
     pub(super) fn start(&mut self, out: &mut Vec<u8>) -> Result<(), TlsFailure> {
         let Connection::Client(connection) = &mut self.connection else {
             return Ok(());
@@ -119,8 +119,8 @@ impl Handshaking {
             match connection.process_tls_records(&mut []).state? {
                 ConnectionState::EncodeTlsData(data) => encode(data, out),
                 ConnectionState::TransmitTlsData(mut transmit) => {
-                    // Early data can be written only until this state is marked as done, so it is not marked until
-                    // the server answers.
+                    // When this state is marked as done, no more early data can be written. Therefore, it is marked
+                    // only after the server has answered.
                     self.may_send_early = transmit.may_encrypt_early_data().is_some();
                     if !self.may_send_early {
                         transmit.done();
@@ -139,7 +139,8 @@ impl Handshaking {
         self.may_send_early
     }
 
-    /// Writes early data, one record for every `record_size` bytes. Returns the numbers of bytes taken and of records.
+    /// Writes early data in records of at most `record_size` bytes. Returns the number of bytes and the number of
+    /// records.
     pub(super) fn early_write(
         &mut self,
         plain: &[u8],
@@ -173,7 +174,8 @@ impl Handshaking {
         (taken, records)
     }
 
-    /// Writes data before the handshake is complete, if that is permitted. Returns the numbers of bytes and of records.
+    /// Writes data before the handshake is complete, if permitted. Returns the number of bytes and the number of
+    /// records.
     pub(super) fn write(
         &mut self,
         plain: &[u8],
@@ -201,7 +203,7 @@ impl Handshaking {
     ///
     /// # Errors
     ///
-    /// If the handshake fails; then the alert for the peer is appended to `out`.
+    /// If the handshake fails. The alert for the peer is then appended to `out`.
     pub(super) fn record(
         &mut self,
         incoming: &mut [u8],
@@ -215,7 +217,7 @@ impl Handshaking {
         self.look_at_hello(incoming, new);
         let mut step = Step::default();
         let had = plain.len();
-        // Discards values recorded by QUIC connections on this thread, which have no `Session` to take them.
+        // Discards values from QUIC connections on this thread, because QUIC connections do not collect them.
         take_noted();
         let outcome = self.drive(incoming, out, plain, &mut step);
         let noted = take_noted();
@@ -234,7 +236,7 @@ impl Handshaking {
         Ok(step)
     }
 
-    /// The protocol negotiated by ALPN, once it is available.
+    /// The protocol that ALPN selected, as soon as it is available.
     pub(super) fn alpn(&self) -> Option<&[u8]> {
         self.common().alpn_protocol()
     }
@@ -244,8 +246,8 @@ impl Handshaking {
         self.common().is_handshaking()
     }
 
-    /// Takes the keys from rustls after the handshake, and returns them with the negotiated parameters. `sent` and
-    /// `received` are the handshake's bytes.
+    /// Takes the keys from rustls after the handshake. Returns the keys and the negotiated parameters. `sent` and
+    /// `received` are the sizes of the handshake.
     pub(super) fn finish(self, sent: Bytes, received: Bytes) -> Result<Finished, TlsFailure> {
         let handshake = self.figures(sent, received)?;
         let secret = self.noted.exporter.as_ref();
@@ -338,8 +340,8 @@ impl Handshaking {
         }
     }
 
-    /// Handles an encrypted record that gave no data and did not complete the handshake. The record is part of the
-    /// client's last flight, or early data that the server rejected and cannot decrypt.
+    /// Handles an encrypted record that contained no readable data and did not complete the handshake. It is either
+    /// part of the client's last flight, or rejected early data that the server cannot decrypt.
     fn unreadable(&mut self, length: usize, step: &mut Step) {
         let offered = self.hello.as_ref().is_some_and(|hello| hello.early_data);
         let server = matches!(self.connection, Connection::Server(_));
@@ -352,12 +354,13 @@ impl Handshaking {
             return;
         }
         step.application = true;
-        // rustls would try to decrypt the record again with each later record, and count it against the limit of early
-        // data each time. Therefore a record that cannot be part of Finished is dropped here.
+        // Otherwise, rustls would try to decrypt the record again with each later record, and count it each time
+        // against the limit of early data. Therefore, a record that cannot be part of Finished is dropped.
         step.forget = step.consumed == 0 && length > LARGEST_FINISHED;
     }
 
-    /// Writes rustls's alert for the peer after a failure. The remaining input is not passed to rustls again.
+    /// Writes the alert that rustls has for the peer after a failure. The remaining input is not passed to rustls
+    /// again.
     fn say_last_words(&mut self, out: &mut Vec<u8>) {
         while self.common().wants_write() {
             let written = match &mut self.connection {
@@ -399,7 +402,7 @@ impl Handshaking {
             Version::Tls12 if tickets => Resumption::Ticket,
             Version::Tls12 => Resumption::SessionId,
         };
-        // In TLS 1.2, an encrypted handshake record may look like a ClientHello, so the count is not used.
+        // In TLS 1.2, an encrypted handshake record may look like a ClientHello, so the count is not reliable.
         let hello_retry = self.client_hellos > 1 && version == Version::Tls13;
         let early_data = match (hello.early_data, self.early_accepted && !hello_retry) {
             (false, _) => EarlyData::NotTried,
@@ -431,8 +434,8 @@ impl Handshaking {
         })
     }
 
-    /// Detects a second ClientHello or EndOfEarlyData in the records that a client sends. Only EndOfEarlyData shows
-    /// that the server accepted early data.
+    /// Detects a second ClientHello, or EndOfEarlyData, in the records that a client sends. EndOfEarlyData is the only
+    /// sign that the server accepted early data.
     pub(super) fn look_at_sent(&mut self, record: &[u8]) {
         if !matches!(self.connection, Connection::Client(_)) {
             return;
@@ -446,7 +449,7 @@ impl Handshaking {
     }
 }
 
-/// Handles the states that are common to both sides.
+/// Handles the states that the client and the server have in common.
 fn deal_with<Data>(
     state: Result<ConnectionState<'_, '_, Data>, Error>,
     out: &mut Vec<u8>,
@@ -531,7 +534,7 @@ fn write_to<Data>(
     (taken, records)
 }
 
-/// Returns the name of a signature scheme in RFC 8446 section 4.2.3.
+/// Returns the name of a signature scheme from RFC 8446 section 4.2.3.
 fn scheme_name(scheme: SignatureScheme) -> &'static str {
     match u16::from(scheme) {
         0x0401 => "rsa_pkcs1_sha256",

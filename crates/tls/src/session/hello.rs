@@ -19,7 +19,7 @@ const HANDSHAKE: u8 = 22;
 pub(super) const CLIENT_HELLO: u8 = 1;
 
 impl Hello {
-    /// Parses the message at the start of these records; `None` if it is not a complete ClientHello.
+    /// Parses the message at the start of these records; `None` if the message is not a complete ClientHello.
     pub(super) fn read(records: &[u8]) -> Option<Hello> {
         let mut message = Vec::new();
         let mut rest = records;
@@ -68,7 +68,7 @@ fn name(mut content: Fields<'_>) -> Option<String> {
         .flatten()
 }
 
-/// Reads the fields of a message, one after the other.
+/// Reads the fields of a message in order.
 struct Fields<'m>(&'m [u8]);
 
 impl<'m> Fields<'m> {
@@ -78,7 +78,7 @@ impl<'m> Fields<'m> {
         Some(taken)
     }
 
-    /// Reads a number of `bytes` bytes.
+    /// Reads an integer of `bytes` bytes.
     fn number(&mut self, bytes: usize) -> Option<u64> {
         let digits = self.take(bytes)?;
         Some(
@@ -99,7 +99,7 @@ impl<'m> Fields<'m> {
 mod tests {
     use super::*;
 
-    /// A ClientHello with these extensions.
+    /// Builds a ClientHello with these extensions.
     fn message(extensions: &[(u16, &[u8])]) -> Vec<u8> {
         let mut block = Vec::new();
         for (kind, content) in extensions {

@@ -1,4 +1,4 @@
-//! The TLS of one connection.
+//! One side of one TLS connection.
 
 mod established;
 mod exporter;
@@ -29,58 +29,58 @@ use handshaking::Handshaking;
 use sizes::RecordSizes;
 use writing::count_application;
 
-/// The number of bytes waiting to be sent at which [`Session::write`] stops accepting data.
+/// The number of waiting bytes at which [`Session::write`] stops accepting data.
 const BUFFER: usize = 64 * 1024;
 
-/// The TLS of one connection, for a client or a server, without I/O.
+/// One side of one TLS connection, without I/O.
 ///
-/// The methods are in four groups:
+/// The methods form four groups:
 ///
 /// - queries, which do not change the session: [`is_established`](Session::is_established),
 ///   [`handshake`](Session::handshake), [`wants_transmit`](Session::wants_transmit) …
 /// - requests of the host: [`write`](Session::write), [`early_write`](Session::early_write),
 ///   [`close`](Session::close);
 /// - events of the transport: [`transmitted`](Session::transmitted), [`handle_eof`](Session::handle_eof);
-/// - [`open`](Session::open), which reads bytes and returns plaintext, or [`receive`](Session::receive) and
-///   [`read`](Session::read), which do the same with two more copies. After these methods, also after an error, check
-///   [`transmit`](Session::transmit): there may be an alert to send.
+/// - [`open`](Session::open), which reads bytes and returns plaintext. [`receive`](Session::receive) and
+///   [`read`](Session::read) do the same with two more copies. After these methods, even after an error, call
+///   [`transmit`](Session::transmit): an alert may have to be sent.
 ///
-/// rustls performs the handshake. Afterwards this type seals and opens records with `ring`'s AEADs and the keys that
-/// rustls exports. This saves copies: plaintext is sealed where it was written and opened where it was read, and all
-/// writes of a turn become one record. The CPU time per exchange with HTTP/2's pattern, client and server
-/// (`cargo bench -p fathometer-tls`: 16 requests per write, answers of 1 KB, AES-256-GCM, AMD EPYC):
+/// rustls performs the handshake. Afterwards, this type seals and opens records with `ring`'s AEADs and the keys that
+/// rustls exports. Plaintext is sealed and opened in place, without a copy, and all writes of a turn become one record.
+/// CPU time per exchange of the client and of the server, with the write pattern of HTTP/2 (`cargo bench -p
+/// fathometer-tls`: 16 requests per write, answers of 1 KB, AES-256-GCM, AMD EPYC):
 ///
 /// - this type: 165 and 161 ns;
 /// - rustls's buffered interface: 234 and 215 ns;
 /// - rustls's unbuffered interface: 174 and 229 ns;
-/// - this type with a separate record for each answer: 252 and 302 ns. Joining the answers in
-///   [`transmit`](Session::transmit) has the largest effect.
+/// - this type with a separate record for each answer: 252 and 302 ns. Joining the answers in one record
+///   ([`transmit`](Session::transmit)) thus has the largest effect.
 ///
 /// Invariants:
 ///
-/// - Any split of the input gives the same plaintext and the same figures.
+/// - Any split of the input gives the same plaintext and the same counts.
 /// - Data written between two calls of `transmit` is sent in the fewest possible records.
 /// - No plaintext is returned after `close_notify` or a failure.
-/// - The memory that a peer can make a session keep is bounded (one record, or one handshake message of at most
-///   64 KiB). The work that a peer can cause without sending data is bounded too.
+/// - The memory that a peer can occupy in a session is bounded: one record, or one handshake message of at most 64 KiB.
+///   The work that a peer can cause without sending data is also bounded.
 pub struct Session {
     phase: Phase,
     /// The received part of an incomplete record or handshake message.
     incoming: Vec<u8>,
-    /// The number of bytes of `incoming` that were already passed to rustls.
+    /// The number of bytes in `incoming` that were already passed to rustls.
     shown: usize,
-    /// Whether the contents of `incoming` were returned by `open` and can be removed.
+    /// Whether `open` returned the contents of `incoming`, so that they can be removed.
     incoming_given: bool,
-    /// Data received during the handshake, or waiting for `read`.
+    /// Data that was received during the handshake, or that waits for `read`.
     plain: Vec<u8>,
     plain_read: usize,
     early: bool,
-    /// Records to send. The last record may be open, that is, not sealed yet.
+    /// Records to send. The last record may be open (not sealed yet).
     outgoing: Vec<u8>,
     outgoing_sent: usize,
     /// The start of the open record in `outgoing`.
     filling: Option<usize>,
-    /// Data written before keys are available.
+    /// Data that was written before keys were available.
     waiting: Vec<u8>,
     sizes: RecordSizes,
     sent: Traffic,
@@ -96,7 +96,7 @@ pub struct Session {
 enum Phase {
     Handshaking(Box<Handshaking>),
     Established(Box<Established>),
-    /// The session has failed: it neither sends nor receives.
+    /// The session has failed. It neither sends nor receives.
     Over,
 }
 
@@ -109,11 +109,12 @@ enum Piece<'i> {
 }
 
 impl Session {
-    /// Creates a client's session with the server of this name or address. The first flight is ready to be sent.
+    /// Creates a client's session with the server `name` (a host name or an IP address). The first flight is ready to
+    /// be sent.
     ///
     /// # Errors
     ///
-    /// If `name` is neither a host name nor an address.
+    /// If `name` is neither a host name nor an IP address.
     pub fn client(
         settings: &Arc<ClientSettings>,
         name: &str,
@@ -179,24 +180,26 @@ impl Session {
         matches!(self.phase, Phase::Established(_))
     }
 
-    /// The negotiated parameters and the cost of the handshake; `None` until established.
+    /// The negotiated parameters and the cost of the handshake; `None` before the session is established.
     pub fn handshake(&self) -> Option<&Handshake> {
         self.handshake.as_deref()
     }
 
     /// The channel binding `tls-exporter` (RFC 9266): 32 bytes that are the same on both sides of a session and differ
-    /// between sessions. A protocol that authenticates the peer by a shared secret includes them in its proofs. Then a
-    /// man in the middle, who has one session with each side, cannot forward the proofs. Without such a protocol, a
-    /// session [without verification](crate::Verification::Off) resists only passive eavesdroppers.
+    /// between sessions. A protocol that authenticates the peer with a shared secret includes the channel binding in
+    /// its proofs. A man in the middle has a different session with each side, and so cannot forward the proofs.
+    /// Without such a protocol, a session [without verification](crate::Verification::Off) resists only passive
+    /// eavesdroppers.
     ///
-    /// `None` until established, if it was not [requested](crate::ClientOptions::channel_binding), and in TLS 1.2,
-    /// where the value is not unique without an extension (RFC 9266 section 4).
+    /// `None` before the session is established, if the binding was not
+    /// [requested](crate::ClientOptions::channel_binding), and in TLS 1.2. In TLS 1.2, the value is not unique without
+    /// an extension (RFC 9266 section 4).
     pub fn channel_binding(&self) -> Option<&[u8; BINDING]> {
         self.binding.as_deref()
     }
 
-    /// The protocol negotiated by ALPN; `None` if there is none, or not yet. It may be available before the session is
-    /// established, because a server that answers early data needs it.
+    /// The protocol that ALPN selected; `None` if there is none, or not yet. It may be available before the session is
+    /// established, because a server needs it to answer early data.
     pub fn alpn(&self) -> Option<&[u8]> {
         match &self.phase {
             Phase::Handshaking(handshaking) => handshaking.alpn(),
@@ -204,8 +207,8 @@ impl Session {
         }
     }
 
-    /// Whether written data is sent with the next [`transmit`](Session::transmit): after the handshake, and also before
-    /// its end if a server may answer early data.
+    /// Whether written data is sent with the next [`transmit`](Session::transmit). True after the handshake. Also true
+    /// before its end if the server may answer early data.
     pub fn may_write(&self) -> bool {
         match &self.phase {
             Phase::Handshaking(handshaking) => handshaking.may_write && self.shown == 0,
@@ -214,12 +217,12 @@ impl Session {
         }
     }
 
-    /// The records produced for sending so far.
+    /// The records that were produced for sending so far.
     pub fn sent(&self) -> &Traffic {
         &self.sent
     }
 
-    /// The complete records received so far.
+    /// The complete records that were received so far.
     pub fn received(&self) -> &Traffic {
         &self.received
     }
@@ -229,20 +232,20 @@ impl Session {
         self.closed_by_peer
     }
 
-    /// Why the session failed.
+    /// The reason for the failure of the session; `None` if the session has not failed.
     pub fn failure(&self) -> Option<&TlsFailure> {
         self.failure.as_ref()
     }
 
-    /// Whether the latest returned plaintext is a client's early data, received before the handshake was complete.
-    /// Early data may be a replay: the server decides which requests are safe to execute twice (RFC 8470).
+    /// Whether the last returned plaintext is early data, which a client sends before the handshake is complete. Early
+    /// data may be a replay. The server decides which requests are safe to execute twice (RFC 8470).
     pub fn is_early(&self) -> bool {
         self.early
     }
 
-    /// Reads bytes of the transport and returns the next piece of their plaintext, decrypted in place. Call it with the
-    /// rest of the same input until it returns `None`: then all bytes are consumed, and the session keeps an incomplete
-    /// record.
+    /// Reads bytes from the transport and returns the next piece of plaintext, decrypted in place. Call `open` with the
+    /// remaining input until it returns `None`. All bytes are then consumed, and the session has stored an incomplete
+    /// record, if any.
     ///
     /// ```
     /// # use fathometer_model::Instant;
@@ -251,7 +254,7 @@ impl Session {
     ///     let mut input = read;
     ///     let mut bytes = 0;
     ///     while let Some(plain) = session.open(&mut input, now)? {
-    ///         bytes += plain.len(); // or hand it to a protocol machine
+    ///         bytes += plain.len(); // or pass it to a state machine
     ///     }
     ///     Ok(bytes)
     /// }
@@ -273,7 +276,7 @@ impl Session {
             self.incoming_given = false;
         }
         let piece = if self.plain_read < self.plain.len() {
-            // Data kept by `receive` and not taken by `read` comes first.
+            // Data that `receive` stored and `read` has not taken comes first.
             Ok(Piece::Plain)
         } else {
             self.plain.clear();
@@ -295,14 +298,14 @@ impl Session {
         }
     }
 
-    /// Reads all given bytes of the transport, and keeps the plaintext for [`read`](Session::read). This is simpler
+    /// Reads all given bytes from the transport, and stores the plaintext for [`read`](Session::read). This is simpler
     /// than [`open`](Session::open), but needs two more copies.
     ///
     /// # Errors
     ///
     /// The same as for [`open`](Session::open).
     pub fn receive(&mut self, ciphertext: &[u8], now: Instant) -> Result<usize, TlsFailure> {
-        // Keeps unread data, which `open` would discard first.
+        // Saves unread data, which `open` would discard.
         let mut kept = std::mem::take(&mut self.plain);
         kept.drain(..std::mem::take(&mut self.plain_read));
         let mut copy = ciphertext.to_vec();
@@ -318,7 +321,7 @@ impl Session {
         outcome
     }
 
-    /// Copies plaintext that [`receive`](Session::receive) kept. Returns the number of bytes, 0 if there is no
+    /// Copies plaintext that [`receive`](Session::receive) stored. Returns the number of bytes; 0 if there is no
     /// plaintext.
     pub fn read(&mut self, plain: &mut [u8]) -> usize {
         let kept = &self.plain[self.plain_read..];
@@ -336,7 +339,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`TlsFailure::Truncated`] unless the peer has sent `close_notify`.
+    /// [`TlsFailure::Truncated`] if the peer has not sent `close_notify`.
     pub fn handle_eof(&mut self) -> Result<(), TlsFailure> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -348,17 +351,17 @@ impl Session {
         Err(TlsFailure::Truncated)
     }
 
-    /// Sets the time of the next write, for a server whose [first records](crate::FirstRecords) start again after a
-    /// pause.
+    /// Sets the time of the next write, for a server whose [small first records](crate::FirstRecords) start again after
+    /// a pause.
     pub fn note_time(&mut self, now: Instant) {
-        // The record that is being filled keeps its size.
+        // The size limit of an open record does not change.
         if self.filling.is_none() {
             self.sizes.note_time(now);
         }
     }
 
-    /// Writes plaintext; returns the number of bytes taken. The number is lower than the length of `plain` if 64 KiB
-    /// wait to be sent, or if the session is closed. Before the session is established, the data waits.
+    /// Writes plaintext; returns the number of bytes accepted. Fewer bytes than given are accepted if 64 KiB wait to be
+    /// sent, or if the session is closed. Before the session is established, the data waits.
     pub fn write(&mut self, plain: &[u8]) -> usize {
         let length = plain.len().min(self.writable());
         self.append(&plain[..length]);
@@ -378,7 +381,7 @@ impl Session {
         taken
     }
 
-    /// The number of bytes that [`write`](Session::write) would take.
+    /// The number of bytes that [`write`](Session::write) would accept.
     pub fn writable(&self) -> usize {
         if self.closing || matches!(self.phase, Phase::Over) {
             return 0;
@@ -387,14 +390,14 @@ impl Session {
         BUFFER.saturating_sub(waiting)
     }
 
-    /// Returns the bytes for the transport. Seals the open record: to send few records, write all data before this
+    /// Returns the bytes for the transport, and seals the open record. To send few records, write all data before this
     /// call.
     pub fn transmit(&mut self) -> &[u8] {
         self.seal();
         &self.outgoing[self.outgoing_sent..]
     }
 
-    /// Reports that this number of bytes of [`transmit`](Session::transmit) was passed to the transport.
+    /// Notes that the transport took the first `bytes` bytes that [`transmit`](Session::transmit) returned.
     pub fn transmitted(&mut self, bytes: usize) {
         self.outgoing_sent += bytes;
         debug_assert!(self.outgoing_sent <= self.outgoing.len());
@@ -409,26 +412,26 @@ impl Session {
         self.outgoing.len() > self.outgoing_sent || self.may_send_waiting()
     }
 
-    /// Announces that this side sends no more data (`close_notify`). Data written before is sent first.
+    /// Announces that this side sends no more data (`close_notify`). Earlier data is sent first.
     pub fn close(&mut self) {
         if self.closing {
             return;
         }
         self.seal();
         self.closing = true;
-        // Without keys no alert is sent: an unencrypted alert could also come from an attacker.
+        // Without keys, no alert is sent, because an unencrypted alert could also come from an attacker.
         self.say_alert(CLOSE_NOTIFY);
     }
 
-    /// Whether early data can be written: the client's settings and the resumed session permit it, and no data from the
-    /// server has arrived yet.
+    /// Whether early data can be written: the client's settings and the resumed session permit early data, and no data
+    /// from the server has arrived yet.
     pub fn may_send_early(&self) -> bool {
         matches!(&self.phase, Phase::Handshaking(handshaking) if handshaking.may_send_early())
     }
 
-    /// Writes early data; returns the number of bytes taken. The number is lower than the length of `plain` if the
-    /// server's limit is reached. An attacker can record and replay early data, so it must be safe to execute twice.
-    /// If the server rejects it ([`Handshake::early_data`]), it must be written again.
+    /// Writes early data; returns the number of bytes accepted. Fewer bytes than given are accepted if the server's
+    /// limit is reached. An attacker can record and replay early data, so the data must be safe to execute twice. If
+    /// the server rejects it ([`Handshake::early_data`]), the data must be written again.
     pub fn early_write(&mut self, plain: &[u8]) -> usize {
         let Phase::Handshaking(handshaking) = &mut self.phase else {
             return 0;
@@ -463,7 +466,7 @@ impl Session {
         }
     }
 
-    /// Seals a record of any type and content, to imitate a faulty peer in tests.
+    /// Seals a record with any type and content. Tests use it to imitate a faulty peer.
     fn inject(&mut self, kind: u8, content: &[u8]) {
         self.seal();
         if let Phase::Established(established) = &mut self.phase {
@@ -471,10 +474,10 @@ impl Session {
         }
     }
 
-    /// Ends the session: only records that are already sealed are still sent.
+    /// Ends the session. Only records that are already sealed are still sent.
     fn end(&mut self, failure: TlsFailure) {
         if let Some(start) = self.filling.take() {
-            // The open record still contains plaintext.
+            // The open record contains plaintext, so it is removed.
             self.outgoing.truncate(start);
         }
         self.waiting.clear();

@@ -37,8 +37,8 @@ impl Session {
         }
     }
 
-    /// Opens the record at the start of the input, in place; `None` if it contains no data. An incomplete record at the
-    /// end of the input is kept.
+    /// Opens the record at the start of the input in place; `None` if the record contains no data. Stores an incomplete
+    /// record at the end of the input.
     fn whole_record<'i>(
         &mut self,
         input: &mut &'i mut [u8],
@@ -90,8 +90,8 @@ impl Session {
         Piece::None
     }
 
-    /// Moves bytes from the input to `incoming` until the record at offset `from` of `incoming` is complete. Returns
-    /// whether it is complete.
+    /// Moves bytes from the input to `incoming` until the record at offset `from` in `incoming` is complete. Returns
+    /// whether the record is complete.
     fn complete(&mut self, from: usize, input: &mut &mut [u8]) -> Result<bool, TlsFailure> {
         self.fill(from + HEADER, input);
         let Some(header) = self.incoming[from..].first_chunk::<HEADER>() else {
@@ -105,7 +105,7 @@ impl Session {
         Ok(self.incoming.len() == from + length)
     }
 
-    /// Moves bytes from the input to `incoming` until it has `wanted` bytes, or the input is empty.
+    /// Moves bytes from the input to `incoming` until `incoming` has `wanted` bytes or the input is empty.
     fn fill(&mut self, wanted: usize, input: &mut &mut [u8]) {
         let missing = wanted.saturating_sub(self.incoming.len());
         let bytes = std::mem::take(input);
@@ -129,7 +129,7 @@ impl Session {
         match opened {
             Ok(Opened::Data(range)) => {
                 count_application(&mut self.received, record.len(), range.len(), 1);
-                // `count_application` has counted the record too.
+                // `count_application` has already counted the record.
                 self.received.records -= 1;
                 self.early = false;
                 return Ok((!range.is_empty()).then_some(range));
@@ -188,7 +188,7 @@ impl Session {
         let Some(header) = self.incoming[new..].first_chunk::<HEADER>() else {
             return Ok(Some(Piece::None));
         };
-        // An invalid record is passed to rustls unchanged: rustls chooses the alert for the peer.
+        // An invalid record is passed to rustls unchanged, so that rustls selects the alert for the peer.
         if let Some(length) = record::length(header) {
             self.fill(new + length, input);
             if self.incoming.len() < new + length {
@@ -237,7 +237,7 @@ impl Session {
         self.received.records += 1;
     }
 
-    /// Takes over the keys from rustls if the handshake is complete.
+    /// Takes the keys from rustls if the handshake is complete.
     fn after_handshake_record(&mut self, sent_before: Bytes) -> Result<(), TlsFailure> {
         let Phase::Handshaking(handshaking) = &mut self.phase else {
             return Ok(());
@@ -255,7 +255,7 @@ impl Session {
             binding,
         } = handshaking.finish(self.sent.handshake, self.received.handshake)?;
         if !self.client && handshake.version == Version::Tls13 {
-            // In the step that ends the handshake, a server sends only tickets.
+            // In the last step of the handshake, a server sends only tickets, which are not counted.
             handshake.sent = sent_before;
         }
         self.handshake = Some(Box::new(handshake));

@@ -1,4 +1,4 @@
-//! Records (RFC 8446 section 5; RFC 5246 section 6.2): their headers, and sealing and opening them in place.
+//! Records (RFC 8446 section 5; RFC 5246 section 6.2): parses their headers, and seals and opens them in place.
 
 use std::ops::Range;
 
@@ -13,9 +13,10 @@ pub(super) const HEADER: usize = 5;
 const TAG: usize = 16;
 /// The length in bytes of the nonce in each AES-GCM record of TLS 1.2 (RFC 5288 section 3).
 const EXPLICIT_NONCE: usize = 8;
-/// The largest content of a record in bytes.
+/// The maximum length of a record's content in bytes.
 const LARGEST_CONTENT: usize = 16 * 1024;
-/// The largest number of bytes after a header (RFC 5246 section 6.2.3, the larger limit of the two versions).
+/// The maximum number of bytes after a record header. It is the limit of TLS 1.2, the larger of the two versions (RFC
+/// 5246 section 6.2.3).
 const LARGEST_PAYLOAD: usize = LARGEST_CONTENT + 2048;
 
 pub(super) const CHANGE_CIPHER_SPEC: u8 = 20;
@@ -23,7 +24,7 @@ pub(super) const ALERT: u8 = 21;
 pub(super) const HANDSHAKE: u8 = 22;
 pub(super) const APPLICATION_DATA: u8 = 23;
 
-/// Returns the length of the record with this header, header included; `None` if it is not a record header.
+/// Returns the length of the record with this header, header included; `None` if the bytes are not a record header.
 pub(super) fn length(header: &[u8; HEADER]) -> Option<usize> {
     let payload = usize::from(u16::from_be_bytes([header[3], header[4]]));
     let known = (CHANGE_CIPHER_SPEC..=APPLICATION_DATA).contains(&header[0]);
@@ -39,7 +40,7 @@ enum Form {
 }
 
 impl Form {
-    /// The number of bytes between header and content.
+    /// The number of bytes between the header and the content.
     fn prefix(self) -> usize {
         match self {
             Form::Tls12Gcm => EXPLICIT_NONCE,
@@ -58,7 +59,7 @@ struct Keys {
 }
 
 impl Keys {
-    /// Returns `None` for an unsupported cipher.
+    /// Creates the keys from the secrets of the handshake. `None` for an unsupported cipher.
     fn new(tls13: bool, number: u64, secrets: &ConnectionTrafficSecrets) -> Option<Keys> {
         let (algorithm, key, iv) = match secrets {
             ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
@@ -81,7 +82,7 @@ impl Keys {
     }
 
     /// Returns the nonce: the IV XORed with the record's sequence number (RFC 8446 section 5.3; RFC 7905 section 2).
-    /// For AES-GCM in TLS 1.2 the sender may choose the nonces; this type uses the same rule.
+    /// With AES-GCM in TLS 1.2, the sender may choose the nonces; the same rule is used.
     fn nonce(&self) -> [u8; NONCE_LEN] {
         let mut nonce = self.iv;
         for (byte, digit) in nonce[4..].iter_mut().zip(self.number.to_be_bytes()) {
@@ -100,7 +101,7 @@ impl Keys {
     }
 }
 
-/// Seals records in the buffer from which they are sent.
+/// Seals records in the send buffer.
 pub(super) struct Sealer(Keys);
 
 impl Sealer {
@@ -117,7 +118,7 @@ impl Sealer {
         self.0.number
     }
 
-    /// Starts a record at the end of `out`. The caller then appends its content.
+    /// Starts a record at the end of `out`. The caller then appends the content.
     pub(super) fn begin(&self, out: &mut Vec<u8>) {
         out.resize(out.len() + self.content_offset(), 0);
     }
@@ -127,7 +128,7 @@ impl Sealer {
         HEADER + self.0.form.prefix()
     }
 
-    /// Seals the record from `start` to the end of `out`. The content must be at most 16 KiB.
+    /// Seals the record that extends from `start` to the end of `out`. The content must be at most 16 KiB.
     pub(super) fn seal(&mut self, out: &mut Vec<u8>, start: usize, content_type: u8) {
         let keys = &mut self.0;
         let nonce = keys.nonce();
@@ -158,17 +159,17 @@ impl Sealer {
     }
 }
 
-/// Opens records in the buffer in which they arrived.
+/// Opens records in the receive buffer.
 pub(super) struct Opener(Keys);
 
-/// Why a record cannot be opened.
+/// The reason why a record cannot be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RecordError {
     /// The authentication tag is wrong.
     Undecryptable,
-    /// The content exceeds the maximum of a record.
+    /// The content is longer than a record allows.
     TooLarge,
-    /// The record's type is not allowed at this point, or missing.
+    /// The type of the record is missing, or not allowed in the current state.
     Unexpected,
 }
 
@@ -200,7 +201,7 @@ impl Opener {
             if inner.len() > LARGEST_CONTENT + 1 {
                 return Err(RecordError::TooLarge);
             }
-            // The last non-zero byte is the type; the zero bytes after it are padding.
+            // The last non-zero byte is the type. The zero bytes that follow are padding.
             let end = inner.iter().rposition(|&byte| byte != 0);
             let end = end.ok_or(RecordError::Unexpected)?;
             (inner[end], HEADER..HEADER + end)
@@ -287,7 +288,7 @@ mod tests {
         let mut opener = Opener::new(true, 0, &secrets(0)).unwrap();
         let mut out = Vec::new();
         sealer.begin(&mut out);
-        // The type of the padded record, then zeros, then a zero in the place of the type.
+        // The type of the padded record and three zero bytes. The last zero byte takes the position of the type.
         out.extend_from_slice(&[1, 2, HANDSHAKE, 0, 0, 0]);
         sealer.seal(&mut out, 0, 0);
         assert_eq!(opener.open(&mut out), Ok((HANDSHAKE, 5..7)));

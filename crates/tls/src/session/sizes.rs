@@ -1,28 +1,28 @@
-//! The sizes of records.
+//! Rules for the sizes of records.
 
 use fathometer_model::Instant;
 
 use crate::FirstRecords;
 
-/// The sizes of one session's records, in bytes of application data.
+/// The maximum sizes of a session's records, in bytes of application data.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RecordSizes {
     largest: usize,
     first: Option<FirstRecords>,
-    /// The number of bytes still to send in small records.
+    /// The number of bytes that remain to be sent in small records.
     left: u64,
-    /// The time of the last write, if `note_time` was called.
+    /// The time of the last write; `None` if `note_time` was never called.
     written: Option<Instant>,
 }
 
 impl RecordSizes {
-    /// Uses the same size for all records.
+    /// Sets the same size for all records.
     pub fn alike(largest: usize) -> RecordSizes {
         RecordSizes::new(largest, None)
     }
 
     pub fn new(largest: usize, first: Option<FirstRecords>) -> RecordSizes {
-        // First records that are not smaller than the others have no effect.
+        // Small first records only have an effect if they are smaller than the others.
         let first = first.filter(|first| first.size < largest);
         RecordSizes {
             largest,
@@ -36,8 +36,8 @@ impl RecordSizes {
         self.largest
     }
 
-    /// The largest number of bytes in the open or next record. [`sealed`](Self::sealed) changes the number.
-    /// [`note_time`](Self::note_time) changes it only while no record is open.
+    /// The maximum number of bytes in the open or next record. It changes after [`sealed`](Self::sealed), and with
+    /// [`note_time`](Self::note_time) while no record is open.
     pub fn next(&self) -> usize {
         match self.first {
             Some(first) if self.left > 0 => first.size,
@@ -45,12 +45,12 @@ impl RecordSizes {
         }
     }
 
-    /// Records that this number of bytes was sealed.
+    /// Notes that a record with `bytes` bytes of application data was sealed.
     pub fn sealed(&mut self, bytes: usize) {
         self.left = self.left.saturating_sub(bytes as u64);
     }
 
-    /// Records a write at `now`.
+    /// Notes a write at `now`.
     pub fn note_time(&mut self, now: Instant) {
         let Some(first) = self.first else {
             return;

@@ -1,4 +1,4 @@
-//! Both sides in memory, connected directly.
+//! Tests of client and server sessions that are connected in memory.
 
 mod channel_binding;
 mod failures;
@@ -12,7 +12,7 @@ use super::established::Established;
 use super::{Phase, Session};
 
 impl Session {
-    /// Switches to a new sending key without announcing it.
+    /// Switches to a new sending key without a KeyUpdate message.
     fn renew_sending_key(&mut self) {
         if let Phase::Established(established) = &mut self.phase {
             established.update_sending_key(&mut Vec::new()).unwrap();
@@ -28,7 +28,7 @@ impl Session {
 }
 
 impl Established {
-    /// Bytes of memory for an incomplete message.
+    /// The capacity of the buffer for incomplete messages, in bytes.
     fn room_for_messages(&self) -> usize {
         self.message.capacity()
     }

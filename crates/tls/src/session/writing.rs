@@ -1,4 +1,4 @@
-//! Handles data to send.
+//! Processes data to send.
 
 use fathometer_model::Bytes;
 
@@ -8,7 +8,7 @@ use super::{BUFFER, Phase, Session};
 use crate::{Alert, TlsFailure, Traffic};
 
 impl Session {
-    /// Appends plaintext to records, without a limit on the amount that is waiting.
+    /// Appends plaintext to records, without a limit on the amount of waiting data.
     pub(super) fn append(&mut self, mut plain: &[u8]) {
         match self.phase {
             Phase::Established(_) => {}
@@ -18,7 +18,7 @@ impl Session {
             }
             Phase::Over => return,
         }
-        // Removes the sent bytes at the front of the buffer when there are at least `BUFFER` of them.
+        // Removes the sent bytes from the front of the buffer, if there are at least `BUFFER` of them.
         if self.outgoing_sent >= BUFFER && self.filling.is_none() {
             self.outgoing.drain(..self.outgoing_sent);
             self.outgoing_sent = 0;
@@ -61,7 +61,7 @@ impl Session {
         if !established.key_is_used_up() {
             return;
         }
-        // The key may seal one more record: the announcement of a new key, or `close_notify`.
+        // The key may seal one more record: the KeyUpdate, or `close_notify`.
         if established.can_update() {
             if let Err(failure) = self.update_key() {
                 self.end(failure);
@@ -75,7 +75,7 @@ impl Session {
     /// Whether there is data that may be sent before the handshake is complete.
     pub(super) fn may_send_waiting(&self) -> bool {
         match &self.phase {
-            // rustls seals these records in a call without input, so all earlier input must have been consumed.
+            // rustls seals these records in a call without input, so all earlier input must already be consumed.
             Phase::Handshaking(_) => self.may_write() && !self.waiting.is_empty(),
             _ => false,
         }
@@ -94,7 +94,7 @@ impl Session {
         count_application(&mut self.sent, bytes, taken, records);
     }
 
-    /// Updates the sending key, and sends KeyUpdate.
+    /// Updates the sending key, and sends a KeyUpdate.
     pub(super) fn update_key(&mut self) -> Result<(), TlsFailure> {
         self.seal();
         let Phase::Established(established) = &mut self.phase else {
@@ -114,8 +114,8 @@ impl Session {
         }
     }
 
-    /// Counts the records in `outgoing` from `start` on. They contain no data. Encrypted records are counted as alerts if
-    /// `alerts` is set, otherwise as handshake.
+    /// Counts the records in `outgoing` from position `start`. The records contain no data. Encrypted records count as
+    /// alerts if `alerts` is set, otherwise as handshake records.
     pub(super) fn count_sent(&mut self, start: usize, alerts: bool) {
         let mut rest = &self.outgoing[start..];
         while let Some(header) = rest.first_chunk::<HEADER>() {

@@ -1,4 +1,4 @@
-//! The settings of clients.
+//! The TLS settings of clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,41 +15,42 @@ use super::{
 };
 use crate::{Identity, Roots};
 
-/// The options of a client's connections: the parameters to negotiate, and the trusted authorities.
+/// The TLS options of a client: the offered parameters, and the trusted authorities.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// The versions offered.
+    /// The offered versions.
     pub versions: Vec<Version>,
-    /// The cipher suites offered, in order of preference; empty for all.
+    /// The offered cipher suites, in order of preference; empty: all.
     pub cipher_suites: Vec<CipherSuite>,
-    /// The groups offered, in order of preference (a key share is sent only for the first); empty for all.
+    /// The offered key exchange groups, in order of preference; empty: all. A key share is sent only for the first
+    /// group.
     pub groups: Vec<Group>,
-    /// The protocols offered by ALPN, in order of preference; empty: no ALPN.
+    /// The offered ALPN protocols, in order of preference; empty: no ALPN.
     pub alpn: Vec<Vec<u8>>,
-    /// How servers are verified.
+    /// The verification of servers.
     pub verification: Verification,
     /// The client's certificate, for servers that request one.
     pub identity: Option<Identity>,
     /// Whether the server's name is sent (SNI). An IP address is never sent.
     pub server_name_indication: bool,
-    /// The number of sessions stored for resumption, for all connections with these settings together, at most 8 for
-    /// one server. `None`: no resumption.
+    /// The maximum number of sessions stored for resumption, over all connections with these settings; at most 8
+    /// sessions per server. `None`: no resumption.
     pub resumption: Option<usize>,
-    /// Whether data may be sent before the handshake is complete, if the resumed session permits it.
+    /// Whether early data may be sent (data before the handshake is complete), if the resumed session permits it.
     pub early_data: bool,
-    /// The largest number of bytes of application data in one record, 32 to 16384.
+    /// The maximum number of bytes of application data in one record: 32 to 16384.
     pub record_size: usize,
     /// Whether sessions compute their [channel binding](crate::Session::channel_binding).
     pub channel_binding: bool,
     /// The receiver of the key log.
     pub key_log: Option<Arc<dyn KeyLogSink>>,
-    /// The wall-clock time, since 1970, at [`Instant::ZERO`] of the sessions.
+    /// The wall-clock time at [`Instant::ZERO`] of the sessions, since the Unix epoch.
     pub unix_time: Duration,
 }
 
 impl ClientOptions {
-    /// Returns the defaults: offers all versions, suites and groups; resumes sessions (256 stored); no early data;
-    /// records of the largest size; no ALPN.
+    /// Creates options with the default values: all versions, cipher suites and groups; resumption with 256 stored
+    /// sessions; no early data; records of the maximum size; no ALPN.
     pub fn new(verification: Verification, unix_time: Duration) -> ClientOptions {
         ClientOptions {
             versions: Version::ALL.to_vec(),
@@ -69,20 +70,20 @@ impl ClientOptions {
     }
 }
 
-/// How a client verifies servers.
+/// The verification of servers by a client.
 #[derive(Debug, Clone)]
 pub enum Verification {
-    /// The certificate must be for the server's name, issued by one of these authorities, and valid at the current
+    /// The certificate must match the server's name, be issued by one of these authorities, and be valid at the current
     /// time.
     Roots(Roots),
-    /// Any certificate is accepted. The server must still prove that it has the private key of its certificate, but
-    /// this does not authenticate it: a man in the middle can have its own certificate and key. Therefore data are
-    /// protected only from passive eavesdroppers, unless another protocol authenticates both the server and the
-    /// [channel binding](crate::Session::channel_binding).
+    /// Every certificate is accepted. The server must still prove that it has the private key of its certificate. This
+    /// does not authenticate the server, because a man in the middle can use its own certificate. Data is therefore
+    /// protected only from passive eavesdroppers, unless another protocol authenticates the server and the [channel
+    /// binding](crate::Session::channel_binding).
     Off,
 }
 
-/// Checked settings, shared by the connections of a run.
+/// Validated settings, shared by the connections of a run.
 #[derive(Debug)]
 pub struct ClientSettings {
     pub(crate) config: Arc<ClientConfig>,
@@ -93,11 +94,11 @@ pub struct ClientSettings {
 }
 
 impl ClientSettings {
-    /// Checks the options.
+    /// Checks the options and creates settings.
     ///
     /// # Errors
     ///
-    /// If the options contradict each other, or the identity's key does not match its certificate.
+    /// If the options contradict each other, or the identity's key does not match the certificate.
     pub fn new(options: ClientOptions) -> Result<Arc<ClientSettings>, SettingsError> {
         check_record_size(options.record_size)?;
         let provider = provider(&options.cipher_suites, &options.groups);
@@ -133,7 +134,7 @@ impl ClientSettings {
         };
         config.enable_early_data = options.early_data;
         config.key_log = key_log(options.key_log, options.channel_binding);
-        // The session, not rustls, seals and opens records.
+        // The session seals and opens records, so rustls must export the secrets.
         config.enable_secret_extraction = true;
         Ok(Arc::new(ClientSettings {
             config: Arc::new(config),
@@ -144,14 +145,14 @@ impl ClientSettings {
         }))
     }
 
-    /// Sets the time. Only QUIC calls this; a [`Session`](crate::Session) sets the time itself.
+    /// Sets the time. Only QUIC connections call this method; a [`Session`](crate::Session) sets the time itself.
     pub fn set_time(&self, now: Instant) {
         self.clock.set(now);
     }
 
-    /// Returns the same settings for QUIC, with these protocols. QUIC sessions are stored separately, with the same
-    /// limit, because sessions over TCP contain no transport parameters. [`set_time`](ClientSettings::set_time) sets
-    /// the time.
+    /// Returns the same settings for QUIC, with the given ALPN protocols. QUIC sessions are stored separately, with the
+    /// same limit, because sessions over TCP have no transport parameters. The caller sets the time with
+    /// [`set_time`](ClientSettings::set_time).
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The wall-clock time, as reported by the host.
+//! The wall-clock time that the host reports.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,12 +7,12 @@ use fathometer_model::Instant;
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 
-/// The latest instant reported by any connection, as wall-clock time, for checks of certificates and tickets.
+/// The latest time that any connection reported, for checks of certificates and tickets.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// The time since 1970 at [`Instant::ZERO`].
+    /// The wall-clock time at [`Instant::ZERO`], since the Unix epoch.
     origin: Duration,
-    /// The latest instant, in nanoseconds since the origin.
+    /// The latest reported time, in nanoseconds since [`Instant::ZERO`].
     latest: AtomicU64,
 }
 
@@ -24,9 +24,9 @@ impl Clock {
         }
     }
 
-    /// Reports the time `now`. Connections on several threads may report in any order; the latest time counts.
+    /// Reports the time `now`. Connections on several threads may report in any order. The latest time counts.
     pub(crate) fn set(&self, now: Instant) {
-        // Reads first and writes only if needed, because all threads share the cache line.
+        // Loads first and stores only if needed, because all threads share the cache line.
         if self.latest.load(Ordering::Relaxed) < now.as_nanos() {
             self.latest.fetch_max(now.as_nanos(), Ordering::Relaxed);
         }

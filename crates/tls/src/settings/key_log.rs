@@ -1,4 +1,4 @@
-//! Passes the secrets of connections to a key log, so that captures can be decrypted, and to channel bindings.
+//! Passes the secrets of connections to key logs, so that captures can be decrypted, and to channel bindings.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
@@ -7,17 +7,18 @@ use rustls::KeyLog;
 
 use super::watch::note_exporter;
 
-/// The label of TLS 1.3's exporter secret.
+/// The key log label of the exporter secret in TLS 1.3.
 const EXPORTER: &str = "EXPORTER_SECRET";
 
-/// Receives the lines of a key log. They reveal all transmitted data, so use this only in laboratories.
+/// Receives the lines of a key log. With these lines, all transmitted data can be decrypted, so use a key log only in
+/// laboratories.
 pub trait KeyLogSink: Debug + Send + Sync {
-    /// Receives one line of the NSS key log format, without the line end: label, client random and secret, the latter
-    /// two in hexadecimal. Wireshark reads a file of such lines.
+    /// Receives one line in the NSS key log format, without the line end. The line consists of the label, the client
+    /// random and the secret; the last two are hexadecimal. Wireshark can read a file of such lines.
     fn line(&self, line: &str);
 }
 
-/// Writes the secrets that rustls reports as lines.
+/// Formats the secrets that rustls reports as lines.
 #[derive(Debug)]
 struct Lines(Arc<dyn KeyLogSink>);
 
@@ -36,7 +37,7 @@ impl KeyLog for Lines {
     }
 }
 
-/// Records the exporter secret for the session, and passes all secrets on.
+/// Records the exporter secret for the session, and passes all secrets to the key log.
 #[derive(Debug)]
 struct Exporter(Arc<dyn KeyLog>);
 
@@ -55,7 +56,7 @@ impl KeyLog for Exporter {
     }
 }
 
-/// Creates the key log for rustls. `channel_binding`: the exporter secret is recorded too.
+/// Creates the key log for rustls. `channel_binding`: whether the exporter secret is also recorded.
 pub(super) fn key_log(sink: Option<Arc<dyn KeyLogSink>>, channel_binding: bool) -> Arc<dyn KeyLog> {
     let log: Arc<dyn KeyLog> = match sink {
         Some(sink) => Arc::new(Lines(sink)),

@@ -1,4 +1,4 @@
-//! The TLS settings of a run: created once, shared by all its connections.
+//! The TLS settings of a run, which are created once and shared by all connections.
 
 mod client;
 mod clock;
@@ -23,9 +23,9 @@ pub use key_log::KeyLogSink;
 pub use server::{ClientCertificates, FirstRecords, ServerOptions, ServerSettings, Tickets};
 pub(crate) use watch::{ExporterSecret, Noted, take_noted};
 
-/// The largest number of bytes of application data in a record (RFC 8446 section 5.1).
+/// The maximum number of bytes of application data in a record (RFC 8446 section 5.1).
 pub(crate) const LARGEST_RECORD: usize = 16 * 1024;
-/// The smallest record size. Smaller records would be mostly overhead, and rustls rejects them too.
+/// The minimum record size in bytes. Smaller records would consist mostly of overhead, and rustls rejects them.
 const SMALLEST_RECORD: usize = 32;
 
 /// A version of TLS.
@@ -50,7 +50,7 @@ impl Version {
     }
 }
 
-/// A cipher suite: the protection of records, and in TLS 1.2 also the key exchange.
+/// A cipher suite: the encryption of records; in TLS 1.2, also the key exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CipherSuite {
     /// `TLS_AES_256_GCM_SHA384`, TLS 1.3.
@@ -74,7 +74,7 @@ pub enum CipherSuite {
 }
 
 impl CipherSuite {
-    /// All suites, in the default order of preference.
+    /// All cipher suites, in the default order of preference.
     pub const ALL: [CipherSuite; 9] = [
         CipherSuite::Aes256Gcm,
         CipherSuite::Aes128Gcm,
@@ -102,7 +102,7 @@ impl CipherSuite {
         }
     }
 
-    /// The TLS version that the suite belongs to.
+    /// The TLS version of the cipher suite.
     pub const fn version(self) -> Version {
         match self {
             CipherSuite::Aes256Gcm | CipherSuite::Aes128Gcm | CipherSuite::ChaCha20Poly1305 => {
@@ -148,7 +148,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// All groups, in the default order of the offer.
+    /// All groups, in the default order of preference.
     pub const ALL: [Group; 3] = [Group::X25519, Group::P256, Group::P384];
 
     /// The group's name in the TLS registry.
@@ -175,7 +175,7 @@ impl Group {
     }
 }
 
-/// Parsing and formatting of names.
+/// Implements the parsing and formatting of names.
 macro_rules! named {
     ($type:ty, $kind:literal) => {
         impl fmt::Display for $type {
@@ -204,7 +204,7 @@ named!(Version, "TLS version");
 named!(CipherSuite, "cipher suite");
 named!(Group, "group");
 
-/// Returns `ring`'s cryptography, limited to the suites and groups of the settings. Empty lists mean all.
+/// Returns `ring`'s cryptography, limited to the given cipher suites and groups. An empty list means all.
 fn provider(suites: &[CipherSuite], groups: &[Group]) -> Arc<CryptoProvider> {
     let mut provider = ring::default_provider();
     if !suites.is_empty() {

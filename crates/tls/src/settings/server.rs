@@ -1,4 +1,4 @@
-//! The settings of servers.
+//! The TLS settings of servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,46 +16,47 @@ use super::{
 };
 use crate::{Identity, Roots};
 
-/// The options of a server's connections: the parameters to negotiate, and the server's certificates.
+/// The TLS options of a server: the accepted parameters, and the server's certificates.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// The versions accepted.
+    /// The accepted versions.
     pub versions: Vec<Version>,
-    /// The cipher suites accepted; empty for all. The client's order of preference decides.
+    /// The accepted cipher suites; empty: all. The client's order of preference decides.
     pub cipher_suites: Vec<CipherSuite>,
-    /// The groups accepted; empty for all.
+    /// The accepted key exchange groups; empty: all.
     pub groups: Vec<Group>,
-    /// The protocols accepted by ALPN, in order of preference. A client that offers only other protocols is refused; a
+    /// The accepted ALPN protocols, in order of preference. A client that offers only other protocols is refused. A
     /// client without ALPN is accepted. Empty: ALPN is ignored.
     pub alpn: Vec<Vec<u8>>,
     /// The default certificate and its key.
     pub identity: Identity,
-    /// Further certificates. If `identity` does not match the requested name (SNI), the first of them that matches is
-    /// used.
+    /// Further certificates. If `identity` does not match the requested name (SNI), the first matching certificate of
+    /// this list is used.
     pub further: Vec<Identity>,
-    /// Whether and how sessions can be resumed.
+    /// The kind of session resumption.
     pub tickets: Tickets,
-    /// The largest number of bytes of early data on a connection; `None`: early data is rejected. Requires
+    /// The maximum number of bytes of early data on a connection; `None`: early data is rejected. Requires
     /// [`Tickets::Stateful`], which prevents replay because each ticket can be used only once. The answer to early data
     /// may be sent before the handshake is complete.
     pub early_data: Option<u32>,
-    /// Whether certificates of clients are requested.
+    /// Whether clients are asked for certificates.
     pub client_certificates: ClientCertificates,
-    /// The largest number of bytes of application data in one record, 32 to 16384.
+    /// The maximum number of bytes of application data in one record: 32 to 16384.
     pub record_size: usize,
-    /// Smaller records at the start of a connection and after pauses; `None`: all records have the full size.
+    /// Small records at the start of a connection and after pauses; `None`: all records have the full size.
     pub first_records: Option<FirstRecords>,
     /// Whether sessions compute their [channel binding](crate::Session::channel_binding).
     pub channel_binding: bool,
     /// The receiver of the key log.
     pub key_log: Option<Arc<dyn KeyLogSink>>,
-    /// The wall-clock time, since 1970, at [`Instant::ZERO`] of the sessions.
+    /// The wall-clock time at [`Instant::ZERO`] of the sessions, since the Unix epoch.
     pub unix_time: Duration,
 }
 
 impl ServerOptions {
-    /// Returns the defaults: accepts all versions, suites and groups; two stateless tickets per connection; no early
-    /// data; no client certificates; records of the largest size except the [first](FirstRecords); no ALPN.
+    /// Creates options with the default values: all versions, cipher suites and groups; two stateless tickets per
+    /// connection; no early data; no client certificates; records of the maximum size except the [first
+    /// records](FirstRecords); no ALPN.
     pub fn new(identity: Identity, unix_time: Duration) -> ServerOptions {
         ServerOptions {
             versions: Version::ALL.to_vec(),
@@ -78,24 +79,24 @@ impl ServerOptions {
 
 /// Small records at the start of a connection, and again after a pause.
 ///
-/// A receiver can decrypt a record only when its last byte has arrived. While the congestion window is small, a large
-/// record takes more than one round trip. The data at its start (such as the header section of a response) then waits
-/// for the data at its end. Therefore the first bytes are sent in records that fit into one segment. Later, when the
-/// window has grown, data are sent in larger records, which have less overhead.
+/// A receiver can decrypt a record only after the last byte of the record has arrived. While the congestion window is
+/// small, a large record needs more than one round trip. The data at the start of the record, such as the header
+/// section of a response, is then delayed. Therefore, the first bytes are sent in records that fit into one segment.
+/// After the window has grown, data is sent in larger records, which have less overhead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstRecords {
-    /// The largest number of bytes of application data in a small record, 32 to 16384.
+    /// The maximum number of bytes of application data in a small record: 32 to 16384.
     pub size: usize,
-    /// The number of bytes of application data that are sent in small records, before larger records.
+    /// The number of bytes of application data that are sent in small records before larger records are used.
     pub bytes: u64,
-    /// The pause after which the small records start again, if the session is [given the
-    /// time](crate::Session::note_time); `None`: never. The kernel also reduces the window after such a pause.
+    /// The pause after which small records are used again; `None`: never. Requires calls of
+    /// [`note_time`](crate::Session::note_time). The kernel also reduces the congestion window after such a pause.
     pub pause: Option<Duration>,
 }
 
 impl Default for FirstRecords {
-    /// Returns records that fit into a segment on Ethernet (1500 bytes) with IPv6, TCP time stamps and the overhead of
-    /// any TLS version. They are used for the first 64 KiB, and again after a pause of 1 s.
+    /// Returns records that fit into an Ethernet packet (1500 bytes) with IPv6, TCP time stamps and the overhead of any
+    /// TLS version. They are used for the first 64 KiB, and again after a pause of 1 s.
     fn default() -> FirstRecords {
         FirstRecords {
             size: 1369,
@@ -105,55 +106,55 @@ impl Default for FirstRecords {
     }
 }
 
-/// Whether and how a server's sessions can be resumed.
+/// The kind of session resumption that a server supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tickets {
     /// Sessions cannot be resumed.
     Off,
-    /// A ticket contains the session; the server stores nothing.
+    /// Each ticket contains the session. The server stores nothing.
     Stateless {
-        /// The number of tickets issued to a TLS 1.3 connection. TLS 1.2 issues one.
+        /// The number of tickets issued on a TLS 1.3 connection. In TLS 1.2, one ticket is issued.
         count: usize,
     },
-    /// The server stores the sessions; each can be resumed once.
+    /// The server stores the sessions. Each session can be resumed once.
     Stateful {
-        /// The number of tickets issued to a TLS 1.3 connection. TLS 1.2 uses session IDs.
+        /// The number of tickets issued on a TLS 1.3 connection. TLS 1.2 uses session IDs.
         count: usize,
-        /// The largest number of stored sessions; beyond it, the oldest session is removed.
+        /// The maximum number of stored sessions. When it is reached, the oldest session is evicted.
         capacity: usize,
     },
 }
 
-/// Whether certificates of clients are requested.
+/// Whether clients are asked for certificates.
 #[derive(Debug, Clone)]
 pub enum ClientCertificates {
     /// No certificate is requested.
     No,
-    /// A client may present a certificate issued by these authorities, or none.
+    /// A client may present a certificate that one of these authorities issued.
     Optional(Roots),
-    /// A client must present a certificate issued by these authorities.
+    /// A client must present a certificate that one of these authorities issued.
     Required(Roots),
 }
 
-/// Checked settings, shared by the connections of a run.
+/// Validated settings, shared by the connections of a run.
 #[derive(Debug)]
 pub struct ServerSettings {
     pub(crate) config: Arc<ServerConfig>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) record_size: usize,
     pub(crate) first_records: Option<FirstRecords>,
-    /// Whether a ticket contains its session.
+    /// Whether a ticket contains the session.
     pub(crate) stateless: bool,
     pub(crate) asks_for_certificate: bool,
     tls13: bool,
 }
 
 impl ServerSettings {
-    /// Checks the options.
+    /// Checks the options and creates settings.
     ///
     /// # Errors
     ///
-    /// If the options contradict each other, or the identity's key does not match its certificate.
+    /// If the options contradict each other, or the identity's key does not match the certificate.
     pub fn new(options: ServerOptions) -> Result<Arc<ServerSettings>, SettingsError> {
         check_record_size(options.record_size)?;
         if let Some(first) = options.first_records {
@@ -201,11 +202,10 @@ impl ServerSettings {
             }
         }
         config.max_early_data_size = options.early_data.unwrap_or(0);
-        // Without this, the answer to early data would wait for the client's Finished, and early data would gain
-        // nothing.
+        // Otherwise, the answer to early data would wait for the client's Finished, and early data would save no time.
         config.send_half_rtt_data = options.early_data.is_some();
         config.key_log = key_log(options.key_log, options.channel_binding);
-        // The session, not rustls, seals and opens records.
+        // The session seals and opens records, so rustls must export the secrets.
         config.enable_secret_extraction = true;
         Ok(Arc::new(ServerSettings {
             config: Arc::new(config),
@@ -218,13 +218,14 @@ impl ServerSettings {
         }))
     }
 
-    /// Sets the time. Only QUIC calls this; a [`Session`](crate::Session) sets the time itself.
+    /// Sets the time. Only QUIC connections call this method; a [`Session`](crate::Session) sets the time itself.
     pub fn set_time(&self, now: Instant) {
         self.clock.set(now);
     }
 
-    /// Returns the same settings for QUIC, with these protocols. If early data is enabled, only QUIC's flow control
-    /// limits it (RFC 9001 section 4.6.1). [`set_time`](ServerSettings::set_time) sets the time.
+    /// Returns the same settings for QUIC, with the given ALPN protocols. If early data is enabled, only QUIC's flow
+    /// control limits its amount (RFC 9001 section 4.6.1). The caller sets the time with
+    /// [`set_time`](ServerSettings::set_time).
     ///
     /// # Errors
     ///

@@ -12,13 +12,13 @@ use super::watch::{WatchedKey, note_shown};
 use super::{SettingsError, contradiction};
 use crate::Identity;
 
-/// Presents the first certificate that matches the requested name. If no certificate matches, or no name is requested,
+/// Presents the first certificate that matches the requested server name. If there is no match or no requested name,
 /// presents the first certificate.
 #[derive(Debug)]
 pub(super) struct Shown(Vec<Arc<CertifiedKey>>);
 
 impl Shown {
-    /// A selection from these identities, at least one.
+    /// Creates a selection from these identities (at least one).
     pub(super) fn new(
         identities: impl Iterator<Item = Identity>,
         provider: &CryptoProvider,

@@ -8,13 +8,13 @@ use rustls::server::ProducesTickets;
 
 use super::SettingsError;
 
-/// The lifetime of a ticket in seconds, longer than a run. The key exists only as long as the settings.
+/// The lifetime of a ticket in seconds, which is longer than a run. The key is dropped together with the settings.
 const LIFETIME: u32 = 24 * 60 * 60;
-/// The largest accepted ticket, in bytes. It has room for a session with a chain of client certificates, and limits
-/// the decryption work that a peer can cause.
+/// The maximum size of an accepted ticket in bytes. It has room for a session with a chain of client certificates. It
+/// also limits the decryption work that a peer can cause.
 const LARGEST: usize = 32 * 1024;
 
-/// Seals sessions with one key. Nonces are random: a counter would reveal the number of tickets.
+/// Seals sessions with one key. The nonces are random, because a counter would reveal the number of tickets.
 pub(super) struct Sealed {
     key: LessSafeKey,
     random: SystemRandom,

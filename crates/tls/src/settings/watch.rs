@@ -1,8 +1,8 @@
-//! Records the values that rustls reports to signers, verifiers and key logs, but not to the connection: the signature
-//! scheme, the certificates as received, and the exporter secret.
+//! Records values that rustls reports to signers, verifiers and key logs, but not to the connection: the signature
+//! scheme, the received certificates, and the exporter secret.
 //!
-//! rustls signs and verifies inside the call that passes a record to it, on the same thread. Therefore the signer, the
-//! verifier and the key log store these values in a thread-local variable, and the session takes them after the call.
+//! rustls signs and verifies within the call that passes a record to it, on the same thread. Therefore, the signer, the
+//! verifier and the key log store these values in a thread-local variable. The session takes the values after the call.
 
 use std::cell::Cell;
 use std::fmt;
@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, Uni
 use rustls::sign::{Signer, SigningKey};
 use rustls::{DigitallySignedStruct, Error, SignatureAlgorithm, SignatureScheme};
 
-/// The exporter secret of a TLS 1.3 session (RFC 8446 section 7.1), as long as the hash of its cipher suite.
+/// The exporter secret of a TLS 1.3 session (RFC 8446 section 7.1). Its length is the hash length of the cipher suite.
 #[derive(Clone, Copy)]
 pub(crate) struct ExporterSecret {
     secret: [u8; 48],
@@ -41,12 +41,12 @@ impl fmt::Debug for ExporterSecret {
     }
 }
 
-/// The values that were recorded during one call.
+/// The values that were recorded during one call to rustls.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Noted {
     /// The scheme of the server's signature.
     pub scheme: Option<SignatureScheme>,
-    /// The bytes of the certificates that the peer sent, or that this server presents.
+    /// The size of the certificates that the peer sent or that this server presents.
     pub certificates: Option<Bytes>,
     /// The exporter secret, if a channel binding was requested.
     pub exporter: Option<ExporterSecret>,
@@ -58,7 +58,7 @@ std::thread_local! {
     };
 }
 
-/// Takes the values that were recorded since the last call.
+/// Removes and returns the values that were recorded since the last call.
 pub(crate) fn take_noted() -> Noted {
     NOTED.take()
 }
@@ -79,7 +79,7 @@ pub(super) fn note_shown(chain: &[CertificateDer<'_>]) {
     note(|noted| noted.certificates = Some(size(chain)));
 }
 
-/// Returns the bytes of a chain as it is sent, without the length fields of the certificates.
+/// Returns the size of a chain as it is sent, without the length fields of the certificates.
 pub(super) fn size<'c>(chain: impl IntoIterator<Item = &'c CertificateDer<'c>>) -> Bytes {
     chain
         .into_iter()
@@ -87,10 +87,10 @@ pub(super) fn size<'c>(chain: impl IntoIterator<Item = &'c CertificateDer<'c>>) 
         .sum()
 }
 
-/// Verifies servers: the certificate chain if a verifier is set, and always the signature.
+/// Verifies servers: the signature always, and the certificate chain if a verifier is set.
 #[derive(Debug)]
 pub(super) struct Watched {
-    /// The verifier of the chain; `None`: every certificate is accepted.
+    /// The verifier of the certificate chain; `None`: every certificate is accepted.
     pub chain: Option<Arc<dyn ServerCertVerifier>>,
     pub algorithms: WebPkiSupportedAlgorithms,
 }
@@ -139,7 +139,7 @@ impl ServerCertVerifier for Watched {
     }
 }
 
-/// A server's key that records the scheme of its signature.
+/// The key of a server. Records the scheme of each signature.
 #[derive(Debug)]
 pub(super) struct WatchedKey(pub Arc<dyn SigningKey>);
 

@@ -1,11 +1,11 @@
-//! Third-party clients with our server.
+//! Tests of third-party clients with a server of this crate.
 
 use fathometer_tls::{Alert, EarlyData, Resumption, ServerSettings, Tickets, TlsFailure, Version};
 
 use super::host::{Host, listen};
 use super::tools::{Credentials, NAME, Running, tool};
 
-/// A run of `openssl s_client` that sends one line; the server answers the line and closes.
+/// A run of `openssl s_client` that sends one line. The server answers the line and closes the connection.
 struct SClient<'a> {
     version: Version,
     more: &'a [&'a str],
@@ -104,12 +104,12 @@ fn openssl_agrees_and_resumes() {
             assert_eq!(host.session.alpn(), Some(&b"http/1.1"[..]));
             assert!(printed.contains("Verify return code: 0 (ok)"), "{printed}");
             let suite = handshake.cipher_suite.name();
-            // OpenSSL uses its own names for TLS 1.2 suites.
+            // For TLS 1.2 suites, OpenSSL prints its own names.
             assert!(
                 version == Version::Tls12 || printed.contains(suite),
                 "{printed}"
             );
-            // OpenSSL prints the bytes that it counted until the end of the handshake.
+            // OpenSSL prints the number of bytes until the end of the handshake.
             if expected == Resumption::Full {
                 let counted = format!(
                     "SSL handshake has read {} bytes and written {} bytes",
@@ -138,7 +138,7 @@ fn openssl_sends_early_data_once() {
     for (more, expected) in [
         (&["-sess_out", &session][..], EarlyData::NotTried),
         (&resuming, EarlyData::Accepted),
-        // The ticket could be used only once.
+        // The ticket can be used only once.
         (&resuming, EarlyData::Rejected),
     ] {
         let version = Version::Tls13;
@@ -182,11 +182,11 @@ fn openssl_asks_for_another_group_and_new_keys() {
     let handshake = host.session.handshake().unwrap().clone();
     assert!(handshake.hello_retry);
     assert_eq!(handshake.round_trips, 2);
-    // The command `K` requests an update of both sides' keys, `k` only of the client's own.
+    // The command `K` requests a key update from both sides, and `k` only updates the client's own key.
     for command in [&b"K\n"[..], b"k\n", b"K\n"] {
         let before = host.session.received().handshake;
         client.say(command);
-        // The client treats all bytes of one read as one line, so wait.
+        // The client treats all bytes of one read as one line, so the test waits between two commands.
         host.until(|host| host.session.received().handshake > before);
         client.say(b"ping\n");
         host.until_read(b"ping\n");
@@ -252,7 +252,7 @@ fn curl_trusts_only_the_root() {
         assert!(!success, "{printed}");
         assert_eq!(host.failure, Some(TlsFailure::Alert(Alert(48))));
 
-        // With the root, but with a name that the certificate does not match: curl closes without an alert.
+        // curl trusts the root, but the certificate does not match the name. curl then closes without an alert.
         let other = format!("https://other.test:{port}/");
         let resolve = format!("other.test:{port}:127.0.0.1");
         let other = [
@@ -294,7 +294,7 @@ fn gnutls_agrees_and_resumes() {
         let hostname = format!("--verify-hostname={NAME}");
         let sni = format!("--sni-hostname={NAME}");
         let priority = format!("--priority={priority}");
-        // The client connects twice, and resumes the second time.
+        // The client connects twice, and resumes the session on the second connection.
         let arguments = [
             "--resume",
             "--waitresumption",

@@ -1,5 +1,5 @@
-//! With the key log, tshark must find as many bytes of the handshake, of alerts and of data in a capture as the
-//! sessions counted.
+//! Checks the sessions' counts against tshark. With the key log, tshark must find the same number of bytes of the
+//! handshake, of alerts and of data in a capture.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +27,7 @@ impl KeyLogSink for Secrets {
     }
 }
 
-/// A connection in memory, and all its bytes in the order of sending.
+/// A connection in memory, and all transferred bytes in sending order.
 struct Taped {
     sessions: [Session; 2],
     tape: Vec<(usize, Vec<u8>)>,
@@ -58,7 +58,7 @@ impl Taped {
         }
     }
 
-    /// Sends data in both directions, then closes in order.
+    /// Sends data in both directions, then closes both directions.
     fn converse(mut self, early: &[u8]) -> Taped {
         assert_eq!(self.sessions[0].early_write(early), early.len());
         self.settle();
@@ -74,7 +74,7 @@ impl Taped {
     }
 }
 
-/// The compared figures: bytes of the handshake, of alerts, of data; and the number of records.
+/// The compared counts: bytes of the handshake, of alerts and of data, and the number of records.
 type Counts = [u64; 4];
 
 fn counted(traffic: &Traffic) -> Counts {
@@ -159,7 +159,7 @@ fn tshark_counts_what_sessions_count() {
     }
 }
 
-/// Records by connection and sender, as tshark decrypts them.
+/// Runs tshark; returns the counts of the decrypted records by connection and sender.
 fn decoded(tshark: &Path, capture: &Path, keys: &Path) -> BTreeMap<(usize, usize), Counts> {
     let output = Command::new("timeout")
         .args([
@@ -199,8 +199,8 @@ fn decoded(tshark: &Path, capture: &Path, keys: &Path) -> BTreeMap<(usize, usize
     found
 }
 
-/// A capture of these connections with each record in a separate packet, so that tshark prints each record's type on a
-/// separate line.
+/// Builds a capture of these connections. Each record is a separate packet, so that tshark prints each record's type on
+/// a separate line.
 fn pcap(connections: &[Vec<(usize, Vec<u8>)>]) -> Vec<u8> {
     const RAW_IP: u32 = 101;
     let mut file = Vec::new();
@@ -236,13 +236,13 @@ fn pcap(connections: &[Vec<(usize, Vec<u8>)>]) -> Vec<u8> {
                 next[*from] += length as u32;
                 rest = later;
             }
-            assert!(rest.is_empty(), "whole records leave at once here");
+            assert!(rest.is_empty(), "the transport takes whole records");
         }
     }
     file
 }
 
-/// An IPv4 packet with a TCP segment, without checksums, which tshark does not verify.
+/// Builds an IPv4 packet with a TCP segment. The checksums are omitted, because tshark does not verify them.
 fn segment(ports: [u16; 2], flags: u8, [seq, ack]: [u32; 2], payload: &[u8]) -> Vec<u8> {
     let length = (40 + payload.len()) as u16;
     let mut packet = vec![0x45, 0];

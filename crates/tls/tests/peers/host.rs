@@ -10,16 +10,16 @@ use fathometer_tls::{ServerSettings, Session, TlsFailure};
 
 const NOW: Instant = Instant::ZERO;
 
-/// Longer than any step of these tests.
+/// A time-out longer than any step of these tests.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A session and its transport.
 pub struct Host {
     pub session: Session,
     stream: TcpStream,
-    /// Data that was read and not taken yet.
+    /// Data that was received and that the test has not taken yet.
     pub read: Vec<u8>,
-    /// Number of bytes read as early data.
+    /// The number of bytes received as early data.
     pub early: usize,
     pub failure: Option<TlsFailure>,
 }
@@ -37,7 +37,7 @@ impl Host {
         }
     }
 
-    /// A server's session on the next connection.
+    /// Accepts the next connection, with a server session.
     pub fn accept(listener: &TcpListener, settings: &Arc<ServerSettings>) -> Host {
         listener.set_nonblocking(true).unwrap();
         let until = std::time::Instant::now() + PATIENCE;
@@ -60,7 +60,7 @@ impl Host {
         while self.session.wants_transmit() {
             let bytes = self.session.transmit();
             let length = bytes.len();
-            // A peer that failed may have closed the connection.
+            // A peer that failed may already have closed the connection.
             if self.stream.write_all(bytes).is_err() {
                 return;
             }
@@ -68,8 +68,7 @@ impl Host {
         }
     }
 
-    /// Sends and reads until `done` returns true; returns false if the transport ended or the session failed
-    /// first.
+    /// Sends and reads until `done` returns true. Returns false if the transport ended or the session failed first.
     pub fn until(&mut self, mut done: impl FnMut(&Host) -> bool) -> bool {
         let mut buffer = [0; 20_000];
         loop {
@@ -79,9 +78,9 @@ impl Host {
             }
             let length = match self.stream.read(&mut buffer) {
                 Ok(length) => length,
-                // A reset counts as an end too.
+                // A reset also counts as an end.
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => 0,
-                Err(error) => panic!("reading: {error}"),
+                Err(error) => panic!("failed to read from the socket: {error}"),
             };
             if length == 0 {
                 self.failure = self.session.handle_eof().err();
@@ -111,7 +110,7 @@ impl Host {
         assert!(established, "{:?}", self.failure);
     }
 
-    /// Reads until this text has arrived, and takes all data read.
+    /// Reads until this text has arrived. Returns all data read so far.
     pub fn until_read(&mut self, text: &[u8]) -> Vec<u8> {
         let came = self.until(|host| host.read.windows(text.len()).any(|window| window == text));
         assert!(
@@ -123,14 +122,14 @@ impl Host {
         std::mem::take(&mut self.read)
     }
 
-    /// Sends `close_notify` and waits for the peer's, or for the end.
+    /// Sends `close_notify`, and waits for the peer's `close_notify` or the end of the transport.
     pub fn close(&mut self) {
         self.session.close();
         self.until(|host| host.session.is_closed_by_peer());
     }
 }
 
-/// A listener on a free port, and the port.
+/// Opens a listener on a free port; returns the listener and the port.
 pub fn listen() -> (TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

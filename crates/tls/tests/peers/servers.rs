@@ -1,4 +1,4 @@
-//! OpenSSL's server with our client.
+//! Tests of OpenSSL's server with a client of this crate.
 
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use fathometer_tls::{ClientSettings, EarlyData, Group, Resumption, Session, TlsF
 use super::host::{Host, connect, listen};
 use super::tools::{Credentials, NAME, Running, tool};
 
-/// `openssl s_server` on a free port, for `connections` connections. The server reverses every line.
+/// Starts `openssl s_server` on a free port, for `connections` connections. The server reverses every line.
 fn s_server(connections: u32, more: &[&str]) -> Option<(Running, u16)> {
     let openssl = tool("openssl")?;
     let credentials = Credentials::get();
     let (chain, key) = (credentials.file("chain.pem"), credentials.file("key.pem"));
     let intermediates = credentials.file("intermediates.pem");
-    // The port is free again after the listener is dropped.
+    // The port is free again, because the listener was dropped.
     let port = listen().1;
     let (accept, connections) = (format!("127.0.0.1:{port}"), connections.to_string());
     let arguments = [
@@ -25,14 +25,14 @@ fn s_server(connections: u32, more: &[&str]) -> Option<(Running, u16)> {
     ]
     .concat();
     let mut server = Running::start(&openssl, &arguments);
-    // The server prints a line once it listens; a test connection would count as one of the connections.
+    // The server prints a line when it listens. A test connection would count as one of the connections.
     let mut lines = BufReader::new(server.stdout());
     let mut line = String::new();
     while line.trim_end() != "ACCEPT" {
         line.clear();
-        assert!(lines.read_line(&mut line).unwrap() > 0, "s_server ended");
+        assert!(lines.read_line(&mut line).unwrap() > 0, "s_server exited");
     }
-    // The server's later output must be read, or the server would block.
+    // The server's later output must also be read; otherwise, the server would block.
     std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
     Some((server, port))
 }
@@ -85,7 +85,7 @@ fn openssl_is_trusted_and_resumes() {
 
 #[test]
 fn openssl_takes_early_data() {
-    // Without -rev the server prints its input and sends nothing.
+    // Without `-rev`, the server prints the received data and sends only its standard input.
     let more = ["-early_data", "-max_early_data", "4096", "-tls1_3"];
     let Some((mut server, port)) = s_server(2, &more) else {
         return;
@@ -95,7 +95,7 @@ fn openssl_takes_early_data() {
     let settings = ClientSettings::new(options).unwrap();
     let mut first = client(&settings, port);
     first.until_established();
-    // The server sends its standard input; its tickets arrive before that.
+    // The server sends its standard input. The tickets arrive before this line.
     server.say(b"tickets came before this\n");
     first.until_read(b"before this\n");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Programs, files and settings.
+//! Third-party programs, and the files and settings of the tests.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 /// The name of every server in these tests.
 pub const NAME: &str = "origin.test";
 
-/// The path of a program; `None`, and a message on stderr, when it is not installed.
+/// Finds a program; prints a message to stderr and returns `None` if it is not installed.
 pub fn tool(name: &str) -> Option<PathBuf> {
     let folders = std::env::var("PATH").unwrap_or_default();
     let found = folders
@@ -33,7 +33,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a program with pipes for its input and output, and with a time limit of some minutes.
+    /// Starts a program with pipes for its input and output, and with a time-out of several minutes.
     pub fn start(program: &Path, arguments: &[&str]) -> Running {
         let child = Command::new("timeout")
             .args(["--kill-after=5", "300"])
@@ -43,20 +43,23 @@ impl Running {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("coreutils' timeout runs");
+            .expect("the program `timeout` of coreutils starts");
         Running { child }
     }
 
-    /// Writes to the program's input, and keeps the input open.
+    /// Writes to the program's input. The input stays open.
     pub fn say(&mut self, text: &[u8]) {
         use std::io::Write;
-        let input = self.child.stdin.as_mut().expect("it is piped");
+        let input = self.child.stdin.as_mut().expect("stdin is piped");
         input.write_all(text).unwrap();
         input.flush().unwrap();
     }
 
     pub fn stdout(&mut self) -> ChildStdout {
-        self.child.stdout.take().expect("it is piped and not taken")
+        self.child
+            .stdout
+            .take()
+            .expect("stdout is piped and was not taken")
     }
 
     /// Waits for the program's exit; returns whether it succeeded, and its output.
@@ -91,7 +94,7 @@ pub fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 
-/// The laboratory's root, its certificate for [`NAME`], and both as files.
+/// The laboratory's root, a certificate for [`NAME`], and the files with both.
 pub struct Credentials {
     folder: TempDir,
     pub authority: Authority,
@@ -99,7 +102,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// The same value for all tests.
+    /// Returns the credentials that all tests share.
     pub fn get() -> &'static Credentials {
         static CREDENTIALS: OnceLock<Credentials> = OnceLock::new();
         CREDENTIALS.get_or_init(|| {
@@ -129,7 +132,7 @@ impl Credentials {
         })
     }
 
-    /// The path of `root.pem`, `chain.pem`, `intermediates.pem` or `key.pem`.
+    /// Returns the path of `root.pem`, `chain.pem`, `intermediates.pem` or `key.pem`.
     pub fn file(&self, name: &str) -> String {
         self.folder.path().join(name).to_str().unwrap().to_owned()
     }

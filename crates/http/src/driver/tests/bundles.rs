@@ -18,7 +18,7 @@ const BUNDLES: [&str; 6] = [
     "h1.1-zip",
 ];
 
-/// The page, a style sheet, an image of 20 by 10 pixels, and a file that no file of the page names.
+/// Returns the page, a style sheet, an image of 20 by 10 pixels, and a file that no file of the page names.
 fn files() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let html = "<link rel=stylesheet href=/a.css><img src=/b.gif><img src=/c.gif><p>text</p>";
     let image = b"GIF89a\x14\x00\x0a\x00 and what else there is of it".to_vec();
@@ -89,7 +89,7 @@ fn tar_archive() -> Vec<u8> {
     })
 }
 
-/// The response of a server for a policy, with its media type.
+/// Returns the response of a server for a policy, with its media type.
 fn bundle(policy: &str) -> (&'static str, Vec<u8>) {
     let two = package::Version::Two;
     let one = package::Version::One;
@@ -113,7 +113,7 @@ fn response(content_type: &str, content: &[u8]) -> Vec<u8> {
     [head.as_bytes(), content].concat()
 }
 
-/// Bundles for the fuzz function.
+/// Returns responses with bundles for the fuzz function.
 pub(super) fn some_responses() -> Vec<Vec<u8>> {
     let mut responses: Vec<Vec<u8>> = BUNDLES
         .iter()
@@ -135,7 +135,7 @@ pub(super) fn some_responses() -> Vec<Vec<u8>> {
     responses
 }
 
-/// A driver for `/index`.
+/// Creates a driver for `/index`.
 fn script(policy: &str, visit: Visit, cache: ValidatorCache) -> Script {
     with_options(policy, Options::default(), visit, cache)
 }
@@ -148,7 +148,8 @@ fn with_options(policy: &str, options: Options, visit: Visit, cache: ValidatorCa
 }
 
 impl Script {
-    /// Reads bytes in pieces, with a millisecond for each byte. The bytes of a piece arrive at its end.
+    /// Passes bytes to the driver in pieces. Each byte takes one millisecond; all bytes of a piece arrive with its last
+    /// byte.
     fn read(&mut self, bytes: &[u8], piece: usize) {
         for piece in bytes.chunks(piece) {
             self.now += Duration::from_millis(piece.len() as u64);
@@ -177,7 +178,7 @@ fn usable(retrieval: &Retrieval) -> Vec<(&str, Delivery)> {
     files.map(|file| (file.target.as_str(), file.by)).collect()
 }
 
-/// The same files without their times.
+/// Returns the same files without their times.
 fn timeless(files: &[FileArrival]) -> Vec<FileArrival> {
     let without = |file: &FileArrival| FileArrival {
         started: Instant::ZERO,
@@ -343,7 +344,7 @@ fn a_server_without_packages_gets_ordinary_requests() {
     assert!(retrieval.files.is_empty());
 }
 
-/// The cache after a first visit.
+/// Returns the cache after a first visit.
 fn filled(policy: &str) -> ValidatorCache {
     let (content_type, bytes) = bundle(policy);
     let mut script = script(policy, Visit::First, ValidatorCache::new());
@@ -488,7 +489,7 @@ fn the_rest_of_a_broken_bundle_is_read_only_if_a_new_connection_is_slower() {
     let style = bytes.windows(300).position(|here| here == [b'a'; 300]);
     bytes[style.unwrap() + 100] = b'b';
     let response = response(content_type, &bytes);
-    // The rest of the package takes seconds; the handshake of another connection takes 0.01 s or 3600 s.
+    // The remaining bytes of the package take seconds; the handshake of another connection takes 0.01 s or 3600 s.
     for (handshake, is_given_up) in [(0.01, true), (3600.0, false)] {
         let mut script = script("package", Visit::First, ValidatorCache::new());
         script.now += Duration::from_secs_f64(handshake);

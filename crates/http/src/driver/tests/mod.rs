@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A driver for `/` and the time.
+/// A driver for `/`, and the current time.
 struct Script {
     driver: PageDriver,
     now: Instant,
@@ -29,7 +29,7 @@ impl Script {
         Script { driver, now }
     }
 
-    /// The pending actions as text: `connect 0, close 1`.
+    /// Returns the pending actions as text: `connect 0, close 1`.
     fn actions(&mut self) -> String {
         let mut actions = Vec::new();
         while let Some(action) = self.driver.poll_action() {
@@ -43,13 +43,13 @@ impl Script {
         actions.join(", ")
     }
 
-    /// Establishes a connection and takes its written bytes.
+    /// Establishes a connection. Returns the requests written to it.
     fn connect(&mut self, conn: u32) -> String {
         self.driver.handle_connected(ConnectionId(conn), self.now);
         self.written(conn)
     }
 
-    /// All bytes written to a connection.
+    /// Returns all bytes written to a connection.
     fn bytes(&mut self, conn: u32) -> String {
         let conn = ConnectionId(conn);
         let mut bytes = Vec::new();
@@ -61,7 +61,7 @@ impl Script {
         String::from_utf8(bytes).unwrap()
     }
 
-    /// The request lines written to a connection, each with the bytes of its `Range` if there is one.
+    /// Returns the request lines written to a connection, each with the bytes of its `Range` if there is one.
     fn written(&mut self, conn: u32) -> String {
         let text = self.bytes(conn);
         let lines = text.lines().filter_map(|line| {
@@ -547,14 +547,14 @@ fn script() -> impl Strategy<Value = Vec<u8>> {
     .map(<[u8]>::to_vec)
     .to_vec();
     responses.extend(bundles::some_responses());
-    // Data longer than one operation can hold is split into several.
+    // Data that is too long for one operation is split into several operations.
     let data = (0u8..4, prop::sample::select(responses)).prop_map(|(conn, response)| {
         let parts = response.chunks(255);
         let parts = parts.map(|part| [&[conn << 3, part.len() as u8], part].concat());
         parts.collect::<Vec<_>>().concat()
     });
     let other = (0u8..4, 2u8..8).prop_map(|(conn, operation)| vec![conn << 3 | operation]);
-    // Connect and write, most of the time.
+    // Mostly, connections are established and their output is written.
     let proceed = (0u8..4).prop_map(|conn| vec![conn << 3 | 6, conn << 3 | 7]);
     let step = prop_oneof![4 => data, 2 => other, 6 => proceed];
     prop::collection::vec(step, 0..40).prop_map(|steps| steps.concat())

@@ -6,7 +6,7 @@ use super::*;
 use crate::h2::StreamId;
 use crate::h2::frame::write;
 
-/// A driver that uses HTTP/2 and has requested the page; the server's settings have arrived.
+/// Creates a driver that uses HTTP/2 and has requested the page. The server's settings have arrived.
 fn asked(cache: ValidatorCache) -> Script {
     let options = Options {
         host: "www.example.test".to_owned(),
@@ -58,7 +58,7 @@ fn a_service_announced_in_a_frame_is_connected_to() {
         assert_eq!(script.driver.protocol_of(conn), Protocol::Http3);
         assert_eq!(script.driver.port_of(conn), Some(8443));
         assert_eq!(news(&script), [(ServiceEvent::Found, Some(8443), Some(60))]);
-        // Withdrawn by another frame.
+        // Another frame withdraws the announcement.
         say(&mut script, 0, "https://www.example.test", "clear");
         assert_eq!(news(&script)[1].0, ServiceEvent::Cleared);
     }

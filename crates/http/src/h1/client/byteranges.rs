@@ -6,7 +6,7 @@ use crate::exchange::Limits;
 use crate::h1::syntax::{FieldLines, HeadEnd, Strictness};
 use crate::message::{ContentRange, fields};
 
-/// The boundary in a `Content-Type` of `multipart/byteranges`. `None` when it is another type or the boundary
+/// Returns the boundary in a `Content-Type` of `multipart/byteranges`. `None` when it is another type or the boundary
 /// is missing, longer than 70 bytes or incorrectly quoted.
 pub fn boundary(content_type: &[u8]) -> Option<&[u8]> {
     let mut parameters = content_type.split(|&byte| byte == b';').map(fields::trim);
@@ -42,7 +42,7 @@ pub struct Parts {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PartState {
-    /// Reading lines up to a delimiter, including the empty line after a part and a preamble, if there is one.
+    /// Within lines before a delimiter: a preamble, or the empty line after a part.
     Lines,
     Head,
     Content,
@@ -63,7 +63,7 @@ pub enum PartEvent<'i> {
 }
 
 impl Parts {
-    /// A reader for a body with this boundary. The limits on a response's head also apply to the head of every
+    /// Creates a reader for a body with this boundary. The limits on a response's head also apply to the head of every
     /// part.
     pub fn new(boundary: &[u8], limits: &Limits) -> Parts {
         Parts {

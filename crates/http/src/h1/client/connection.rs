@@ -23,7 +23,7 @@ pub struct Connection {
     oldest: RequestId,
     /// The number of requests in `outstanding` of which the transport has taken at least one byte.
     begun: usize,
-    /// Whether further requests can be queued after those already queued.
+    /// Whether further requests can be queued after the requests in the queue.
     pub(super) accepts: bool,
     pub(super) upload: Option<Upload>,
     phase: Phase,
@@ -31,15 +31,15 @@ pub struct Connection {
     answering: bool,
     head: ResponseHead,
     head_end: HeadEnd,
-    /// Whether `head` holds a part of the head that is being read, and not the previous head.
+    /// Whether `head` contains a part of the head that is being read, and not the previous head.
     in_head: bool,
     received: Received,
     interims: u16,
     /// Empty lines skipped before this head, in bytes.
     skipped: u8,
-    /// When the oldest request's turn started; see [`super::Timeouts`].
+    /// The time at which the oldest request's turn started; see [`super::Timeouts`].
     turn: Option<Instant>,
-    /// When bytes were last read or written.
+    /// The time at which bytes were last read or written.
     active: Instant,
 }
 
@@ -63,7 +63,7 @@ enum Phase {
 }
 
 impl Connection {
-    /// A machine for a transport connection on which no byte has been sent or received.
+    /// Creates a machine for a transport connection on which no byte has been sent or received.
     pub fn new(config: Config) -> Connection {
         Connection {
             outstanding: VecDeque::with_capacity(usize::from(config.depth.clamp(1, 64))),
@@ -145,7 +145,7 @@ impl Connection {
             && self.outstanding.len() < usize::from(self.config.depth.max(1))
     }
 
-    /// Requests queued or sent whose responses are not complete.
+    /// The number of requests queued or sent whose responses are not complete.
     pub fn outstanding(&self) -> usize {
         self.outstanding.len()
     }
@@ -167,7 +167,7 @@ impl Connection {
         &self.head
     }
 
-    /// Why the machine is closed; `None` while it is active.
+    /// The reason why the connection closed; `None` while it is active.
     pub fn close_reason(&self) -> Option<CloseReason> {
         match self.phase {
             Phase::Closed(reason) => Some(reason),
@@ -233,12 +233,12 @@ impl Connection {
         }
     }
 
-    /// Bytes written and held: neither released nor passed to the transport.
+    /// The number of bytes that are written and not yet released.
     pub fn held(&self) -> Bytes {
         Bytes((self.output.bytes.len() - self.output.released) as u64)
     }
 
-    /// Releases the oldest `bytes` bytes that are held, or all when there are fewer.
+    /// Releases the oldest `bytes` held bytes, or all held bytes if there are fewer.
     pub fn release(&mut self, bytes: Bytes) {
         let bytes = bytes.0.min(self.held().0);
         self.output.released += bytes as usize;
@@ -266,7 +266,7 @@ impl Connection {
     pub fn transmitted(&mut self, bytes: usize, now: Instant) {
         assert!(
             bytes <= self.transmit().len(),
-            "more bytes sent than offered"
+            "more bytes were sent than offered"
         );
         if bytes == 0 {
             return;
@@ -439,8 +439,8 @@ impl Connection {
         };
     }
 
-    /// Notes that the transport failed, or that the caller aborts it, with a failure that the peer did not
-    /// cause. Responses that were polled completely stay complete.
+    /// Notes that the transport failed, or that the caller aborts the connection; `failure` is the reason. Responses
+    /// that were polled completely stay complete.
     pub fn handle_failure(&mut self, failure: Failure, _now: Instant) {
         if !matches!(self.phase, Phase::Closing { .. } | Phase::Closed(_)) {
             self.phase = Phase::Fail(failure);
@@ -460,7 +460,7 @@ impl Connection {
         };
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) if no other event happens before.
+    /// Returns the time at which to call [`handle_timeout`](Self::handle_timeout), unless another event happens first.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let waiting = self
             .upload
@@ -622,7 +622,7 @@ impl Connection {
         }
     }
 
-    /// The response is complete: decides whether the connection persists.
+    /// Handles the end of a response: decides whether the connection persists.
     fn end<'i>(&mut self, now: Instant) -> Event<'i> {
         let request = self.oldest;
         let received = self.take_received();

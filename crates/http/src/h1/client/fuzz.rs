@@ -5,8 +5,8 @@ use fathometer_model::{Bytes, CloseReason, Failure, Instant};
 use super::byteranges::{Parts, boundary};
 use super::{Config, Connection, Content, Event, Limits, RequestId, RequestLine, Version};
 
-/// An entry point for fuzzing. The first byte chooses the requests, the second where the input is cut, and the
-/// third how it ends; the rest is the server's data. Panics in these cases:
+/// An entry point for fuzzing. The first byte selects the requests, the second the position of the cut, and the third
+/// the end of the connection. The other bytes are the server's data. Panics in these cases:
 /// - whole, cut and byte-by-byte input give different results, with responses taken in one step or not;
 /// - content is reported that was not in the input;
 /// - the order of events is wrong.
@@ -186,7 +186,7 @@ impl Judge {
                 assert!(request == current && self.begun && !persists);
                 self.next += 1;
                 (self.begun, self.head) = (false, false);
-                // How much of a broken head or chunk was examined depends on the split.
+                // The number of examined bytes of a broken head or chunk depends on the split.
                 let content = received.content;
                 log.lines.push(format!("{request:?} {failure:?} {content}"));
                 return;

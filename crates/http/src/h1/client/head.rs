@@ -17,11 +17,11 @@ pub struct ResponseHead {
     transfer_codings: Option<TransferCodings>,
     pub(super) says_close: bool,
     pub(super) says_keep_alive: bool,
-    /// Whether the buffer holds a completely parsed head.
+    /// Whether the buffer contains a completely parsed head.
     is_whole: bool,
 }
 
-/// How the end of a response is found (RFC 9112 section 6.3).
+/// The rule that determines the end of a response (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     Nothing,
@@ -137,7 +137,7 @@ impl ResponseHead {
         Ok(())
     }
 
-    /// How the end of this response is found; `head_request` is whether the request was HEAD.
+    /// Selects the rule that determines the end of this response. `head_request`: whether the request was HEAD.
     pub(super) fn framing(&self, head_request: bool) -> Result<Framing, Failure> {
         if let Some(codings) = self.transfer_codings {
             // With a length and a coding, or in HTTP/1.0, an intermediary may have framed the message differently

@@ -17,20 +17,20 @@ pub(super) struct Outstanding {
     pub(super) asks_close: bool,
 }
 
-/// The unfinished content of the youngest request.
+/// The unfinished content of the last request.
 #[derive(Debug)]
 pub(super) struct Upload {
     pub(super) request: RequestId,
     /// Remaining bytes; `None` when chunked.
     pub(super) remaining: Option<u64>,
     pub(super) awaits_continue: bool,
-    /// When the wait for 100 (Continue) ends.
+    /// The time at which the wait for 100 (Continue) ends.
     pub(super) continue_by: Option<Instant>,
     /// Whether the wait for 100 (Continue) is over and `poll` has not reported this yet.
     pub(super) continue_timed_out: bool,
 }
 
-/// Bytes to be written: some passed to the transport, some released to it, some held.
+/// Written bytes in three parts: passed to the transport, released, and held.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pub(super) bytes: Vec<u8>,
@@ -59,7 +59,7 @@ impl Output {
         self.before = 0;
     }
 
-    /// Drops the bytes that the transport has taken, once that is cheap.
+    /// Drops the bytes that the transport has taken, if no other bytes are left or at least 64 KiB were taken.
     pub(super) fn compact(&mut self) {
         if self.taken == self.bytes.len() {
             self.bytes.clear();

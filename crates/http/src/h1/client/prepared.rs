@@ -24,8 +24,8 @@ pub struct PreparedRequest {
 }
 
 impl PreparedRequest {
-    /// A request with these fields after `Host`, and with `content` bytes of content, if any. The rules are the
-    /// same as for [`Connection::request`].
+    /// Prepares a request with these fields after `Host`, and with `content` bytes of content, if any. The allowed
+    /// fields are the same as in [`Connection::request`].
     pub fn new(
         method: &str,
         host: &str,
@@ -68,7 +68,7 @@ impl PreparedRequest {
 
 impl Connection {
     /// Queues a prepared request for `target`, as [`request`](Self::request) and
-    /// [`RequestWriter::send_with`](super::RequestWriter::send_with) would. Announced content must follow by
+    /// [`RequestWriter::send_with`](super::RequestWriter::send_with) would. Announced content must follow with
     /// [`send_content`](Self::send_content).
     pub fn request_prepared(
         &mut self,

@@ -11,8 +11,8 @@ use crate::exchange::{
 };
 use crate::message::fields;
 
-/// Writes one request directly into the output of its connection. Dropping it before one of the `send` methods
-/// leaves the output unchanged.
+/// Writes one request directly into the output of its connection. A writer that is dropped before one of the `send`
+/// methods leaves the output unchanged.
 #[derive(Debug)]
 #[must_use = "a `send` method queues the request"]
 pub struct RequestWriter<'c> {
@@ -27,7 +27,7 @@ pub struct RequestWriter<'c> {
 }
 
 impl Connection {
-    /// Starts to write a request after those already queued.
+    /// Starts to write a request, which is queued after all earlier requests.
     pub fn request(&mut self, line: RequestLine<'_>) -> Result<RequestWriter<'_>, SendError> {
         self.check_room()?;
         Ok(RequestWriter::new(self, line))
@@ -75,8 +75,8 @@ impl<'c> RequestWriter<'c> {
         }
     }
 
-    /// Adds a field line. `Expect` and the fields that frame the content are set by the writer and refused
-    /// here.
+    /// Adds a field line. This method refuses `Expect` and the fields that frame the content, because the writer sets
+    /// them itself.
     pub fn field(&mut self, name: &str, value: &str) -> &mut RequestWriter<'c> {
         self.field_display(name, format_args!("{value}"))
     }
@@ -105,7 +105,7 @@ impl<'c> RequestWriter<'c> {
         self
     }
 
-    /// Writes a field line and returns where its value starts.
+    /// Writes a field line and returns the position of its value.
     fn raw_field(&mut self, name: &str, value: impl fmt::Display) -> usize {
         let output = &mut self.connection.output.bytes;
         output.extend_from_slice(name.as_bytes());
@@ -118,14 +118,14 @@ impl<'c> RequestWriter<'c> {
         start
     }
 
-    /// Queues the request without content. It is sent only after [`flush`](Connection::flush) or
+    /// Queues the request without content. The request is sent only after [`flush`](Connection::flush) or
     /// [`release`](Connection::release).
     pub fn send(self) -> Result<Queued, SendError> {
         self.send_with(Content::None, false)
     }
 
-    /// Queues the request with content to follow. With `expect_continue` it requests 100 (Continue) and the
-    /// content waits for [`Event::SendContent`](super::Event::SendContent).
+    /// Queues the request with content to follow. With `expect_continue` the request has `Expect: 100-continue`, and
+    /// the content waits for [`Event::SendContent`](super::Event::SendContent).
     pub fn send_with(
         mut self,
         content: Content,

@@ -7,7 +7,7 @@ use super::*;
 
 const NOW: Instant = Instant::ZERO;
 
-/// A connection with these requests written; the target is `/`.
+/// Creates a connection with these requests written; the target is `/`.
 fn asked(version: Version, methods: &[&str]) -> Connection {
     let mut connection = Connection::new(Config {
         depth: 10,
@@ -40,7 +40,7 @@ fn write_all(connection: &mut Connection, now: Instant) -> Vec<u8> {
     written
 }
 
-/// The events in short: `0<200 0=abc 0. closed:ServerIdle`.
+/// Returns the events in short: `0<200 0=abc 0. closed:ServerIdle`.
 fn poll(connection: &mut Connection, input: &[u8]) -> String {
     let mut input = input;
     let mut log = Vec::new();
@@ -194,7 +194,7 @@ fn a_response_that_repeats_the_head_before_it_is_taken_in_one_step() {
             persists: true,
         })
     };
-    // There was no earlier head.
+    // Without an earlier head, nothing is taken.
     let mut rest = &response[..];
     assert_eq!(connection.poll_whole(&mut rest, NOW), None);
     assert_eq!(poll(&mut connection, rest), "0<200 =hi 0.");

@@ -7,7 +7,7 @@ use fathometer_model::Bytes;
 use crate::exchange::CloseManner;
 use crate::pace::ContentPace;
 
-/// How a server handles its connections; shared by all connections.
+/// The settings of a server, which all its connections share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
     /// Limits on a client.
@@ -16,15 +16,15 @@ pub struct ServerConfig {
     pub keep_alive: bool,
     /// Number of responses after which a connection is closed; `None`: no limit.
     pub max_requests_per_connection: Option<u32>,
-    /// How a connection is closed.
+    /// The method of closing a connection.
     pub close: CloseManner,
-    /// When responses are passed to the transport.
+    /// The rule for passing responses to the transport.
     pub coalesce: Coalesce,
     /// Size of the output buffer that [`Coalesce`] uses. Zero: no buffer, every response is passed on at
     /// once.
     pub output_buffer: Bytes,
-    /// Simulated service time: from when the server starts to work on a request until the response is ready. The
-    /// requests of one connection are processed one after another. Zero: no added time.
+    /// Simulated service time, from the start of the work on a request until the response is ready. The requests of one
+    /// connection are processed one after another. Zero: no added time.
     pub service_time: Duration,
     /// Additional service time of the first request of a connection, to imitate servers for which a new connection
     /// is extra work.
@@ -105,16 +105,16 @@ impl Default for Limits {
     }
 }
 
-/// When responses are passed to the transport. A piece of bytes that are released together is offered in one
-/// round of [`Connection::transmit`](super::Connection::transmit), without other bytes.
+/// The rule for passing responses to the transport. A piece of bytes that are released together is offered in one round
+/// of [`Connection::transmit`](super::Connection::transmit), without other bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coalesce {
     /// Each response at once, in its own piece.
     EachResponse,
-    /// Responses collect in the output buffer. Full buffers are released as they fill. The rest is released when no
-    /// complete request is left to answer, that is, before the server waits for input (Apache 1.2b10).
+    /// Responses collect in the output buffer. Each full buffer is released at once. A partly filled buffer is released
+    /// when no complete request is left to answer, that is, before the server waits for input (Apache 1.2b10).
     UntilInputWouldBlock,
-    /// As [`UntilInputWouldBlock`](Coalesce::UntilInputWouldBlock), but the rest is held until the input is empty:
-    /// an incomplete request also holds it (Jigsaw). The rest is held for at most [`Limits::idle`].
+    /// As [`UntilInputWouldBlock`](Coalesce::UntilInputWouldBlock), but a partly filled buffer is held until the input
+    /// is empty, so also while a request is incomplete (Jigsaw). Such a buffer is held for at most [`Limits::idle`].
     UntilInputDrained,
 }

@@ -1,4 +1,4 @@
-//! When responses are sent, how long the server waits, and how connections end.
+//! Tests of the times of responses, the time limits of the server, and the ends of connections.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn responses_gather_until_the_input_is_drained() {
     host.send(end);
     assert_eq!(host.writes.len(), 1);
     assert_eq!(host.statuses().len(), 6);
-    // An explicit flush does not wait for the rest of the input.
+    // An explicit flush does not wait for further input.
     host.send(GET.to_owned() + start);
     assert_eq!(host.writes.len(), 1);
     host.connection.flush(host.now);
@@ -54,7 +54,7 @@ fn only_full_buffers_are_released_early_and_each_alone() {
         }
         let writes: Vec<usize> = host.writes.iter().map(Vec::len).collect();
         assert_eq!(writes, expected, "{coalesce:?}");
-        // The next response shares a buffer with the rest of the first response.
+        // The next response shares a buffer with the end of the first response.
         host.send(" /big HTTP/1.1\r\nHost: h\r\n\r\n");
         let full = host.writes.iter().filter(|write| write.len() == 4096);
         assert!(full.count() > 79);
@@ -282,7 +282,7 @@ fn a_client_that_sends_and_never_reads_gets_back_pressure() {
     assert!(!host.connection.wants_data());
     let answered = host.connection.requests();
     assert!((4..10).contains(&answered), "{answered}");
-    // Output that waits for the transport must not also be held, or neither side would proceed.
+    // Output that waits for the transport must not also be held; otherwise both sides would wait for each other.
     host.write(100);
     assert!(host.connection.wants_data());
     host.connection.flush(host.now);
@@ -308,7 +308,7 @@ fn work_is_done_for_one_request_at_a_time() {
 
 #[test]
 fn requests_that_wait_for_work_count_as_complete() {
-    // Between the first response and the last the server never waits for input, so no bytes are sent.
+    // Between the first and the last response the server never waits for input, so no bytes are sent.
     let mut host = Host::new(ServerConfig {
         service_time: Duration::from_millis(10),
         ..buffered(Coalesce::UntilInputWouldBlock, 100_000)

@@ -17,14 +17,14 @@ use crate::waiting::MAX_UNSENT_PER_RESPONSE;
 pub(super) struct Flowing {
     flow: Flow,
     chunked: bool,
-    /// When the next part is ready.
+    /// The time at which the next part is ready.
     next: Instant,
     served: Served,
     text: TextLengths,
 }
 
 impl Flowing {
-    /// A response whose head was queued at `now`.
+    /// Creates the state of a response whose head was queued at `now`.
     pub(super) fn new(
         flow: Flow,
         chunked: bool,
@@ -70,7 +70,7 @@ impl Connection {
         self.release_all(now);
     }
 
-    /// When the next part of the response is ready; `None` while the client takes no more.
+    /// The time at which the next part of the response is ready; `None` while the client takes no more.
     pub(super) fn flows_at(&self) -> Option<Instant> {
         let flowing = self.flowing.as_ref()?;
         self.takes_more().then_some(flowing.next)
@@ -156,7 +156,7 @@ mod tests {
 
     const GET: &str = "GET /feed HTTP/1.1\r\nHost: h\r\n\r\n";
 
-    /// A server that sends three parts of `part` bytes, one every tenth of a second.
+    /// Creates a server that sends three parts of `part` bytes, one every tenth of a second.
     fn host(part: u32) -> Host {
         let dynamic = Dynamic {
             path: "/feed".to_owned(),

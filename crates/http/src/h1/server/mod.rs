@@ -55,7 +55,7 @@ pub use self::refusal::{CloseReason, Refusal};
 pub use self::upgrade::Upgrade;
 pub use crate::exchange::{Action, CloseManner, FilePart, RequestText, Served};
 
-/// How long a server that shuts down waits for a client to close its side.
+/// The longest time for which a server that shuts down waits for a client to close its side.
 const ENDING_LINGER: Duration = Duration::from_secs(1);
 
 /// The server side of one connection.
@@ -68,7 +68,7 @@ pub struct Connection {
     reading: Reading,
     /// The search state for the end of the head at the start of `input`.
     head_end: HeadEnd,
-    /// When the first byte of that head arrived.
+    /// The time at which the first byte of that head arrived.
     head_started: Option<Instant>,
     /// Empty lines that were skipped before that head.
     empty_lines: u8,
@@ -163,7 +163,7 @@ enum Phase {
 struct Work {
     /// The length in bytes of the request's head, which is at the start of `input`.
     head: usize,
-    /// When the response is ready.
+    /// The time at which the response is ready.
     until: Instant,
     /// Bytes of the interim response that was sent during the work.
     interim: Bytes,
@@ -186,7 +186,7 @@ enum Timeout {
 }
 
 impl Connection {
-    /// A connection that was accepted at `now`.
+    /// Creates a connection that was accepted at `now`.
     pub fn new(origin: Arc<Origin>, config: Arc<ServerConfig>, now: Instant) -> Connection {
         Connection {
             origin,
@@ -286,7 +286,7 @@ impl Connection {
     }
 
     /// Shuts the connection down. Requests that have begun to arrive are answered before the connection is closed;
-    /// without such requests it is closed at once.
+    /// without such requests the connection is closed at once.
     pub fn end(&mut self, now: Instant) {
         if self.phase == Phase::Closed {
             return;
@@ -353,8 +353,8 @@ impl Connection {
         self.settle(now);
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) if no other event happens before. After any event,
-    /// query it again.
+    /// The time at which to call [`handle_timeout`](Self::handle_timeout), unless another event happens first. Any
+    /// event may change this time.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.deadline().map(|(at, _)| at)
     }
@@ -416,8 +416,8 @@ impl Connection {
         self.settle(now);
     }
 
-    /// Notes that the transport's own buffer was emptying until `at`. On a slow link a large buffer empties so
-    /// slowly that the transport accepts no byte meanwhile, although the client takes all bytes that arrive.
+    /// Notes that the transport was still sending from its own buffer until `at`. On a slow link a large buffer empties
+    /// slowly: the transport may accept no byte for a long time, although the client reads all bytes that arrive.
     pub fn transport_moved(&mut self, at: Instant) {
         self.last_output = self.last_output.max(at);
     }
@@ -436,28 +436,28 @@ impl Connection {
         }
     }
 
-    /// The next action for the transport; each action is returned once.
+    /// Takes the next action for the transport.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.action.take()
     }
 
-    /// The next exchange whose response the transport took, if events are [enabled](ServerConfig::events).
-    /// Events are kept until they are taken.
+    /// Takes the next exchange whose response the transport took, if events are [enabled](ServerConfig::events). Events
+    /// are stored until they are taken.
     pub fn poll_event(&mut self) -> Option<Served> {
         self.poll_event_with_text().map(|(served, _)| served)
     }
 
-    /// As [`poll_event`](Self::poll_event), with the request's text for logs if it is
-    /// [kept](ServerConfig::request_text).
+    /// As [`poll_event`](Self::poll_event), with the request's text for logs if texts are
+    /// [stored](ServerConfig::request_text).
     pub fn poll_event_with_text(&mut self) -> Option<(Served, RequestText<'_>)> {
         let (served, lengths) = self.events.pop_front()?;
         self.texts.take(lengths);
         Some((served, self.texts.last(lengths)))
     }
 
-    /// An exchange whose response the transport took only in part, or whose content could not be completed, on a
-    /// connection that is no longer served. Its content counts the bytes that the transport took. Call this until
-    /// it returns `None`, after all events were taken.
+    /// Returns the next exchange with an incomplete response, on a connection that is no longer served. The transport
+    /// took only a part of the response, or the server could not generate all of the content. The record counts the
+    /// content bytes that the transport took. After all events were taken, call this method until it returns `None`.
     pub fn cut_short(&mut self, now: Instant) -> Option<(Served, RequestText<'_>)> {
         self.cut_flow();
         while let Some(cut) = self.outstanding.pop_front() {
@@ -489,9 +489,9 @@ impl Connection {
         self.phase == Phase::Open && self.output.is_released()
     }
 
-    /// The time since which the connection waits for its client; `None` while the server is working. While
-    /// request content is read: the start of a client that sent the same content at the minimum rate. If there is
-    /// no room for new connections, the connection with the earliest time should be closed.
+    /// Returns the time since which the connection waits for its client; `None` while the server is working. While
+    /// request content is read: the time at which a client with the minimum rate would have started to send the same
+    /// content. If there is no room for new connections, the connection with the earliest time should be closed.
     pub fn waits_since(&self) -> Option<Instant> {
         match (&self.phase, &self.reading) {
             (Phase::Closed, _) => None,
@@ -507,7 +507,7 @@ impl Connection {
         }
     }
 
-    /// Why the connection is closed or will be closed; `None` while it stays open.
+    /// The reason why the connection is or will be closed; `None` while it stays open.
     pub fn close_reason(&self) -> Option<CloseReason> {
         self.close_reason
     }
@@ -528,7 +528,7 @@ impl Connection {
             || self.texts.waiting() > most && !self.outstanding.is_empty()
     }
 
-    /// Reads no more requests; closes once all queued output was sent.
+    /// Stops reading requests. The connection is closed when all queued output was sent.
     fn stop(&mut self, reason: CloseReason) {
         self.close_reason.get_or_insert(reason);
         self.reading = Reading::Nothing;
@@ -600,7 +600,7 @@ impl Connection {
         self.phase = Phase::Closed;
     }
 
-    /// The next time-out and its kind.
+    /// Returns the next time-out and its kind.
     fn deadline(&self) -> Option<(Instant, Timeout)> {
         let limits = &self.config.limits;
         match self.phase {

@@ -1,4 +1,4 @@
-//! The unsent output, and how much of it may be sent.
+//! The unsent output, and the amount that may be sent.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -58,7 +58,7 @@ impl Output {
         self.queue.text_waiting()
     }
 
-    /// Queues what `write` appends to the buffer.
+    /// Queues the bytes that `write` appends to the buffer.
     pub fn push_text(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.queue.write(write);
     }
@@ -114,7 +114,7 @@ impl Output {
             .is_some_and(|first| first.next == self.queue.queued())
     }
 
-    /// Fills `slices` with the next output: at most the rest of one unit, and up to the first byte of a file.
+    /// Fills `slices` with the next output: at most the unsent bytes of one unit, and up to the first byte of a file.
     /// Returns the number of filled slices.
     pub fn transmit<'a>(&'a self, origin: &'a Origin, slices: &mut [IoSlice<'a>]) -> usize {
         let Some(release) = self.releases.front() else {
@@ -151,7 +151,7 @@ impl Output {
         let count = count as u64;
         debug_assert!(
             count <= self.released() - self.queue.sent(),
-            "more bytes sent than offered"
+            "more bytes were sent than offered"
         );
         self.queue.transmitted(count);
         let sent = self.queue.sent();

@@ -108,8 +108,8 @@ impl Connection {
         }
     }
 
-    /// Sends early hints, if there are any, before the work on a request starts; returns their bytes. An unreadable
-    /// request is refused later, when its processing starts.
+    /// Sends early hints, if there are any, before the work on a request starts; returns their size in bytes. An
+    /// unreadable request is refused later, when its processing starts.
     fn hint_before_work(&mut self, head: &[u8], now: Instant) -> Bytes {
         if !self.origin.hints_early() {
             return Bytes(0);
@@ -162,7 +162,7 @@ impl Connection {
         self.refuse_as(refusal, served, text, now);
     }
 
-    /// The processing time of the next request.
+    /// Returns the processing time of the next request.
     fn work_time(&self) -> Duration {
         if self.requests == 0 {
             self.config.service_time + self.config.connection_time
@@ -171,8 +171,8 @@ impl Connection {
         }
     }
 
-    /// The length of the head at the start of `bytes`; `None` if it is incomplete. Whether a head is too long
-    /// depends on the bytes sent, not on how many arrive at once.
+    /// Returns the length of the head at the start of `bytes`; `None` if it is incomplete. Whether a head is too long
+    /// depends only on its bytes, not on the number of bytes that arrive at once.
     fn find_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
         if !fields::is_token_byte(bytes[0]) {
             return Err(Refusal::BadRequestLine);
@@ -264,7 +264,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads content; returns how many of `bytes` were processed.
+    /// Reads content; returns the number of processed bytes.
     fn read_body(&mut self, bytes: &[u8], now: Instant) -> usize {
         let Reading::Body {
             body,

@@ -1,12 +1,12 @@
-//! Why requests are refused and connections closed.
+//! The reasons for refusing requests and for closing connections.
 
 use crate::h1::chunked::ChunkedError;
 use crate::h1::syntax::SyntaxError;
 use crate::origin::Status;
 use crate::origin::target::TargetError;
 
-/// Why a request was refused. After a refusal the connection is closed, because the start of the next request
-/// is uncertain.
+/// The reason why a request was refused. After a refusal the connection is closed, because the start of the next
+/// request is uncertain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
     /// A request line that is not a method, a target and a version with one space between each.
@@ -18,13 +18,13 @@ pub enum Refusal {
     /// The target is not valid.
     #[error("the request target has {0}")]
     BadTarget(#[from] TargetError),
-    /// Above the limit on targets.
+    /// The target is longer than its limit.
     #[error("the request target is too long")]
     TargetTooLong,
-    /// Above the limit on heads.
+    /// The head is longer than its limit.
     #[error("the head is too long")]
     HeadTooLong,
-    /// Above the limit on field lines.
+    /// The head has more field lines than the limit.
     #[error("the head has too many field lines")]
     TooManyFields,
     /// The head violates the syntax of fields.
@@ -54,7 +54,7 @@ pub enum Refusal {
     /// An expectation other than `100-continue`.
     #[error("the expectation is unknown")]
     UnknownExpectation,
-    /// Above the limit on content.
+    /// The content is longer than its limit.
     #[error("the content is too long")]
     BodyTooLong,
     /// Malformed chunked content.
@@ -69,7 +69,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The status code for this refusal.
+    /// Returns the status code for this refusal.
     pub const fn status(self) -> Status {
         match self {
             Refusal::UnsupportedVersion => Status::VERSION_NOT_SUPPORTED,
@@ -93,7 +93,7 @@ impl Refusal {
     }
 }
 
-/// Why a connection is closed.
+/// The reason why a connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CloseReason {
     /// The client sent `Connection: close`, or uses HTTP/1.0 without requesting keep-alive.

@@ -18,7 +18,7 @@ pub(super) enum Version {
     Http11,
 }
 
-/// How the content of a request is delimited.
+/// The rule that determines the end of a request's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyFraming {
     Length(u64),
@@ -92,7 +92,7 @@ pub(super) fn read<'a>(head: &'a [u8], limits: &Limits) -> Result<RequestHead<'a
     })
 }
 
-/// The method of a request whose head may be malformed or incomplete: its first word.
+/// Returns the method of a request whose head may be malformed or incomplete: the first word.
 pub(super) fn method(bytes: &[u8]) -> Method {
     let end = bytes.iter().position(|&byte| !fields::is_token_byte(byte));
     Method::from_token(&bytes[..end.unwrap_or(bytes.len())])
@@ -344,7 +344,7 @@ impl Known {
     }
 }
 
-/// The first value of a field in a parsed head; empty when there is none.
+/// Returns the first value of a field in a parsed head; empty when there is none.
 pub(super) fn first_value<'a>(head: &'a [u8], name: &[u8]) -> &'a [u8] {
     let lines = split_head(head, Strictness::Strict).map(|(_, lines)| lines);
     lines

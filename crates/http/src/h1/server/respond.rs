@@ -1,4 +1,4 @@
-//! Queueing responses: connection fields, heads, content, and when they may be sent.
+//! Queueing responses: connection fields, heads, content, and the release of output.
 
 use fathometer_model::{Bytes, Instant};
 
@@ -10,8 +10,8 @@ use super::{Coalesce, Connection, Exchange, Outstanding, Reading, Served};
 use crate::origin::{Answer, FieldSink, HopField, Status};
 
 impl Connection {
-    /// Queues the response to a request. The answer must be decided. The request is completely read, or the rest of
-    /// it will not be read.
+    /// Queues the response to a request. The answer must be decided. The request is completely read, or its unread part
+    /// will not be read.
     pub(super) fn respond(
         &mut self,
         exchange: &Exchange,
@@ -170,7 +170,7 @@ impl Connection {
         }
     }
 
-    /// Queues a 103 (Early Hints) if one precedes the answer; returns its bytes. HTTP/1.0 has no interim
+    /// Queues a 103 (Early Hints) if the answer has hints; returns its size in bytes. HTTP/1.0 has no interim
     /// responses.
     pub(super) fn hint_early(&mut self, answer: &Answer, version: Version) -> Bytes {
         let hints = self.origin.early_hints(answer);
@@ -193,7 +193,7 @@ impl Connection {
         self.output.release_all();
     }
 
-    /// Starts the send time-out when the transport gets output to take.
+    /// Restarts the send time-out when the first held output is about to be released.
     fn note_release(&mut self, now: Instant) {
         if !self.output.is_released() && self.output.held() > 0 {
             self.last_output = now;
@@ -216,7 +216,7 @@ struct Framing {
 struct Head<'a> {
     text: &'a mut Vec<u8>,
     connection: Option<&'static str>,
-    /// Seconds for which an idle connection is kept.
+    /// Seconds for which an idle connection is kept open.
     idle: u64,
     requests_left: Option<u32>,
 }

@@ -107,7 +107,7 @@ fn site() -> Arc<Site> {
         encoded: Vec::new(),
         last_modified: 784_111_777,
     };
-    // The lengths have as many digits as those of the Microscape page.
+    // The lengths have as many digits as the lengths of the Microscape page's files.
     let mut files = vec![file("/", 43_008), file("/a", 10), file("/big", 300_000)];
     let lengths = [(19, 500), (21, 2000), (2, 30_000)];
     for (count, length) in lengths {
@@ -259,7 +259,7 @@ fn head_that_is_refused_has_no_content() {
             501,
         ),
         ("HEAD / HTTP/2.0\r\nHost: h\r\n\r\n", 505),
-        // The rest never arrives.
+        // The end of the head never arrives.
         ("HEAD / HT", 408),
         ("HEAD", 408),
         (

@@ -1,4 +1,4 @@
-//! Texts of requests for logs, kept until the responses are sent.
+//! Texts of requests for logs, stored until the responses are sent.
 
 use crate::exchange::RequestText;
 
@@ -47,7 +47,7 @@ impl Texts {
         self.bytes.truncate(self.bytes.len() - last.total());
     }
 
-    /// The text taken last.
+    /// Returns the text taken last.
     pub fn last(&self, lengths: TextLengths) -> RequestText<'_> {
         let mut rest = &self.bytes[self.taken - lengths.total()..];
         let [line, referer, user_agent] = lengths.0.map(|length| {

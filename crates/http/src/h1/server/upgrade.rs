@@ -29,8 +29,8 @@ impl Upgrade {
 }
 
 impl Connection {
-    /// The upgrade announced by [`Action::Upgrade`](super::Action::Upgrade), once. This machine must not be
-    /// used afterwards.
+    /// Takes the upgrade that [`Action::Upgrade`](super::Action::Upgrade) announced; returns it only once. This machine
+    /// must not be used afterwards.
     pub fn take_upgrade(&mut self) -> Option<Upgrade> {
         let mut upgrade = *self.upgrade.take()?;
         upgrade.rest = std::mem::take(&mut self.input);

@@ -1,11 +1,10 @@
 //! Announcements of alternative services in ALTSVC frames (RFC 7838 section 4).
 //!
-//! A frame on a stream concerns the origin of that stream's request and names no origin. A frame on the
-//! connection names the origin that it concerns. All other forms are ignored, as the RFC requires. Frames on
-//! streams that are not open are ignored too. The caller decides whether the server is authoritative for the
-//! named origin.
+//! A frame on a stream concerns the origin of that stream's request and names no origin. A frame on the connection
+//! names the origin that it concerns. All other forms, and frames on streams that are not open, are ignored, as the RFC
+//! requires. The caller decides whether the server is authoritative for the named origin.
 
-/// The last announced alternative service.
+/// The last alternative service that the server announced.
 #[derive(Debug, Default)]
 pub(super) struct Announcement {
     pub(super) origin: String,

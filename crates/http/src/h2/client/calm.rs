@@ -7,7 +7,7 @@ use fathometer_model::Instant;
 use super::config::Floods;
 use crate::h2::error::Fault;
 
-/// Counts useless frames in one second without progress.
+/// Counts the useless frames of one second. Useful frames reset the counts.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct UselessFrames {
     since: Instant,
@@ -25,7 +25,7 @@ impl UselessFrames {
         self.idle = 0;
     }
 
-    /// Counts a frame that requires an answer.
+    /// Counts a frame that requires an answer; fails if the limit is exceeded.
     pub(super) fn wants_answer(&mut self, floods: &Floods, now: Instant) -> Result<(), Fault> {
         self.look(now);
         self.answers += 1;
@@ -35,7 +35,7 @@ impl UselessFrames {
         }
     }
 
-    /// Counts an idle frame.
+    /// Counts an idle frame; fails if the limit is exceeded.
     pub(super) fn carries_nothing(&mut self, floods: &Floods, now: Instant) -> Result<(), Fault> {
         self.look(now);
         self.idle += 1;

@@ -1,4 +1,4 @@
-//! Settings and limits of a client connection of HTTP/2.
+//! Settings and limits of an HTTP/2 client connection.
 
 use std::time::Duration;
 
@@ -25,10 +25,10 @@ impl Scheme {
     }
 }
 
-/// How the server's pushes are handled.
+/// The treatment of pushes from the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Push {
-    /// Push is disabled in the settings; a push is an error that closes the connection.
+    /// Push is disabled in the settings. A push from the server closes the connection with an error.
     Disabled,
     /// The server may push, and each push is cancelled when it is promised.
     Refused,
@@ -36,12 +36,13 @@ pub enum Push {
     Accepted,
 }
 
-/// When the first requests may be sent.
+/// The time at which the first requests may be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Start {
-    /// With the client's settings, before the server's settings arrive (RFC 9113 section 3.4).
+    /// Together with the client's settings, before the server's settings arrive (RFC 9113 section 3.4).
     AtOnce,
-    /// After the server's settings: this costs a round trip, but no request exceeds a limit of the server.
+    /// After the server's settings arrive. The first request waits one round trip, but no request exceeds a limit of
+    /// the server.
     AwaitSettings,
 }
 
@@ -49,17 +50,17 @@ pub enum Start {
 /// the connection fails with [`Failure::TooLarge`](fathometer_model::Failure::TooLarge).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Floods {
-    /// Frames that require an answer: PING, SETTINGS, pushes that are refused.
+    /// Frames that require an answer: PING, SETTINGS and refused PUSH_PROMISE.
     pub answers: u32,
-    /// Idle frames: DATA without content, WINDOW_UPDATE, PRIORITY, frames of unknown types, frames on streams that
+    /// Idle frames: DATA without content, WINDOW_UPDATE, PRIORITY, frames of unknown types, and frames on streams that
     /// were reset.
     pub idle: u32,
-    /// Bytes of answers, including window updates, that wait because the transport does not take them. This limit
-    /// does not depend on useful frames.
+    /// Bytes of answers, window updates included, that the transport has not taken. Useful frames do not reset this
+    /// count.
     pub waiting: u32,
 }
 
-/// 1000 frames that require an answer, 10 000 idle frames, 64 KiB of waiting answers.
+/// 1000 frames that require an answer, 10 000 idle frames, and 64 KiB of waiting answers.
 impl Default for Floods {
     fn default() -> Floods {
         Floods {
@@ -70,51 +71,51 @@ impl Default for Floods {
     }
 }
 
-/// Settings of one client connection.
+/// The configuration of one client connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// The value of `:scheme`.
+    /// The scheme, sent in `:scheme`.
     pub scheme: Scheme,
-    /// The maximum number of outstanding requests, queued or sent; at least 1. The server's
+    /// The maximum number of outstanding (queued or sent) requests; at least 1. The server's
     /// SETTINGS_MAX_CONCURRENT_STREAMS applies as well.
     pub streams: u32,
     /// The settings sent to the server. `enable_push` is derived from `push`; its value here is ignored.
     /// `max_concurrent_streams` limits the pushes in flight.
     pub settings: Settings,
-    /// The connection's window, in bytes: 65 535 to 2^31 − 1.
+    /// The receive window of the connection, in bytes: 65 535 to 2^31 − 1.
     pub connection_window: u32,
-    /// Whether to record when the server waits for a window
-    /// ([`take_window_waits`](super::Connection::take_window_waits)). This needs memory for each window update.
+    /// Whether to record the times during which the server waits for a receive window
+    /// ([`take_window_waits`](super::Connection::take_window_waits)). The record needs memory for each window update.
     pub record_window_waits: bool,
-    /// When window updates are sent to the server.
+    /// The time at which window updates are sent to the server.
     pub update_at: UpdateAt,
-    /// How pushes are handled.
+    /// The treatment of pushes.
     pub push: Push,
-    /// The maximum number of pushes that are promised or in flight; further pushes are refused.
+    /// The maximum number of pushes, promised or in flight. Further pushes are refused.
     pub most_pushes: u32,
-    /// When the first requests may be sent.
+    /// The time at which the first requests may be sent.
     pub start: Start,
-    /// The maximum size in bytes of the HPACK table for requests, even if the server allows more.
+    /// The maximum size in bytes of the HPACK table for request fields, even if the server allows a larger table.
     pub encoder_table: u32,
-    /// Whether request targets are added to the HPACK table. Repeated requests for a few targets become smaller.
-    /// Requests for many targets become larger, because the targets evict each other.
+    /// Whether request targets are added to the HPACK table. Repeated requests for few targets become smaller. Requests
+    /// for many targets become larger, because the targets evict each other.
     pub index_targets: bool,
     /// Whether the client sends GOAWAY before it closes the connection.
     pub send_go_away: bool,
-    /// Limits on a response. `head` limits the size of a field section, as SETTINGS_MAX_HEADER_LIST_SIZE counts
-    /// it, and also its compressed size.
+    /// Limits on a response. `head` limits the size of a field section, as SETTINGS_MAX_HEADER_LIST_SIZE counts it, and
+    /// the compressed size.
     pub limits: Limits,
-    /// Time-outs. `head` and `total` start when a request is handed to the transport, and abort that request.
-    /// `idle` applies to the connection, and closes it.
+    /// Time-outs. `head` and `total` start when a request is handed to the transport, and abort only that request.
+    /// `idle` applies to the connection and closes it.
     pub timeouts: Timeouts,
-    /// How long the server may take to acknowledge settings.
+    /// The maximum time until the server acknowledges the client's settings.
     pub settings_timeout: Option<Duration>,
     /// Limits on useless frames.
     pub floods: Floods,
 }
 
-/// Like a browser, but with the protocol's initial windows and without pushes: 100 streams, updates at half a
-/// window, requests at once, targets not in the table, 30 s for an acknowledgement.
+/// Like a browser, but with the protocol's initial windows and without pushes. 100 streams; window updates at half a
+/// window; requests without a wait for settings; targets not in the table; 30 s for the acknowledgement of settings.
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -142,7 +143,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The settings that are sent to the server.
+    /// Returns the settings that are sent to the server.
     pub fn sent_settings(&self) -> Settings {
         Settings {
             enable_push: self.push != Push::Disabled,

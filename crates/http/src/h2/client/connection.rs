@@ -21,15 +21,15 @@ use crate::h2::{PREFACE, StreamId};
 use crate::hpack::{DEFAULT_TABLE_SIZE, Decoder, Encoder};
 use crate::message::section::ResponseInfo;
 
-/// The client side of one HTTP/2 connection. See the [module](super) for how to drive it.
+/// The client side of one HTTP/2 connection. The [module documentation](super) explains its use.
 #[derive(Debug)]
 pub struct Connection {
-    /// Separate from the core, because the frames that the reader returns borrow it.
+    /// The frame reader. It is not part of `core`, because the returned frames borrow the reader.
     reader: Reader,
     core: Core,
 }
 
-/// Everything except the frame reader.
+/// All state except the frame reader.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) config: Config,
@@ -39,12 +39,12 @@ pub(super) struct Core {
     /// The server's settings.
     pub(super) peer: Settings,
     pub(super) peer_is_known: bool,
-    /// Settings sent and not acknowledged.
+    /// Whether the server has not yet acknowledged the client's settings.
     pub(super) settings_wait: bool,
     /// The time by which the server must acknowledge those settings.
     pub(super) settings_by: Option<Instant>,
     pub(super) streams: Pending<Stream>,
-    /// The number of requested streams, and the number of pushed streams.
+    /// The number of open requested streams. `pushed`: the number of open pushed streams.
     pub(super) asked: u32,
     pub(super) pushed: u32,
     pub(super) next_request: RequestId,
@@ -52,35 +52,35 @@ pub(super) struct Core {
     pub(super) authorities: Vec<Box<[u8]>>,
     /// The last stream promised by the server.
     pub(super) last_promised: StreamId,
-    /// Streams that this side has reset and on which frames may still arrive, oldest first.
+    /// Streams that this side has reset and on which frames may still arrive; oldest first.
     pub(super) resets: VecDeque<RequestId>,
-    /// Whether more streams were reset than `resets` holds.
+    /// Whether this side has reset more streams than `resets` can hold.
     pub(super) resets_overflowed: bool,
     /// The send window of the connection.
     pub(super) send: Window,
     /// The receive window of the connection.
     pub(super) receive: ReceiveWindow,
-    /// The waits of the server for receive windows, if [`Config::record_window_waits`] is set.
+    /// The server's waits for receive windows, if [`Config::record_window_waits`] is set.
     pub(super) window_waits: Option<Box<WindowWaits>>,
-    /// Requests with content that the windows block, in the order in which they are served.
+    /// Requests whose content the windows block, in sending order.
     pub(super) blocked: VecDeque<RequestId>,
     /// Requests that wait for 100 (Continue), with their time limits.
     pub(super) continuing: Vec<(RequestId, Option<Instant>)>,
     /// The server's GOAWAY: the first request that the server will not process, and the error code.
     pub(super) end: Option<(RequestId, ErrorCode)>,
-    /// PINGs without an answer.
+    /// The number of PINGs without an answer.
     pub(super) pings: u32,
     pub(super) calm: UselessFrames,
     /// Whether the current DATA frame has no content so far.
     pub(super) data_is_empty: bool,
-    /// Pending events; they are reported before more input is read.
+    /// Pending events; reported before more input is read.
     pub(super) notes: VecDeque<Event<'static>>,
     pub(super) phase: Phase,
     pub(super) error: Option<ConnectionError>,
     pub(super) head: FieldBlock,
     pub(super) info: ResponseInfo,
-    /// The header block of `head`, and the generation of the decoder's table. In one generation, equal blocks
-    /// decode to equal heads.
+    /// The header block that was decoded to `head`, and the generation of the decoder's table. In one generation, equal
+    /// blocks decode to equal heads.
     pub(super) head_block: Vec<u8>,
     pub(super) head_generation: Option<u64>,
     pub(super) trailers: FieldBlock,
@@ -89,12 +89,12 @@ pub(super) struct Core {
     pub(super) announcement: Announcement,
     /// The request that is being written.
     pub(super) request: RequestFields,
-    /// Buffers of finished uploads.
+    /// Buffers of finished uploads, for reuse.
     pub(super) spare: Vec<Vec<u8>>,
     incoming: Counter,
-    /// No request exceeds its time limit before this instant.
+    /// The earliest time at which a request can exceed a time limit.
     pub(super) wake: Option<Instant>,
-    /// When bytes were last read or written.
+    /// The time at which bytes were last read or written.
     pub(super) active: Instant,
     pub(super) now: Instant,
 }
@@ -102,7 +102,7 @@ pub(super) struct Core {
 #[derive(Debug)]
 pub(super) enum Phase {
     Open,
-    /// `poll` reports the remaining requests, then the close. The youngest request is first in the list.
+    /// `poll` reports the remaining requests, then the close. The list starts with the youngest request.
     Closing {
         reason: CloseReason,
         ending: Ending,
@@ -111,12 +111,11 @@ pub(super) enum Phase {
     Closed(CloseReason),
 }
 
-/// The maximum number of requests on one connection: the number of odd stream numbers.
+/// The maximum number of requests on one connection, which is the number of odd stream numbers.
 pub(super) const MOST_REQUESTS: u32 = 1 << 30;
 
 impl Connection {
-    /// A machine for a transport connection on which no byte has been sent or received. It writes its preface
-    /// and its settings at once.
+    /// Creates a state machine for a new transport connection, and writes the preface and the settings.
     pub fn new(config: Config) -> Connection {
         let mut connection = Connection {
             reader: Reader::new(reader_limits(&config)),
@@ -168,7 +167,7 @@ impl Connection {
         connection
     }
 
-    /// Resets the machine for another transport connection; keeps its allocated memory.
+    /// Resets the state machine for another transport connection. Allocated memory is reused.
     pub fn renew(&mut self) {
         let core = &mut self.core;
         self.reader.renew(reader_limits(&core.config));
@@ -208,15 +207,15 @@ impl Connection {
         core.greet();
     }
 
-    /// The waits of the server for windows of this side since the last call; none unless
+    /// Returns the server's waits for receive windows since the last call. The list is empty unless
     /// [`Config::record_window_waits`] is set.
     pub fn take_window_waits(&mut self) -> Vec<WindowWait> {
         let waits = self.core.window_waits.as_mut();
         waits.map(|waits| waits.take()).unwrap_or_default()
     }
 
-    /// Frees unused memory, for a connection that will be idle for a long time. (The compression tables stay,
-    /// because the server relies on them.)
+    /// Frees unused memory, for a connection that will be idle for a long time. The compression tables stay, because
+    /// the server relies on them.
     pub fn shrink(&mut self) {
         self.reader.rest();
         let core = &mut self.core;
@@ -249,48 +248,48 @@ impl Connection {
         &mut self.core
     }
 
-    /// Whether the connection accepts further requests. The limit on their number is not considered.
+    /// Whether the connection accepts further requests. The limit on concurrent requests is ignored.
     pub fn accepts_requests(&self) -> bool {
         self.core.accepts_requests()
     }
 
-    /// Whether a request can be queued now: fewer are outstanding than the limits of both sides allow.
-    /// [`Event::Settings`] may change that.
+    /// Whether a request can be queued now, within the limits of both sides on outstanding requests.
+    /// [`Event::Settings`] may change the result.
     #[inline]
     pub fn can_request(&self) -> bool {
         self.core.accepts_requests() && self.core.has_room()
     }
 
-    /// Requests queued or sent whose responses are not complete; pushes are not counted.
+    /// The number of requests, queued or sent, whose responses are not complete. Pushes are not counted.
     pub fn outstanding(&self) -> usize {
         self.core.asked as usize
     }
 
-    /// Pushes promised whose responses are not complete.
+    /// The number of promised pushes whose responses are not complete.
     pub fn outstanding_pushes(&self) -> usize {
         self.core.pushed as usize
     }
 
-    /// The first request of which the transport has taken no byte; if there is none, the next request to be queued.
+    /// The oldest request of which the transport has taken no byte. If there is none, the next request to be queued.
     /// Requests are sent in the order in which they were queued.
     #[inline]
     pub fn first_unsent(&self) -> RequestId {
         self.core.first_unsent()
     }
 
-    /// The head announced by the last [`Event::Head`] or [`Event::Interim`]. Valid until the next head is read.
+    /// The head that the last [`Event::Head`] or [`Event::Interim`] announced. Valid until the next head is read.
     #[inline]
     pub fn head(&self) -> Head<'_> {
         Head::new(self.core.info.status, &self.core.head)
     }
 
-    /// The fields announced by the last [`Event::Trailers`]. Valid until the next trailers are read.
+    /// The fields that the last [`Event::Trailers`] announced. Valid until the next trailers are read.
     pub fn trailers(&self) -> &FieldBlock {
         &self.core.trailers
     }
 
-    /// The request announced by the last [`Event::Promised`]; `None` if there was no promise. Valid until the
-    /// next promise is read.
+    /// The request that the last [`Event::Promised`] announced; `None` if there was no promise. Valid until the next
+    /// promise is read.
     pub fn promise(&self) -> Option<Promise<'_>> {
         promise::read(&self.core.promise).ok()
     }
@@ -304,27 +303,27 @@ impl Connection {
         )
     }
 
-    /// The server's settings, once [`Event::Settings`] was reported.
+    /// The server's settings; `None` before [`Event::Settings`].
     pub fn peer_settings(&self) -> Option<&Settings> {
         self.core.peer_is_known.then_some(&self.core.peer)
     }
 
-    /// The frames handed to the transport, by type. The preface of 24 bytes is not a frame.
+    /// The number and size of the frames handed to the transport, by type. The preface of 24 bytes is not a frame.
     pub fn sent(&self) -> &Traffic {
         self.core.output.traffic()
     }
 
-    /// The frames read, by type.
+    /// The number and size of the frames read, by type.
     pub fn received(&self) -> &Traffic {
         self.core.incoming.traffic()
     }
 
-    /// The error of the server that closed the connection; `None` if there was no such error.
+    /// The protocol error of the server that closed the connection; `None` if there was no such error.
     pub fn error(&self) -> Option<ConnectionError> {
         self.core.error
     }
 
-    /// Why the machine is closed; `None` while it is active.
+    /// The reason for the close; `None` while the connection is active.
     pub fn close_reason(&self) -> Option<CloseReason> {
         match self.core.phase {
             Phase::Closed(reason) => Some(reason),
@@ -332,14 +331,14 @@ impl Connection {
         }
     }
 
-    /// Bytes written and held: neither released nor handed to the transport. Content that waits for a window is
-    /// not counted.
+    /// The number of held bytes: written, but neither released nor handed to the transport. Content that waits for a
+    /// window is not counted.
     pub fn held(&self) -> Bytes {
         self.core.output.held()
     }
 
-    /// Releases the oldest `bytes` held bytes, and the rest of the frame in which they end; releases all if fewer
-    /// are held. Returns the number of released bytes.
+    /// Releases the oldest `bytes` held bytes and completes the frame in which they end. If fewer bytes are held,
+    /// releases all. Returns the number of released bytes.
     pub fn release(&mut self, bytes: Bytes) -> Bytes {
         if bytes == Bytes(0) {
             return bytes;
@@ -351,15 +350,15 @@ impl Connection {
         Bytes(released)
     }
 
-    /// Releases everything written so far, including content that waits for a window. That content is sent
-    /// automatically when the server opens the window.
+    /// Releases all output written so far, including content that waits for a window. That content is sent when the
+    /// server enlarges the window.
     pub fn flush(&mut self) {
         self.core.output.flush();
         self.core.release_backlogs();
     }
 
-    /// The bytes that may be handed to the transport now. After [`Event::Closed`] these are the last bytes to
-    /// send, if any.
+    /// The bytes that may be handed to the transport now. After [`Event::Closed`], these are the last bytes of the
+    /// connection.
     #[inline]
     pub fn transmit(&self) -> &[u8] {
         self.core.output.transmit()
@@ -371,14 +370,17 @@ impl Connection {
     /// # Panics
     /// If `bytes` is larger than the slice.
     pub fn transmitted(&mut self, bytes: usize, now: Instant) {
-        assert!(bytes <= self.transmit().len(), "more than was offered");
+        assert!(
+            bytes <= self.transmit().len(),
+            "more bytes were taken than offered"
+        );
         if bytes > 0 {
             self.core.transmitted(bytes, now);
         }
     }
 
-    /// Aborts one request or one push: its stream is reset, and the next [`poll`](Self::poll) reports this failure.
-    /// Does nothing when the request has already ended.
+    /// Aborts one request or one push: resets its stream. The next [`poll`](Self::poll) reports `failure`. Does nothing
+    /// if the request has already ended.
     pub fn cancel(&mut self, request: RequestId, failure: Failure, now: Instant) {
         self.core.now = now;
         if self.core.is_open() {
@@ -386,7 +388,7 @@ impl Connection {
         }
     }
 
-    /// Sends a PING with the next flush; the answer is reported as [`Event::Pong`].
+    /// Queues a PING, which the next flush sends. The answer is reported as [`Event::Pong`].
     pub fn ping(&mut self, payload: [u8; 8]) {
         if self.core.is_open() {
             self.core.pings += 1;
@@ -394,9 +396,9 @@ impl Connection {
         }
     }
 
-    /// Reads bytes from the front of `input` and reports the next event. Call `poll` until it returns `None`: then
-    /// `input` is used up. After any other `handle_` method, call `poll` with an empty input to get the events that
-    /// the method caused. Then call [`transmit`](Self::transmit).
+    /// Reads bytes from the front of `input` and returns the next event. Call `poll` until it returns `None`: then all
+    /// input is consumed. After any `handle_` method, call `poll` with an empty input to get the events that the method
+    /// caused. Then call [`transmit`](Self::transmit).
     pub fn poll<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
         let core = &mut self.core;
         core.now = now;
@@ -433,15 +435,15 @@ impl Connection {
         }
     }
 
-    /// Notes that the server has closed its side of the connection. All bytes that arrived before must have been
-    /// passed to [`poll`](Self::poll).
+    /// Notes that the server has closed its side of the connection. Pass all bytes that arrived before to
+    /// [`poll`](Self::poll) first.
     pub fn handle_eof(&mut self, now: Instant) {
         self.core.now = now;
         self.core.end_of_stream();
     }
 
-    /// Notes that the transport failed, or that the caller aborts it. `failure` must be one that the peer did
-    /// not cause. Responses that were polled completely stay complete.
+    /// Notes that the transport failed, or that the caller aborts the connection. `failure` must be a failure that the
+    /// peer did not cause. Responses that `poll` reported as complete stay complete.
     pub fn handle_failure(&mut self, failure: Failure, now: Instant) {
         self.core.now = now;
         if self.core.is_open() {
@@ -454,8 +456,8 @@ impl Connection {
         }
     }
 
-    /// Notes that the client has no more requests and is closing. Requests without a response are aborted with
-    /// [`Failure::LocalAbort`], and the reason is [`CloseReason::Finished`].
+    /// Notes that the client has no more requests and closes the connection. Requests without a complete response are
+    /// aborted with [`Failure::LocalAbort`], and the close reason is [`CloseReason::Finished`].
     pub fn finish(&mut self) {
         if !self.core.is_open() {
             return;
@@ -471,12 +473,12 @@ impl Connection {
         self.core.close(CloseReason::Finished, ending);
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) if no other event happens before.
+    /// The time at which to call [`handle_timeout`](Self::handle_timeout) if no other event happens before.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.core.poll_timeout()
     }
 
-    /// Handles every time limit that has passed. Spurious calls do nothing.
+    /// Handles every time limit that has passed. A call before the time limit does nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.core.now = now;
         if self.core.is_open() {
@@ -486,14 +488,14 @@ impl Connection {
 }
 
 impl Core {
-    /// Writes the first frames of a connection.
+    /// Writes the preface, the settings and, if needed, a window update.
     fn greet(&mut self) {
         let settings = self.config.sent_settings();
         let ready = &mut self.output.ready;
         ready.extend_from_slice(PREFACE);
         write::settings(ready, settings.changes(&Settings::default()));
         if self.config.record_window_waits {
-            // A connection begins with this window. The update that follows at once grants the rest.
+            // The connection starts with this window. The window update that follows enlarges it.
             let mut waits = WindowWaits::new(u64::from(CONNECTION_WINDOW), self.now);
             let more = self
                 .config
@@ -557,7 +559,7 @@ impl Core {
         }
     }
 
-    /// Writes an answer to a frame of the server; fails when too many answers wait.
+    /// Writes an answer to a frame of the server. Fails if too many answers wait.
     pub(super) fn answer(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Fault> {
         let before = self.output.ready.len();
         write(&mut self.output.ready);
@@ -579,17 +581,17 @@ fn reader_limits(config: &Config) -> frame::Limits {
 }
 
 fn decoder(config: &Config) -> Decoder {
-    // Until the server has acknowledged a smaller table, it uses the initial size of the protocol.
+    // Before the server acknowledges a smaller table, it uses the protocol's initial size.
     let table = config.settings.header_table_size.max(DEFAULT_TABLE_SIZE);
     Decoder::new(table, config.limits.head.0)
 }
 
-/// The slice of `input` that refers to the same memory as `part`.
+/// Returns the slice of `input` that refers to the same memory as `part`.
 fn same_slice<'i>(input: &'i [u8], part: &[u8]) -> &'i [u8] {
     if part.is_empty() {
         return &[];
     }
-    // The reader does not copy the data it returns, so the slice is inside the input.
+    // The reader does not copy the returned data, so `part` lies within `input`.
     let start = part.as_ptr() as usize - input.as_ptr() as usize;
     &input[start..start + part.len()]
 }

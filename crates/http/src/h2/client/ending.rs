@@ -8,20 +8,20 @@ use crate::exchange::{Event, RequestId};
 use crate::h2::error::{ConnectionError, ErrorCode, Fault};
 use crate::h2::frame::write;
 
-/// The maximum number of reset streams that are remembered.
+/// The maximum number of remembered stream resets.
 const MOST_RESETS: usize = 256;
 
-/// The maximum number of upload buffers that are kept for reuse.
+/// The maximum number of upload buffers that are stored for reuse.
 const MOST_SPARE: usize = 16;
 
 impl Core {
-    /// Ends a complete response.
+    /// Ends a stream whose response is complete.
     pub(super) fn end_stream(&mut self, request: RequestId) {
         let Some(stream) = self.remove(request) else {
             return;
         };
         if stream.upload.state != UploadState::Done {
-            // The rest of the content is not needed (RFC 9113 section 8.1).
+            // The response is complete, so the server does not need the remaining content (RFC 9113 section 8.1).
             self.reset(request, ErrorCode::CANCEL);
         }
         self.notes.push_back(Event::End {
@@ -41,8 +41,8 @@ impl Core {
         }
     }
 
-    /// Reports a request whose stream is closed. `acted`: whether the server may have processed the request, if it
-    /// was sent.
+    /// Reports a request whose stream is closed. `acted`: whether the server may have processed the request, if the
+    /// request was sent.
     pub(super) fn lose_stream(&mut self, request: RequestId, failure: Failure, acted: bool) {
         let Some(stream) = self.remove(request) else {
             return;
@@ -55,7 +55,7 @@ impl Core {
         self.close_when_drained();
     }
 
-    /// Resets a stream. If frames of the stream are held, the reset is held after them and sent with them.
+    /// Resets a stream. If output of the stream is held, RST_STREAM is queued after it.
     pub(super) fn reset(&mut self, request: RequestId, code: ErrorCode) {
         let stream = stream_of(request);
         let output = &mut self.output;
@@ -124,7 +124,7 @@ impl Core {
         self.output.drop_all();
     }
 
-    /// Closes a connection on which no more events can happen.
+    /// Closes a connection after its last event.
     pub(super) fn close_when_drained(&mut self) {
         if !self.is_open() || !self.streams.is_empty() {
             return;
@@ -142,7 +142,7 @@ impl Core {
         self.close(reason, ending);
     }
 
-    /// Begins to close: remaining requests will be reported, the oldest first.
+    /// Starts the close. [`close_step`](Self::close_step) reports the remaining requests, the oldest first.
     pub(super) fn close(&mut self, reason: CloseReason, ending: Ending) {
         let mut left: Vec<RequestId> = self.streams.iter().map(|(request, _)| request).collect();
         left.sort_unstable_by(|one, other| other.cmp(one));
@@ -153,7 +153,7 @@ impl Core {
         };
     }
 
-    /// The next event of a connection that is closing.
+    /// Returns the next event of a closing connection.
     pub(super) fn close_step(&mut self) -> Option<Event<'static>> {
         let Phase::Closing {
             reason,
@@ -204,7 +204,7 @@ impl Core {
     }
 }
 
-/// The event that ends a request without a complete response.
+/// Returns the event for a request that ends without a complete response.
 fn ended(
     request: RequestId,
     stream: &Stream,
@@ -229,7 +229,7 @@ fn ended(
     }
 }
 
-/// The failure for a fault, in the terms common to all HTTP versions.
+/// Maps a fault to the failure that all HTTP versions use.
 pub(super) const fn failure_of(fault: Fault) -> Failure {
     match fault {
         Fault::SettingsTimeout => Failure::TimedOut,

@@ -16,10 +16,10 @@ use crate::h2::frame::{FrameType, Header, flags, write};
 use crate::h2::settings::Settings;
 use crate::hpack::{Encoder, Indexing};
 
-/// An entry point for fuzzing. The first byte chooses the requests and the configuration, the second where the
-/// input is cut, and the third how it ends. The fourth chooses whether the rest is the server's raw output or a
-/// script of frames, which finds more errors. Panics in these cases:
-/// - whole, cut and byte-by-byte input give different results;
+/// An entry point for fuzzing. The first byte selects the requests and the configuration, the second the position at
+/// which the input is split, and the third the end of the connection. The fourth selects whether the remaining bytes
+/// are raw server output or a script of frames, which finds more errors. Panics in these cases:
+/// - the whole, split and byte-by-byte input give different results;
 /// - content is reported that was not in the input;
 /// - the order of events is wrong;
 /// - the connection buffers more data than its limits allow.
@@ -33,7 +33,7 @@ pub fn fuzz(data: &[u8]) {
     };
     let input = &wire[..];
     let whole = run(requests, &[input], end);
-    // A script can expand to more than 256 bytes: the cut is scaled to its length.
+    // A script can expand to more than 256 bytes, so the split position is scaled to its length.
     let cut = usize::from(cut) * (input.len() + 1) / 256;
     assert_eq!(whole, run(requests, &[&input[..cut], &input[cut..]], end));
     if input.len() <= 4096 {
@@ -43,7 +43,7 @@ pub fn fuzz(data: &[u8]) {
     assert!(whole.content <= input.len());
 }
 
-/// Frames, each from a few bytes of the input: type, stream, contents.
+/// Builds frames from a script; a few bytes select the type, stream and contents of each frame.
 fn script(input: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut encoder = Encoder::new(4096);
@@ -190,7 +190,7 @@ fn run(requests: u8, pieces: &[&[u8]], end: u8) -> Log {
     let mut connection = Connection::new(config(requests));
     let mut judge = Judge::default();
     let asked = queue(&mut connection, requests, &mut judge);
-    // Some output is not taken: a part of the last request, or the whole request.
+    // The transport does not take all output: a part of the last request or the whole request remains.
     connection.flush();
     let offered = connection.transmit().len();
     let kept = if requests & 0x10 == 0 { 0 } else { 5 };
@@ -227,7 +227,7 @@ fn run(requests: u8, pieces: &[&[u8]], end: u8) -> Log {
     if judge.closed {
         assert!(
             judge.states.is_empty(),
-            "requests without an end: {judge:?}"
+            "requests without a final event: {judge:?}"
         );
     }
     log
@@ -249,12 +249,14 @@ fn queue(connection: &mut Connection, requests: u8, judge: &mut Judge) -> u32 {
             host: "h",
             version: Version::Http11,
         };
-        let request = connection.request(line).expect("there is room for four");
+        let request = connection
+            .request(line)
+            .expect("four requests are below the limit");
         let sent = match uploads {
             true => request.send_with(Content::Sized(30_000), place == 0),
             false => request.send(),
         };
-        let request = sent.expect("the request is good").request;
+        let request = sent.expect("the request is valid").request;
         assert_eq!(request, RequestId(place));
         judge.states.insert(request, State::Asked);
         if uploads && place > 0 {
@@ -284,7 +286,7 @@ struct Judge {
 impl Judge {
     fn state(&mut self, request: RequestId) -> &mut State {
         let found = self.states.get_mut(&request);
-        found.unwrap_or_else(|| panic!("{request:?} has ended, or was never sent"))
+        found.unwrap_or_else(|| panic!("{request:?} has already ended or was never sent"))
     }
 
     fn check(&mut self, connection: &Connection, event: &Event<'_>) {
@@ -329,7 +331,7 @@ impl Judge {
                 assert!(request.is_pushed() && !self.states.contains_key(&request));
                 if accepted {
                     self.states.insert(request, State::Asked);
-                    let promise = connection.promise().expect("it was read");
+                    let promise = connection.promise().expect("the promise was read");
                     assert_eq!(promise.authority, "h");
                 }
             }
@@ -352,7 +354,10 @@ impl Judge {
             }
         }
         let outstanding = connection.outstanding() + connection.outstanding_pushes();
-        assert!(outstanding <= self.states.len(), "more than was reported");
+        assert!(
+            outstanding <= self.states.len(),
+            "more exchanges are outstanding than were reported"
+        );
     }
 }
 
@@ -371,7 +376,7 @@ fn drain(
                 log.content += bytes.len();
                 continue;
             }
-            // How much of a broken frame was examined depends on the split.
+            // The split of the input determines how much of a broken frame was examined.
             Event::Failed {
                 request,
                 failure,
@@ -387,7 +392,7 @@ fn drain(
         }
     }
     assert!(input.is_empty());
-    // Four windows of content, and the connection's own frames.
+    // The limit: four windows of content, and the connection's own frames.
     assert!(connection.transmit().len() < 130_000);
 }
 
@@ -397,7 +402,7 @@ mod tests {
 
     use super::*;
 
-    /// A short search; the fuzzer's own search is longer and guided by coverage.
+    /// A short random search; the fuzzer searches longer and is guided by coverage.
     #[test]
     fn random_scripts_give_the_same_events_at_any_split() {
         for number in 0..4000 {

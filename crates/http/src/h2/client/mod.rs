@@ -1,8 +1,8 @@
-//! The client side of one HTTP/2 connection, without I/O (RFC 9113, RFC 7541, RFC 9218).
+//! The client side of one HTTP/2 connection; performs no I/O (RFC 9113, RFC 7541, RFC 9218).
 //!
 //! [`Connection`] turns requests into bytes and bytes into [`Event`]s, as
-//! [`h1::client::Connection`](crate::h1::client::Connection) does; [`crate::client::Connection`] wraps both. Its
-//! methods are of four kinds:
+//! [`h1::client::Connection`](crate::h1::client::Connection) does. [`crate::client::Connection`] wraps both.
+//! [`Connection`] has four kinds of methods:
 //!
 //! - queries, which change nothing: [`can_request`](Connection::can_request), [`head`](Connection::head),
 //!   [`promise`](Connection::promise), [`transmit`](Connection::transmit),
@@ -15,27 +15,27 @@
 //! - notifications from the transport: [`transmitted`](Connection::transmitted),
 //!   [`handle_eof`](Connection::handle_eof), [`handle_failure`](Connection::handle_failure),
 //!   [`handle_timeout`](Connection::handle_timeout);
-//! - [`poll`](Connection::poll), which reads bytes and is the only source of events. Call it with the bytes
-//!   read, and with an empty input after every method of the third kind, until it returns `None`. Then call
-//!   `transmit` and `poll_timeout` again.
+//! - [`poll`](Connection::poll), which reads bytes and is the only source of events. Call it with the bytes read, and
+//!   with an empty input after every notification from the transport, until it returns `None`. Then call `transmit` and
+//!   `poll_timeout` again.
 //!
-//! The connection's own frames (the preface and settings, acknowledgements, window updates, resets) may be
-//! transmitted at once and are never held. Requests, their content, PING and PRIORITY_UPDATE are held until they
-//! are released. Everything released at one time is one slice of [`transmit`](Connection::transmit), because the
-//! experiments measure *when a client flushes*.
+//! The connection's own frames (the preface and settings, acknowledgements, window updates, resets) may be transmitted
+//! at once and are never held. Requests, their content, PING and PRIORITY_UPDATE are held until they are released. All
+//! output that is released at once is one slice of [`transmit`](Connection::transmit), because the experiments measure
+//! the effect of the time at which a client flushes.
 //!
 //! Invariants:
 //!
-//! - Any split of the input gives the same events, if the pieces of content are joined.
-//! - Every request ends in exactly one of `End`, `Failed` and `Unanswered`, and so does every accepted push.
+//! - Any split of the input gives the same events, except that content may be split differently.
+//! - Every request and every accepted push ends with exactly one of the events `End`, `Failed` and `Unanswered`.
 //! - No event follows `Closed`.
 //! - An error on one stream resets only that stream. A connection error closes the connection with GOAWAY and
 //!   the error code of the RFC.
-//! - [`Config`] bounds the memory of a connection, whatever a server sends.
-//! - An exchange allocates nothing once the buffers have grown to their sizes.
+//! - [`Config`] bounds the memory of a connection for any input from the server.
+//! - An exchange allocates no memory after the buffers have reached their final sizes.
 //!
-//! Out of scope: TLS and ALPN, the upgrade from HTTP/1.1, `CONNECT`, choosing connections and retrying (the
-//! caller's task), and the priority tree of RFC 7540.
+//! Out of scope: TLS and ALPN, the upgrade from HTTP/1.1, `CONNECT`, the selection of connections and retries (both are
+//! tasks of the caller), and the priority tree of RFC 7540.
 //!
 //! ```
 //! use fathometer_http::h2::client::{Config, Connection, Event, RequestLine};
@@ -58,7 +58,7 @@
 //! let written = connection.transmit().len();
 //! connection.transmitted(written, now);
 //!
-//! // Settings; then 204 on the second stream, by its index in the static table.
+//! // SETTINGS; then the response 204 on the second stream (`:status 204` is an entry of the static table).
 //! let mut input: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\x05\0\0\0\x03\x89";
 //! let mut ended = Vec::new();
 //! while let Some(event) = connection.poll(&mut input, now) {

@@ -8,24 +8,25 @@ use super::traffic::{Counter, Traffic};
 use crate::h2::frame::{HEADER_LENGTH, Header};
 use crate::h2::{PREFACE, StreamId};
 
-/// Bytes to be written: some handed to the transport, some released to it, some held. Both buffers consist of
-/// complete frames, so that the connection's own frames can be placed between them.
+/// The output of a connection that the transport has not taken. Both buffers consist of complete frames, so that the
+/// connection's own frames can be inserted between them.
 #[derive(Debug)]
 pub(super) struct Output {
-    /// Released; `ready[..taken]` was handed to the transport.
+    /// Released output; the transport has taken `ready[..taken]`.
     pub(super) ready: Vec<u8>,
     taken: usize,
-    /// Not released yet.
+    /// Output that is not released yet.
     pub(super) held: Vec<u8>,
-    /// The start positions of the requests in `ready` of which no byte was sent, in the stream of all bytes.
+    /// For each request in `ready` of which no byte was sent: the position of its first byte in the whole output
+    /// stream.
     begins: VecDeque<u64>,
-    /// The start positions of the requests in `held`.
+    /// For each request: the position of its first byte in `held`.
     held_begins: VecDeque<usize>,
-    /// The number of bytes of the stream before `ready[0]`.
+    /// The position of `ready[0]` in the whole output stream.
     before: u64,
-    /// The answers in `ready`: for each, its end as a position in the stream of all bytes, and its size in bytes.
+    /// For each answer in `ready`: its end position in the whole output stream, and its size in bytes.
     answers: VecDeque<(u64, u32)>,
-    /// The sum of those sizes.
+    /// The sum of the sizes in `answers`.
     waiting: u32,
     counter: Counter,
 }
@@ -47,14 +48,14 @@ impl Default for Output {
 }
 
 impl Output {
-    /// Drops everything but keeps the allocated memory.
+    /// Drops all output. Allocated memory is reused.
     pub(super) fn clear(&mut self) {
         self.drop_all();
         self.before = 0;
         self.counter = Counter::new(PREFACE.len());
     }
 
-    /// Drops all output that has not been handed over.
+    /// Drops all output that the transport has not taken.
     pub(super) fn drop_all(&mut self) {
         self.ready.clear();
         self.taken = 0;
@@ -88,17 +89,17 @@ impl Output {
         }
     }
 
-    /// The frames handed over, by type.
+    /// The number and size of the frames that the transport has taken, by type.
     pub(super) fn traffic(&self) -> &Traffic {
         self.counter.traffic()
     }
 
-    /// Marks the current end of the output as the start of a request.
+    /// Marks the current end of the output as the first byte of a request.
     pub(super) fn begin_request(&mut self) {
         self.held_begins.push_back(self.held.len());
     }
 
-    /// The number of requests of which no byte was handed over.
+    /// The number of requests of which the transport has taken no byte.
     pub(super) fn unsent(&self) -> usize {
         self.begins.len() + self.held_begins.len()
     }
@@ -108,7 +109,8 @@ impl Output {
         frames(&self.held).any(|(_, header)| header.stream == stream)
     }
 
-    /// Counts the last bytes of the released output as an answer; returns the number of waiting bytes of answers.
+    /// Counts the last `bytes` bytes of the released output as an answer; returns the total size of the waiting
+    /// answers.
     pub(super) fn answered(&mut self, bytes: usize) -> u32 {
         let end = self.before + self.ready.len() as u64;
         let bytes = bytes as u32;
@@ -138,7 +140,7 @@ impl Output {
         }
     }
 
-    /// Releases the frames that contain the oldest `bytes` bytes; returns the size of these frames.
+    /// Releases the oldest `bytes` bytes and completes the last frame; returns the number of released bytes.
     pub(super) fn release(&mut self, bytes: u64) -> u64 {
         let end = frames(&self.held)
             .map(|(end, _)| end)
@@ -166,7 +168,7 @@ impl Output {
         &self.ready[self.taken..]
     }
 
-    /// Removes the bytes handed over; returns the number of requests whose first byte was among them.
+    /// Removes the bytes that the transport took; returns the number of requests whose first byte was among them.
     pub(super) fn transmitted(&mut self, bytes: usize) -> u32 {
         let end = self.taken + bytes;
         self.counter.pass(&self.ready[self.taken..end]);
@@ -187,7 +189,7 @@ impl Output {
         begun
     }
 
-    /// Drops the bytes handed over, if they are at least 64 KiB or the whole buffer.
+    /// Drops the bytes that the transport took, if they fill the buffer or are at least 64 KiB.
     fn compact(&mut self) {
         if self.taken == self.ready.len() {
             self.ready.clear();
@@ -200,13 +202,13 @@ impl Output {
         self.taken = 0;
     }
 
-    /// Number of bytes held.
+    /// The number of held bytes.
     pub(super) fn held(&self) -> Bytes {
         Bytes(self.held.len() as u64)
     }
 }
 
-/// The end position and the header of each frame in `bytes`.
+/// Iterates over the frames in `bytes`; returns the end position and the header of each.
 fn frames(bytes: &[u8]) -> impl Iterator<Item = (usize, Header)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -216,7 +218,7 @@ fn frames(bytes: &[u8]) -> impl Iterator<Item = (usize, Header)> {
     })
 }
 
-/// The end of a time limit that starts at `start`.
+/// Returns the end of a time limit that starts at `start`.
 pub(super) fn deadline(start: Instant, limit: Option<std::time::Duration>) -> Option<Instant> {
     limit.map(|limit| start + limit)
 }
@@ -254,7 +256,7 @@ mod tests {
         assert_eq!(
             output.transmitted(25),
             0,
-            "the third begins behind the update"
+            "the third request begins after the window update"
         );
         assert_eq!(output.unsent(), 1);
         assert_eq!(output.transmitted(13), 1);

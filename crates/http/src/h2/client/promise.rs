@@ -3,7 +3,7 @@
 use crate::field_block::FieldBlock;
 use crate::message::section::{Malformed, Recipient, check_field};
 
-/// A promised request, which the server will answer. Its slices borrow the field block.
+/// A request that the server promises to answer. The slices borrow the field block.
 #[derive(Debug, Clone, Copy)]
 pub struct Promise<'c> {
     /// The method: GET or HEAD.
@@ -18,7 +18,7 @@ pub struct Promise<'c> {
 }
 
 impl<'c> Promise<'c> {
-    /// Names and values of the request's other fields, in order.
+    /// The names and values of the request's other fields, in order.
     pub fn fields(&self) -> impl Iterator<Item = (&'c [u8], &'c [u8])> {
         self.block
             .iter()
@@ -26,8 +26,8 @@ impl<'c> Promise<'c> {
     }
 }
 
-/// Parses the fields of a promised request (section 8.4), which must be safe, cacheable, without content, and
-/// complete.
+/// Parses the fields of a promised request. The request must be safe, cacheable, complete, and without content (section
+/// 8.4).
 pub(super) fn read(block: &FieldBlock) -> Result<Promise<'_>, Malformed> {
     let mut pseudo = [None; 4];
     let mut regular = false;

@@ -11,7 +11,7 @@ use crate::h2::flow::{ReceiveWindow, Window};
 use crate::h2::frame::HeaderBlock;
 
 impl Core {
-    /// Handles a PUSH_PROMISE.
+    /// Handles a PUSH_PROMISE frame.
     pub(super) fn pushed(
         &mut self,
         promised: StreamId,
@@ -33,7 +33,8 @@ impl Core {
         }
         let request = request_of(promised);
         if self.streams.get(parent).is_none() {
-            // The parent was cancelled while the promise was in flight.
+            // If this side did not reset the parent, the promise is an error; otherwise, the server sent it before the
+            // reset arrived.
             if !self.resets_overflowed && !self.resets.contains(&parent) {
                 return Err(Fault::ClosedStream);
             }
@@ -81,7 +82,7 @@ impl Core {
             return false;
         };
         let asked = |host: &[u8]| promise.authority.as_bytes().eq_ignore_ascii_case(host);
-        // If all pushes are refused, the hosts are not recorded.
+        // If all pushes are refused, the hosts of requests are not recorded.
         let is_ours =
             self.config.push == Push::Refused || self.authorities.iter().any(|host| asked(host));
         is_ours && promise.scheme == self.config.scheme.name()
@@ -96,7 +97,7 @@ impl Core {
         }
     }
 
-    /// Whether the maximum number of pushed responses has begun.
+    /// Whether the number of pushed responses in flight has reached the maximum.
     pub(super) fn too_many_pushes(&self) -> bool {
         let Some(most) = self.config.settings.max_concurrent_streams else {
             return false;

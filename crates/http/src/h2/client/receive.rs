@@ -13,11 +13,11 @@ use crate::h2::frame::{DataPiece, Frame, HeaderBlock, SettingsList, write};
 use crate::h2::settings::id;
 use crate::message::section::{self, Malformed, Recipient};
 
-/// The part of a response after a head.
+/// The expected next part of a response after its head.
 enum Reading {
-    /// Another head, because this response is interim.
+    /// Another head, because the last head was interim.
     Interim,
-    /// The content, with this length if it is given.
+    /// The content, with its length if announced.
     Content(Option<u64>),
 }
 
@@ -28,7 +28,7 @@ impl Core {
             return Err(Fault::NoSettings);
         }
         match *frame {
-            // DATA before the settings. All other DATA is handled by `data`.
+            // DATA before SETTINGS. `data` handles all other DATA.
             Frame::Data(_) => Err(Fault::NoSettings),
             Frame::Headers(block) => self.headers(&block),
             Frame::Push { promised, block } => self.pushed(promised, &block),
@@ -77,7 +77,7 @@ impl Core {
         }
     }
 
-    /// Handles a piece of a DATA frame, whose content is `content`.
+    /// Handles a piece of a DATA frame with the given content.
     pub(super) fn data<'i>(
         &mut self,
         piece: &DataPiece<'_>,
@@ -157,7 +157,7 @@ impl Core {
         Ok(event)
     }
 
-    /// Reopens the receive window of a stream.
+    /// Enlarges the receive window of a stream.
     fn give_back(&mut self, request: RequestId, bytes: u32) -> Result<(), Fault> {
         let update_at = self.config.update_at;
         let stream = self.streams.get_mut(request);
@@ -172,7 +172,7 @@ impl Core {
         }
     }
 
-    /// Handles the last frame of a response. All announced content must have arrived.
+    /// Ends a response after its last frame. All announced content must have arrived.
     fn response_ends(&mut self, request: RequestId, left: Option<u64>) {
         match left {
             None | Some(0) => self.end_stream(request),
@@ -237,7 +237,7 @@ impl Core {
         Ok(())
     }
 
-    /// Reads the current head; returns what follows it.
+    /// Reads the current head; returns the expected next part.
     fn read_head(
         &mut self,
         request: RequestId,
@@ -300,8 +300,8 @@ impl Core {
         Ok(())
     }
 
-    /// Decodes a head and checks it. Servers often repeat a head as references to the table; the parsed result
-    /// of the previous head is then reused.
+    /// Decodes and checks a head. Servers often repeat a head as references to the table. The result of the previous
+    /// head is then reused.
     fn decode_head(&mut self, block: &[u8]) -> Result<Result<(), Failure>, Fault> {
         let generation = self.decoder.generation();
         if self.head_generation == Some(generation) && self.head_block == block {
@@ -314,7 +314,7 @@ impl Core {
             Err(error) if error.is_fatal() => return Err(Fault::Compression),
             Err(_) => return Ok(Err(Failure::TooLarge)),
         }
-        // The extra field is `:status`.
+        // The extra field is the pseudo-header field `:status`.
         if self.head.len() > usize::from(self.config.limits.fields) + 1 {
             return Ok(Err(Failure::TooLarge));
         }
@@ -330,7 +330,7 @@ impl Core {
         Ok(Ok(()))
     }
 
-    /// Decodes a block only to update the table.
+    /// Decodes a header block only to update the HPACK table.
     pub(super) fn skip_block(&mut self, block: &[u8]) -> Result<(), Fault> {
         self.trailers.clear();
         let decoded = self.decoder.decode(block, &mut self.trailers);
@@ -347,7 +347,7 @@ impl Core {
         }
     }
 
-    /// Ends the wait for 100 (Continue); returns whether the request waited.
+    /// Ends the wait of a request for 100 (Continue); returns whether the request was waiting.
     fn stops_waiting(&mut self, request: RequestId) -> bool {
         let before = self.continuing.len();
         self.continuing.retain(|&(other, _)| other != request);
@@ -358,7 +358,7 @@ impl Core {
         waited
     }
 
-    /// Reports that content may be sent although no response has arrived.
+    /// Reports that the caller may send the content although the server did not send 100 (Continue).
     pub(super) fn may_continue(&mut self, request: RequestId) {
         if let Some(stream) = self.streams.get_mut(request) {
             stream.upload.state = UploadState::Open;
@@ -370,7 +370,7 @@ impl Core {
         self.calm.wants_answer(&self.config.floods, self.now)?;
         let before = self.peer;
         for (id, value) in list.iter() {
-            // Servers cannot receive pushes, so they must not enable them (section 6.5.2).
+            // Clients cannot push, so a server must not enable push (section 6.5.2).
             if id == id::ENABLE_PUSH && value != 0 {
                 return Err(Fault::BadSetting);
             }
@@ -378,8 +378,7 @@ impl Core {
         }
         self.peer_is_known = true;
         if list.iter().any(|(id, _)| id == id::HEADER_TABLE_SIZE) {
-            // All sizes in the list apply in order: an earlier, smaller size evicts entries from the server's
-            // table.
+            // The sizes in the list apply in order. An earlier, smaller size evicts entries from the server's table.
             for (id, value) in list.iter() {
                 if id == id::HEADER_TABLE_SIZE {
                     self.encoder.set_table_limit(value);
@@ -392,8 +391,8 @@ impl Core {
                 stream.send.change_initial(old, new)?;
             }
         }
-        // Held frames obey the previous settings. If those allowed more, the acknowledgement is sent after the held
-        // frames.
+        // Held frames obey the previous settings. If the new settings are narrower, the acknowledgement is sent after
+        // the held frames.
         let narrower = self.peer.header_table_size < before.header_table_size
             || new < old
             || self.peer.max_frame_size < before.max_frame_size;
@@ -442,15 +441,15 @@ impl Core {
             self.must_not_be_idle(stream)?;
             return self.nothing();
         }
-        // REFUSED_STREAM means that the request was not processed at all (section 8.7).
+        // REFUSED_STREAM means that the server did not process any part of the request (section 8.7).
         let acted = code != ErrorCode::REFUSED_STREAM;
         self.forget_held(request);
         self.lose_stream(request, Failure::StreamReset, acted);
         Ok(())
     }
 
-    /// Handles a stream that the server has reset. Its held frames are still sent, because the compression state
-    /// depends on them. A reset from this side follows them.
+    /// Handles a reset of a stream by the server. Held frames of the stream are still sent, because the compression
+    /// state depends on them. RST_STREAM follows them.
     fn forget_held(&mut self, request: RequestId) {
         let stream = stream_of(request);
         if self.output.holds(stream) {
@@ -492,8 +491,8 @@ impl Core {
         self.calm.carries_nothing(&self.config.floods, self.now)
     }
 
-    /// Handles a frame with part of a message on a stream that is not open. It is allowed if this side has reset
-    /// the stream: the server may have sent the frame before it received the reset.
+    /// Handles a frame of a message on a stream that is not open. The frame is valid if this side has reset the stream:
+    /// the server may have sent the frame before it received the reset.
     fn on_closed_stream(&mut self, stream: StreamId) -> Result<(), Fault> {
         self.must_not_be_idle(stream)?;
         let request = request_of(stream);
@@ -521,7 +520,7 @@ impl Core {
         origin: &[u8],
         value: &[u8],
     ) -> Result<(), Fault> {
-        // An ALTSVC frame carries no part of a response, so it counts as an idle frame.
+        // An ALTSVC frame carries no part of a response and counts as an idle frame.
         self.nothing()?;
         let request = (!stream.is_connection()).then(|| request_of(stream));
         let is_in_place = match request {

@@ -23,7 +23,7 @@ impl RequestQueue for Core {
 }
 
 impl Connection {
-    /// Starts to write a request after those already queued.
+    /// Starts to write a request. The request is queued after earlier requests.
     pub fn request(&mut self, line: RequestLine<'_>) -> Result<RequestWriter<'_>, SendError> {
         let core = self.core_mut();
         core.check_room()?;
@@ -31,8 +31,9 @@ impl Connection {
         Ok(RequestWriter::new(core, line, scheme))
     }
 
-    /// Queues a prepared request for `target`, as [`request`](Self::request) and [`RequestWriter::send_with`]
-    /// would do. Content that the request announces must follow with [`send_content`](Self::send_content).
+    /// Queues a prepared request for `target`. The result is the same as with [`request`](Self::request) and
+    /// [`RequestWriter::send_with`]. If the request announces content, send it with
+    /// [`send_content`](Self::send_content).
     pub fn request_prepared(
         &mut self,
         prepared: &PreparedRequest,
@@ -125,7 +126,7 @@ impl Core {
         }
     }
 
-    /// Checks that a further request can be queued.
+    /// Checks that one more request can be queued.
     fn check_room(&self) -> Result<(), SendError> {
         if !self.accepts_requests() {
             return Err(SendError::Closed);

@@ -6,7 +6,7 @@ use crate::exchange::{Received, RequestId};
 use crate::h2::StreamId;
 use crate::h2::flow::{ReceiveWindow, Window};
 
-/// A request without a complete response.
+/// A request or push whose response is not complete.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) head_method: bool,
@@ -14,7 +14,8 @@ pub(super) struct Stream {
     pub(super) answer: Answer,
     pub(super) interims: u16,
     pub(super) received: Received,
-    /// When the request's first byte was handed to the transport; for a push, when it was promised.
+    /// The time at which the first byte of the request was handed to the transport; for a push, the time of the
+    /// promise.
     pub(super) sent: Option<Instant>,
     pub(super) send: Window,
     pub(super) receive: ReceiveWindow,
@@ -24,11 +25,12 @@ pub(super) struct Stream {
 /// The progress of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Nothing has arrived.
+    /// Nothing has been received.
     None,
-    /// Something has arrived, but not the final head.
+    /// A part of the response has been received, but not the final head.
     Begun,
-    /// The final head has arrived; the value is the number of content bytes still to come, if announced.
+    /// The final head has been received. The value is the number of content bytes not yet received, if the length was
+    /// announced.
     Content(Option<u64>),
 }
 
@@ -36,13 +38,13 @@ pub(super) enum Answer {
 #[derive(Debug, Default)]
 pub(super) struct Upload {
     pub(super) state: UploadState,
-    /// Bytes that the caller has not passed yet; `None` when the length was not announced.
+    /// Content bytes that the caller still has to pass; `None` if the length was not announced.
     pub(super) remaining: Option<u64>,
-    /// Content that the caller has passed and that is not in a frame yet, because the windows block it.
+    /// Content that the caller has passed and that the windows still block.
     pub(super) backlog: Vec<u8>,
-    /// Bytes at the start of the backlog that are in frames.
+    /// The number of backlog bytes, from the start, that are in frames.
     pub(super) framed: usize,
-    /// Bytes at the start of the backlog that may be sent.
+    /// The number of backlog bytes, from the start, that are released.
     pub(super) released: usize,
 }
 
@@ -73,7 +75,7 @@ impl Stream {
     }
 }
 
-/// The number of a stream on the wire.
+/// The stream number of a request on the wire.
 pub(super) const fn stream_of(request: RequestId) -> StreamId {
     match request.is_pushed() {
         true => StreamId::new(request.0 << 1),
@@ -81,7 +83,7 @@ pub(super) const fn stream_of(request: RequestId) -> StreamId {
     }
 }
 
-/// The request of a stream; the stream must not be the connection.
+/// The request of a stream. The stream must not be 0 (the connection).
 pub(super) const fn request_of(stream: StreamId) -> RequestId {
     let number = stream.number() >> 1;
     match stream.is_client() {
@@ -90,12 +92,12 @@ pub(super) const fn request_of(stream: StreamId) -> RequestId {
     }
 }
 
-/// The failures to report when the connection ends.
+/// The failures that are reported when the connection ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ending {
-    /// The failure of responses that have begun.
+    /// The failure of requests whose response has begun.
     pub(super) begun: Failure,
-    /// The failure of requests without any part of a response.
+    /// The failure of requests whose response has not begun.
     pub(super) unanswered: Failure,
 }
 

@@ -8,7 +8,7 @@ use super::stream::{Answer, Ending};
 use crate::h2::error::{ErrorCode, Fault};
 
 impl Core {
-    /// Schedules the check of the time limits of a request sent now.
+    /// Schedules the check of the time limits for a request that is sent at `now`.
     pub(super) fn watch(&mut self, now: Instant) {
         if self.wake.is_none() {
             let timeouts = &self.config.timeouts;
@@ -62,8 +62,8 @@ impl Core {
         }
     }
 
-    /// Aborts the requests whose time limit has passed, and finds when the next limit expires. One call checks many
-    /// requests.
+    /// Aborts the requests whose time limit has passed, and finds the time at which the next limit expires. A call
+    /// checks several requests.
     fn find_late(&mut self, now: Instant) {
         let timeouts = self.config.timeouts;
         let mut late = Vec::new();

@@ -1,16 +1,16 @@
-//! Counts of frames, as a protocol analyser would count them.
+//! Counts frames by type, as a protocol analyser does.
 
 use fathometer_model::Bytes;
 
 use crate::h2::frame::{FrameType, HEADER_LENGTH, Header};
 
-/// The number of types with a separate count, in the order of their numbers. PRIORITY_UPDATE and all other types
-/// have the last two counts.
+/// The number of frame types with their own count, in the order of their type numbers. PRIORITY_UPDATE and all other
+/// types use the last two counts.
 const KNOWN: usize = 11;
 const PRIORITY_UPDATE: usize = KNOWN;
 const OTHERS: usize = KNOWN + 1;
 
-/// The frames that passed in one direction, by type.
+/// The number and size of the frames that passed in one direction, by type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
     frames: [u64; OTHERS + 1],
@@ -18,17 +18,17 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Number of frames of this type whose header was complete. All unknown types are counted as one type.
+    /// The number of frames of this type whose header was complete. All unknown types are counted as one type.
     pub fn frames(&self, kind: FrameType) -> u64 {
         self.frames[place(kind)]
     }
 
-    /// Bytes of frames of this type, with the nine bytes of each frame's header.
+    /// The number of bytes in frames of this type, headers (9 bytes) included.
     pub fn bytes(&self, kind: FrameType) -> Bytes {
         Bytes(self.bytes[place(kind)])
     }
 
-    /// Bytes of all frames.
+    /// The number of bytes in all frames.
     pub fn total(&self) -> Bytes {
         Bytes(self.bytes.iter().sum())
     }
@@ -42,22 +42,22 @@ fn place(kind: FrameType) -> usize {
     }
 }
 
-/// Follows the bytes of one direction from frame to frame and counts them.
+/// Parses the frame headers in the bytes of one direction, and counts the frames.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counter {
     traffic: Traffic,
-    /// An incomplete frame header, and the number of its bytes so far.
+    /// A frame header that may be incomplete, and the number of its bytes received so far.
     header: [u8; HEADER_LENGTH],
     have: usize,
     /// Remaining payload bytes of the current frame, and the index of its type.
     payload: usize,
     place: usize,
-    /// Remaining bytes before the first frame.
+    /// The remaining bytes of the preface, which precedes the first frame.
     preface: usize,
 }
 
 impl Counter {
-    /// A counter of frames after a preface of `preface` bytes.
+    /// Creates a counter for a direction that starts with a preface of `preface` bytes.
     pub(super) fn new(preface: usize) -> Counter {
         Counter {
             preface,
@@ -69,7 +69,7 @@ impl Counter {
         &self.traffic
     }
 
-    /// Counts these bytes.
+    /// Counts the given bytes.
     pub(super) fn pass(&mut self, bytes: &[u8]) {
         let mut bytes = bytes;
         if self.preface > 0 {
@@ -103,7 +103,7 @@ impl Counter {
         }
     }
 
-    /// Starts a frame. (The header is counted when it is complete.)
+    /// Starts a new frame. Its header bytes are counted when the header is complete.
     fn begin(&mut self, header: [u8; HEADER_LENGTH]) {
         let header = Header::parse(&header);
         self.payload = header.length as usize;

@@ -1,4 +1,4 @@
-//! Sending the content of requests within the windows.
+//! Sends the content of requests within the flow-control windows.
 
 use super::connection::{Connection, Core};
 use super::stream::{Stream, UploadState, stream_of};
@@ -8,8 +8,8 @@ use crate::h2::flow::Window;
 use crate::h2::frame::write;
 
 impl Connection {
-    /// Adds content to a request that announced it. Like heads, it is held until it is released. Content that
-    /// the windows block is buffered and sent automatically later.
+    /// Adds content to a request that announced content. The content is held until it is released. Content that the
+    /// windows block is buffered and sent later without another call.
     pub fn send_content(&mut self, request: RequestId, content: &[u8]) -> Result<(), SendError> {
         let core = self.core_mut();
         let stream = core.uploading(request)?;
@@ -27,7 +27,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends content that was announced without its length. Content of a known length ends with its last byte.
+    /// Ends content that was announced without a length. Content with a known length ends with its last byte.
     pub fn finish_content(&mut self, request: RequestId) -> Result<(), SendError> {
         let core = self.core_mut();
         let stream = core.uploading(request)?;
@@ -39,8 +39,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Bytes of content that were passed for a request and wait for a window. A caller with much content should
-    /// wait until this number is small.
+    /// The number of content bytes of a request that wait for a window. A caller with much content should wait until
+    /// this number is small.
     pub fn backlog(&self, request: RequestId) -> usize {
         let stream = self.core().streams.get(request);
         stream.map_or(0, |stream| {
@@ -50,7 +50,7 @@ impl Connection {
 }
 
 impl Core {
-    /// The stream of a request that accepts content.
+    /// Returns the stream of a request that accepts content.
     fn uploading(&mut self, request: RequestId) -> Result<&mut Stream, SendError> {
         if !self.is_open() {
             return Err(SendError::Closed);
@@ -62,7 +62,7 @@ impl Core {
         }
     }
 
-    /// Puts as much content into frames as the windows allow, and buffers the rest.
+    /// Puts content into frames within the windows, and buffers the remaining content.
     fn give(&mut self, request: RequestId, content: &[u8]) {
         let Some(stream) = self.streams.get_mut(request) else {
             return;
@@ -99,7 +99,7 @@ impl Core {
         }
     }
 
-    /// Releases content that waits for windows, to be sent as soon as they allow it.
+    /// Releases the content that waits for windows. It is sent when the windows allow it.
     pub(super) fn release_backlogs(&mut self) {
         if self.blocked.is_empty() {
             return;
@@ -112,7 +112,7 @@ impl Core {
         self.frame_backlogs();
     }
 
-    /// Puts released content from the backlogs into frames: one frame of each request in turn.
+    /// Puts released content from the backlogs into frames. The requests alternate (round robin), one frame at a time.
     pub(super) fn frame_backlogs(&mut self) {
         let mut idle_turns = 0;
         while idle_turns < self.blocked.len() && self.send.available() > 0 {
@@ -167,17 +167,17 @@ impl Core {
     }
 }
 
-/// The result of a request's turn to send.
+/// The result of a request's turn in the round robin.
 enum Turn {
     /// No content waits.
     Done,
-    /// A frame was written and some content is left.
+    /// A frame was written, and more content waits.
     Goes,
-    /// The content must wait.
+    /// The windows block the content.
     Waits,
 }
 
-/// Number of bytes in the next frame of content.
+/// Returns the number of content bytes for the next frame.
 fn next_frame(content: usize, frame: u32, stream: &Window, connection: &Window) -> u32 {
     let content = u32::try_from(content).unwrap_or(u32::MAX);
     content

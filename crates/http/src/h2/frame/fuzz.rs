@@ -3,9 +3,11 @@
 use super::super::error::Error;
 use super::{Frame, HEADER_LENGTH, Limits, Reader, SettingsList};
 
-/// An entry point for fuzzing: the first byte chooses where the rest is cut. Panics in these cases: whole, cut
-/// and byte-by-byte input give different frames; more bytes are reported than were received; a header block
-/// exceeds its limit.
+/// An entry point for fuzzing. The first byte selects the position at which the remaining input is split. Panics in
+/// these cases:
+/// - the whole, split and byte-by-byte input give different frames;
+/// - more bytes are reported than were received;
+/// - a header block exceeds its limit.
 pub fn fuzz(data: &[u8]) {
     let Some((&cut, input)) = data.split_first() else {
         return;
@@ -22,7 +24,7 @@ pub fn fuzz(data: &[u8]) {
     assert_eq!(whole, read(input.chunks(1), limits));
 }
 
-/// The contents of frames, one line each, with pieces of DATA joined.
+/// Reads all frames; returns one line for each frame, with the pieces of DATA joined.
 fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, limits: Limits) -> Vec<String> {
     let mut reader = Reader::new(limits);
     let mut log = Vec::new();
@@ -32,7 +34,7 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, limits: Limits) -> Vec<Strin
     for mut input in pieces {
         came += input.len();
         while let Some(result) = reader.read(&mut input) {
-            assert!(!failed, "a frame after the end: {result:?}");
+            assert!(!failed, "a frame after the connection error: {result:?}");
             match result {
                 Ok(Frame::Data(piece)) => {
                     if piece.first {
@@ -56,7 +58,10 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, limits: Limits) -> Vec<Strin
                 Err(Error::Connection(_)) => failed = true,
                 _ => {}
             }
-            assert!(accounted <= came, "{accounted} bytes of {came}");
+            assert!(
+                accounted <= came,
+                "{accounted} bytes reported, {came} bytes received"
+            );
             log.push(format!("{result:?}"));
         }
         assert!(input.is_empty());

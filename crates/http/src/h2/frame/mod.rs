@@ -1,10 +1,10 @@
 //! Frames (RFC 9113 sections 4 and 6, RFC 7838 section 4, RFC 9218 section 7.1).
 //!
-//! [`Reader`] turns bytes into [`Frame`]s. Any split of the input gives the same frames. DATA is passed through
-//! without a copy, and header blocks are joined over their CONTINUATION frames. The reader checks everything
-//! that does not depend on the state of streams. [`write`](mod@write) appends frames to a buffer.
+//! [`Reader`] turns bytes into [`Frame`]s. Any split of the input gives the same frames. DATA is not copied. The parts
+//! of a header block in CONTINUATION frames are joined. The reader checks everything that does not depend on the state
+//! of streams. [`write`](mod@write) appends frames to a buffer.
 //!
-//! The machines decode header blocks and handle stream states and flow control.
+//! The client and server connections decode header blocks and handle stream states and flow control.
 
 mod fuzz;
 mod reader;
@@ -50,24 +50,24 @@ impl FrameType {
     pub const PRIORITY_UPDATE: FrameType = FrameType(0x10);
 }
 
-/// Flags of frames; which flags are valid depends on the frame type.
+/// Frame flags. The frame type determines which flags are valid.
 pub mod flags {
-    /// DATA, HEADERS: the sender's last frame on the stream.
+    /// DATA, HEADERS: this is the sender's last frame on the stream.
     pub const END_STREAM: u8 = 0x1;
-    /// SETTINGS, PING: an acknowledgement.
+    /// SETTINGS, PING: this is an acknowledgement.
     pub const ACK: u8 = 0x1;
-    /// HEADERS, PUSH_PROMISE, CONTINUATION: the header block ends.
+    /// HEADERS, PUSH_PROMISE, CONTINUATION: the header block ends with this frame.
     pub const END_HEADERS: u8 = 0x4;
     /// DATA, HEADERS, PUSH_PROMISE: the payload starts with the padding length and ends with padding.
     pub const PADDED: u8 = 0x8;
-    /// HEADERS: a dependency comes before the block.
+    /// HEADERS: a dependency precedes the header block.
     pub const PRIORITY: u8 = 0x20;
 }
 
 /// The nine-byte frame header (section 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Bytes of the payload; below 2^24.
+    /// The length of the payload in bytes; below 2^24.
     pub length: u32,
     /// The type.
     pub kind: FrameType,
@@ -102,14 +102,14 @@ impl Header {
     }
 }
 
-/// The dependency of a stream, in the priorities of RFC 7540 section 5.3.
+/// The dependency of a stream in the priority scheme of RFC 7540 (section 5.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dependency {
-    /// The parent stream; [`StreamId::CONNECTION`]: none.
+    /// The parent stream; [`StreamId::CONNECTION`] if there is no parent.
     pub on: StreamId,
     /// Whether the other dependents of the parent stream become dependents of this stream.
     pub exclusive: bool,
-    /// The weight among the dependents of the same stream: the values 0 to 255 mean 1 to 256.
+    /// The weight among the dependents of the same parent. The values 0 to 255 mean the weights 1 to 256.
     pub weight: u8,
 }
 
@@ -137,7 +137,7 @@ impl Dependency {
 pub enum Frame<'a> {
     /// A piece of a DATA frame.
     Data(DataPiece<'a>),
-    /// HEADERS with all its CONTINUATION frames.
+    /// HEADERS with its CONTINUATION frames.
     Headers(HeaderBlock<'a>),
     /// PRIORITY
     Priority {
@@ -157,7 +157,7 @@ pub enum Frame<'a> {
     Settings(SettingsList<'a>),
     /// SETTINGS with ACK.
     SettingsAcknowledged,
-    /// PUSH_PROMISE with all its CONTINUATION frames.
+    /// PUSH_PROMISE with its CONTINUATION frames.
     Push {
         /// The promised stream.
         promised: StreamId,
@@ -173,60 +173,60 @@ pub enum Frame<'a> {
     },
     /// GOAWAY
     GoAway {
-        /// The last stream that is or may be processed.
+        /// The last stream that the sender has processed or may process.
         last: StreamId,
         /// The error code.
         code: ErrorCode,
-        /// Debug data of the peer.
+        /// Debug data from the peer.
         debug: &'a [u8],
     },
     /// WINDOW_UPDATE
     WindowUpdate {
-        /// The stream, or the connection.
+        /// The stream, or 0 for the connection.
         stream: StreamId,
-        /// Additional bytes that may be sent; not 0.
+        /// The number of additional bytes that may be sent; not 0.
         increment: u32,
     },
     /// PRIORITY_UPDATE
     PriorityUpdate {
-        /// The prioritised stream; not the connection.
+        /// The prioritised stream; never the connection.
         stream: StreamId,
         /// The value of a `priority` field.
         field: &'a [u8],
     },
     /// ALTSVC
     AltSvc {
-        /// A stream, whose origin the frame concerns, or the connection.
+        /// The stream whose origin the frame concerns, or 0 for the connection.
         stream: StreamId,
-        /// The origin that the frame concerns; not empty on the connection, empty on a stream.
+        /// The origin that the frame concerns. Empty on a stream; not empty on the connection.
         origin: &'a [u8],
         /// The value of an `Alt-Svc` field.
         value: &'a [u8],
     },
-    /// A frame of an unknown type, reported when its header has arrived; its payload is skipped. Also an ALTSVC
-    /// frame with an unreadable payload, which must be ignored.
+    /// A frame of an unknown type, or an ALTSVC frame with an invalid payload, which must be ignored. Reported when the
+    /// header has arrived; the payload is skipped.
     Unknown(Header),
 }
 
-/// The part of a DATA frame that arrived in one piece. Each frame, even an empty one, is reported in at least one
+/// The part of a DATA frame that arrived in one piece. Every frame, even an empty one, is reported as at least one
 /// piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataPiece<'a> {
     /// The stream.
     pub stream: StreamId,
-    /// Bytes of the complete frame's payload, including padding and the padding length field, as flow control
-    /// counts them. All pieces of a frame have the same value.
+    /// The payload length of the complete frame, with the padding and the padding length field, as flow control counts
+    /// it. Equal in all pieces of a frame.
     pub length: u32,
-    /// Whether this is the first piece of its frame.
+    /// Whether this is the first piece of the frame.
     pub first: bool,
-    /// Whether this is the last piece of its frame.
+    /// Whether this is the last piece of the frame.
     pub last: bool,
     /// Whether this is the last piece of the stream's last frame.
     pub end_stream: bool,
-    /// Bytes of content.
+    /// The content in this piece.
     pub content: &'a [u8],
-    /// Bytes of this piece on the wire: content, padding and the padding length field; in the first piece also the
-    /// frame header.
+    /// The size of this piece on the wire in bytes: content, padding and the padding length field. The first piece
+    /// includes the frame header.
     pub wire: u32,
 }
 
@@ -235,14 +235,13 @@ pub struct DataPiece<'a> {
 pub struct HeaderBlock<'a> {
     /// The stream.
     pub stream: StreamId,
-    /// Whether the stream ends (HEADERS).
+    /// Whether the HEADERS frame ends the stream.
     pub end_stream: bool,
-    /// The stream's dependency under RFC 7540, if the frame has one (HEADERS). A stream that depends on itself is
-    /// an error.
+    /// The stream's dependency (RFC 7540), if the HEADERS frame has one. A stream that depends on itself is an error.
     pub dependency: Option<Dependency>,
     /// The compressed fields.
     pub block: &'a [u8],
-    /// Bytes of all frames of the block, frame headers and padding included.
+    /// The size of all frames of the block in bytes, with frame headers and padding.
     pub wire: u32,
 }
 
@@ -254,8 +253,8 @@ pub struct SettingsList<'a> {
 }
 
 impl<'a> SettingsList<'a> {
-    /// Parses the payload of a SETTINGS frame, or of an HTTP2-Settings field; `None` if its length is not a
-    /// multiple of six.
+    /// Parses the payload of a SETTINGS frame or of an HTTP2-Settings field. `None` if the length is not a multiple of
+    /// six.
     pub fn parse(payload: &'a [u8]) -> Option<SettingsList<'a>> {
         let (entries, rest) = payload.as_chunks::<6>();
         rest.is_empty().then_some(SettingsList { entries })
@@ -271,7 +270,7 @@ impl<'a> SettingsList<'a> {
         self.entries.is_empty()
     }
 
-    /// The identifiers and values of the settings.
+    /// Iterates over the identifiers and values of the settings.
     pub fn iter(self) -> impl Iterator<Item = (u16, u32)> + use<'a> {
         self.entries.iter().map(|&[a, b, c, d, e, f]| {
             (u16::from_be_bytes([a, b]), u32::from_be_bytes([c, d, e, f]))

@@ -12,11 +12,11 @@ use super::{
 /// Limits on the frames that a reader accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest payload of a frame, in bytes: this side's SETTINGS_MAX_FRAME_SIZE.
+    /// The maximum payload of a frame, in bytes: this side's SETTINGS_MAX_FRAME_SIZE.
     pub frame: u32,
-    /// Bytes of one header block in all its frames.
+    /// The maximum size of one header block over all its frames, in bytes.
     pub block: u32,
-    /// CONTINUATION frames of one header block.
+    /// The maximum number of CONTINUATION frames in one header block.
     pub continuations: u32,
 }
 
@@ -30,18 +30,18 @@ impl Default for Limits {
     }
 }
 
-/// A frame reader. It buffers an incomplete frame header, an incomplete payload of a frame other than DATA, and a
-/// header block that continues in another frame: at most one frame and one header block.
+/// A frame reader. It buffers incomplete frame headers, incomplete payloads of frames other than DATA, and incomplete
+/// header blocks. The buffers hold at most one frame and one header block.
 #[derive(Debug, Default)]
 pub struct Reader {
     limits: Limits,
     state: State,
-    /// The bytes of the frame header that have arrived.
+    /// The received bytes of the frame header.
     head: [u8; HEADER_LENGTH],
     head_length: usize,
-    /// The received bytes of a payload that does not arrive in one piece.
+    /// The received bytes of a payload that arrives in several pieces.
     partial: Vec<u8>,
-    /// The bytes of the header block so far, if it has more than one frame.
+    /// The received part of a header block that has more than one frame.
     block: Vec<u8>,
     continued: Option<Continued>,
 }
@@ -51,41 +51,41 @@ enum State {
     /// A frame header is next.
     #[default]
     Header,
-    /// A payload is next; `partial` may hold its start.
+    /// A payload is next. `partial` may hold its first bytes.
     Payload(Header),
-    /// The payload of a DATA frame is next, or the rest of it.
+    /// The payload of a DATA frame, or the remaining part, is next.
     Data(Data),
-    /// Bytes to skip.
+    /// The number of bytes to skip.
     Skip(usize),
-    /// A connection error: no more input is read.
+    /// A connection error occurred. No more input is read.
     Failed,
 }
 
-/// A DATA frame that is being read.
+/// A partly read DATA frame.
 #[derive(Debug, Clone, Copy)]
 struct Data {
     header: Header,
     first: bool,
-    /// Whether the padding length is still to come.
+    /// Whether the padding length has not arrived yet.
     padding_unknown: bool,
     /// Remaining bytes of content.
     content: usize,
-    /// Remaining bytes of padding after the content.
+    /// Remaining bytes of padding.
     padding: usize,
 }
 
-/// A header block that continues in another frame.
+/// A header block that continues in the next frame.
 #[derive(Debug, Clone, Copy)]
 struct Continued {
     stream: StreamId,
     carrier: Carrier,
     wire: u32,
-    /// CONTINUATION frames so far.
+    /// The number of CONTINUATION frames so far.
     count: u32,
 }
 
 impl Reader {
-    /// A reader at the start of a frame.
+    /// Creates a reader that expects a frame header.
     pub fn new(limits: Limits) -> Reader {
         Reader {
             limits,
@@ -93,7 +93,7 @@ impl Reader {
         }
     }
 
-    /// Resets the reader to the state of [`new`](Self::new), and keeps its allocated memory.
+    /// Resets the reader to the state of [`new`](Self::new). Allocated memory is reused.
     pub fn renew(&mut self, limits: Limits) {
         self.limits = limits;
         self.state = State::Header;
@@ -101,7 +101,7 @@ impl Reader {
         self.continued = None;
     }
 
-    /// Whether the reader is between two frames, and not in a header block.
+    /// Whether the reader is neither within a frame nor within a header block.
     pub fn is_between_frames(&self) -> bool {
         matches!(self.state, State::Header) && self.head_length == 0 && self.continued.is_none()
     }
@@ -119,9 +119,9 @@ impl Reader {
         }
     }
 
-    /// Reads the next frame and consumes its bytes from `input`. `None` when the input is used up and the next
-    /// frame is incomplete. After a connection error, every call returns `None`; after a stream error, reading
-    /// continues with the next frame.
+    /// Reads the next frame and consumes its bytes from `input`. Returns `None` if the input ends before the frame is
+    /// complete. After a connection error, every call returns `None`. After a stream error, the next call continues
+    /// with the next frame.
     pub fn read<'a, 'i: 'a>(
         &'a mut self,
         input: &mut &'i [u8],
@@ -205,7 +205,7 @@ impl Reader {
         Some(frame)
     }
 
-    /// The next frame header, when it is complete.
+    /// Reads the next frame header; returns it when it is complete.
     fn take_header(&mut self, input: &mut &[u8]) -> Option<Header> {
         if self.head_length == 0
             && let Some((head, rest)) = input.split_first_chunk()
@@ -220,7 +220,7 @@ impl Reader {
         (end == HEADER_LENGTH).then(|| Header::parse(&self.head))
     }
 
-    /// Checks a frame by its header, and sets the state for the payload.
+    /// Checks a frame header, and sets the state for the payload.
     fn begin(&mut self, header: Header) -> Result<Option<Frame<'static>>, Error> {
         if header.length > self.limits.frame {
             return Err(Fault::FrameTooLong.into());
@@ -246,7 +246,7 @@ impl Reader {
         let length = header.length;
         let ack = header.has(flags::ACK);
         let padded = u32::from(header.has(flags::PADDED));
-        // Whether the type belongs on the connection, and whether its length is valid.
+        // Whether a frame of this type belongs on the connection, and whether its length is valid.
         let (on_connection, fits) = match header.kind {
             FrameType::DATA => (Some(false), length >= padded),
             FrameType::HEADERS if header.has(flags::PRIORITY) => {
@@ -297,7 +297,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// Buffers the payload of a frame that does not end its header block.
+    /// Buffers the payload of a frame whose header block continues in another frame.
     fn begin_block(&mut self, header: Header, input: &mut &[u8]) -> Result<(), Fault> {
         let payload = match self.partial.len() {
             0 => take(input, header.length as usize),
@@ -325,7 +325,7 @@ impl Reader {
 }
 
 impl Data {
-    /// Reads a piece. If the frame is not empty, `input` must have at least one byte.
+    /// Reads a piece of the frame. Unless the frame is empty, `input` must have at least one byte.
     fn read<'a>(&mut self, input: &mut &'a [u8]) -> Result<DataPiece<'a>, Fault> {
         let before = input.len();
         if self.padding_unknown
@@ -450,7 +450,7 @@ fn parse(header: Header, payload: &[u8]) -> Result<Frame<'_>, Error> {
     })
 }
 
-/// Splits the start of a header block into the part before the fields, and the fields.
+/// Splits the first payload of a header block into the parts that precede the fields, and the fields.
 fn block_start(header: Header, mut payload: &[u8]) -> Result<(Carrier, &[u8]), Fault> {
     if header.has(flags::PADDED) {
         let (&padding, rest) = payload.split_first().ok_or(Fault::FrameLength)?;
@@ -477,13 +477,13 @@ fn block_start(header: Header, mut payload: &[u8]) -> Result<(Carrier, &[u8]), F
     Ok((carrier, payload))
 }
 
-/// Splits the payload of an ALTSVC frame into the origin, which follows its length, and the field value.
+/// Splits the payload of an ALTSVC frame into the origin and the field value.
 fn alt_svc(payload: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = payload.split_first_chunk()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
 }
 
-/// Number of bytes of a frame.
+/// The size of a frame on the wire in bytes.
 fn wire(header: Header) -> u32 {
     HEADER_LENGTH as u32 + header.length
 }
@@ -496,7 +496,7 @@ fn number(payload: &[u8]) -> Result<u32, Fault> {
     first(payload).map(|&bytes| u32::from_be_bytes(bytes))
 }
 
-/// Takes up to `most` bytes from the input.
+/// Takes at most `most` bytes from the input.
 fn take<'a>(input: &mut &'a [u8], most: usize) -> &'a [u8] {
     let (taken, rest) = input.split_at(most.min(input.len()));
     *input = rest;

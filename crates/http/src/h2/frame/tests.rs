@@ -4,7 +4,7 @@ use super::super::error::{Error, Fault, StreamError};
 use super::write::Carrier;
 use super::*;
 
-/// A frame with this payload, even if its lengths are wrong.
+/// Builds a frame with this payload, even if its lengths are wrong.
 fn raw(kind: FrameType, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let header = Header {
@@ -18,7 +18,7 @@ fn raw(kind: FrameType, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// All results of a reader for bytes that arrive in these pieces, with DATA frames joined.
+/// Reads bytes that arrive in `pieces`; returns all results, with the pieces of DATA frames joined.
 fn read_all<'p>(limits: Limits, pieces: impl Iterator<Item = &'p [u8]>) -> Vec<String> {
     let mut reader = Reader::new(limits);
     let mut log: Vec<String> = Vec::new();
@@ -307,7 +307,7 @@ fn header_blocks_must_not_be_interrupted_and_are_bounded() {
     assert_eq!(connection_fault(&join(&bomb)), Fault::BlockTooLong);
 }
 
-/// Frames of all types, and some that are invalid.
+/// Generates frames of all types, some of them invalid.
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     let frame = (
         prop_oneof![4 => 0..=0x10_u8, 1 => any::<u8>()],

@@ -1,24 +1,24 @@
 //! Functions that append frames to a buffer.
 //!
-//! They apply only one limit of the peer: a header block longer than the maximum frame size is split into
-//! CONTINUATION frames.
+//! They apply only one limit of the peer, the maximum frame size: a longer header block is split into CONTINUATION
+//! frames.
 
 use super::super::StreamId;
 use super::super::error::ErrorCode;
 use super::{Dependency, FrameType, HEADER_LENGTH, Header, flags};
 
-/// A frame header; the caller appends `length` bytes of payload.
+/// Appends a frame header; the caller appends `length` bytes of payload.
 pub fn header(out: &mut Vec<u8>, header: Header) {
     out.extend_from_slice(&header.bytes());
 }
 
-/// The header of a DATA frame; the caller appends `length` bytes of content.
+/// Appends the header of a DATA frame; the caller appends `length` bytes of content.
 pub fn data_header(out: &mut Vec<u8>, stream: StreamId, length: u32, end_stream: bool) {
     let flags = if end_stream { flags::END_STREAM } else { 0 };
     frame(out, FrameType::DATA, flags, stream, length);
 }
 
-/// SETTINGS
+/// Appends SETTINGS.
 pub fn settings(out: &mut Vec<u8>, entries: impl Iterator<Item = (u16, u32)>) {
     let start = out.len();
     frame(out, FrameType::SETTINGS, 0, StreamId::CONNECTION, 0);
@@ -29,7 +29,7 @@ pub fn settings(out: &mut Vec<u8>, entries: impl Iterator<Item = (u16, u32)>) {
     set_length(out, start);
 }
 
-/// SETTINGS with ACK.
+/// Appends SETTINGS with ACK.
 pub fn settings_acknowledged(out: &mut Vec<u8>) {
     frame(
         out,
@@ -40,14 +40,14 @@ pub fn settings_acknowledged(out: &mut Vec<u8>) {
     );
 }
 
-/// PING, or its answer.
+/// Appends PING, or its answer.
 pub fn ping(out: &mut Vec<u8>, acknowledges: bool, payload: [u8; 8]) {
     let flags = if acknowledges { flags::ACK } else { 0 };
     frame(out, FrameType::PING, flags, StreamId::CONNECTION, 8);
     out.extend_from_slice(&payload);
 }
 
-/// GOAWAY
+/// Appends GOAWAY.
 pub fn go_away(out: &mut Vec<u8>, last: StreamId, code: ErrorCode, debug: &[u8]) {
     let length = 8 + debug.len() as u32;
     frame(out, FrameType::GOAWAY, 0, StreamId::CONNECTION, length);
@@ -56,25 +56,25 @@ pub fn go_away(out: &mut Vec<u8>, last: StreamId, code: ErrorCode, debug: &[u8])
     out.extend_from_slice(debug);
 }
 
-/// WINDOW_UPDATE; `increment` is 1 to 2^31 − 1.
+/// Appends WINDOW_UPDATE; `increment` is 1 to 2^31 − 1.
 pub fn window_update(out: &mut Vec<u8>, stream: StreamId, increment: u32) {
     frame(out, FrameType::WINDOW_UPDATE, 0, stream, 4);
     out.extend_from_slice(&increment.to_be_bytes());
 }
 
-/// RST_STREAM
+/// Appends RST_STREAM.
 pub fn reset(out: &mut Vec<u8>, stream: StreamId, code: ErrorCode) {
     frame(out, FrameType::RST_STREAM, 0, stream, 4);
     out.extend_from_slice(&code.0.to_be_bytes());
 }
 
-/// PRIORITY
+/// Appends PRIORITY.
 pub fn priority(out: &mut Vec<u8>, stream: StreamId, dependency: Dependency) {
     frame(out, FrameType::PRIORITY, 0, stream, 5);
     out.extend_from_slice(&dependency.bytes());
 }
 
-/// PRIORITY_UPDATE with the value of a `priority` field.
+/// Appends PRIORITY_UPDATE with the value of a `priority` field.
 pub fn priority_update(out: &mut Vec<u8>, stream: StreamId, field: &[u8]) {
     let length = 4 + field.len() as u32;
     frame(
@@ -88,7 +88,7 @@ pub fn priority_update(out: &mut Vec<u8>, stream: StreamId, field: &[u8]) {
     out.extend_from_slice(field);
 }
 
-/// ALTSVC: an origin (only on the connection), and the value of an `Alt-Svc` field.
+/// Appends ALTSVC with an origin (only on the connection) and the value of an `Alt-Svc` field.
 pub fn alt_svc(out: &mut Vec<u8>, stream: StreamId, origin: &str, value: &str) {
     let length = (2 + origin.len() + value.len()) as u32;
     frame(out, FrameType::ALTSVC, 0, stream, length);
@@ -97,7 +97,7 @@ pub fn alt_svc(out: &mut Vec<u8>, stream: StreamId, origin: &str, value: &str) {
     out.extend_from_slice(value.as_bytes());
 }
 
-/// The type of the frame that starts a header block, and the other parts of that frame.
+/// The type of the frame that carries a header block, and the other parts of that frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carrier {
     /// HEADERS
@@ -114,8 +114,8 @@ pub enum Carrier {
     },
 }
 
-/// HEADERS or PUSH_PROMISE with the block that `encode` appends. A block longer than `max_frame_size` is split
-/// into CONTINUATION frames. Returns the size of all frames in bytes.
+/// Appends HEADERS or PUSH_PROMISE with the header block that `encode` appends. A block longer than `max_frame_size` is
+/// split into CONTINUATION frames. Returns the size of all frames in bytes.
 pub fn header_block(
     out: &mut Vec<u8>,
     stream: StreamId,
@@ -154,7 +154,7 @@ pub fn header_block(
     (out.len() - start) as u32
 }
 
-/// Splits the frame at `start`, which is too long, into frames of the allowed size.
+/// Splits the frame at `start`, which is too long, into frames of at most the allowed size.
 #[cold]
 fn continue_block(out: &mut Vec<u8>, start: usize, stream: StreamId, max_frame_size: u32) {
     let rest = out.split_off(start + HEADER_LENGTH + max_frame_size as usize);
@@ -187,7 +187,7 @@ fn frame(out: &mut Vec<u8>, kind: FrameType, flags: u8, stream: StreamId, length
     );
 }
 
-/// Writes the length of the frame at `start`, which is the last frame of `out`.
+/// Sets the length of the frame that begins at `start` and is the last frame of `out`.
 fn set_length(out: &mut [u8], start: usize) {
     let length = (out.len() - start - HEADER_LENGTH) as u32;
     out[start..start + 3].copy_from_slice(&length.to_be_bytes()[1..]);

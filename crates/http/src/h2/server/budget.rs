@@ -1,18 +1,17 @@
-//! Rate limits on frames that cost the server more than the client: bursts are allowed, a sustained flood is not.
+//! Rate limits on frames that cost the server more work than the client. Bursts are allowed; a sustained flood is not.
 
 use fathometer_model::Instant;
 
 use super::config::{Allowance, Limits};
 use crate::h2::error::Fault;
 
-/// Idle frames that each request adds to the allowance: its WINDOW_UPDATE and its dependency.
+/// Idle frames that each request adds to the allowance: WINDOW_UPDATE frames and the stream's dependency.
 const IDLE_PER_REQUEST: u32 = 4;
-/// Idle frames that each sent DATA frame adds to the allowance: WINDOW_UPDATE for its stream and for the
+/// Idle frames that each sent DATA frame adds to the allowance: one WINDOW_UPDATE for the stream and one for the
 /// connection.
 const IDLE_PER_DATA: u32 = 2;
 
-/// The remaining allowances of a client. They refill at the rate of each [`Allowance`]. Useful work refills them
-/// too.
+/// The remaining allowances of a client. They are refilled at the rate of each [`Allowance`], and also by useful work.
 ///
 /// Invariant: no counter is above the burst of its allowance.
 #[derive(Debug)]
@@ -24,7 +23,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// A budget with full allowances.
+    /// Creates a budget with full allowances.
     pub fn new(limits: &Limits, now: Instant) -> Budget {
         Budget {
             resets: Counter::new(limits.resets, now),
@@ -70,7 +69,7 @@ impl Budget {
     }
 }
 
-/// The remainder of an [`Allowance`]. Reads the time only when the remainder is used up, so normal counting is
+/// The unused part of an [`Allowance`]. The time is compared only when the allowance is used up, so counting is usually
 /// cheap.
 #[derive(Debug, Clone, Copy)]
 struct Counter {
@@ -81,7 +80,7 @@ struct Counter {
 }
 
 impl Counter {
-    /// A counter with the full allowance.
+    /// Creates a counter with the full allowance.
     fn new(allowance: Allowance, now: Instant) -> Counter {
         Counter {
             allowance,
@@ -90,7 +89,7 @@ impl Counter {
         }
     }
 
-    /// Takes one from the allowance; returns `fault` if nothing is left.
+    /// Takes one unit of the allowance; returns `fault` if the allowance is used up.
     fn take(&mut self, now: Instant, fault: Fault) -> Result<(), Fault> {
         let Allowance { burst, per_second } = self.allowance;
         if self.left == 0 {
@@ -101,12 +100,12 @@ impl Counter {
             self.left = burst.min(u32::try_from(earned).unwrap_or(u32::MAX));
             self.since = now;
         }
-        // A burst of zero never allows anything.
+        // With a burst of zero, nothing is ever allowed.
         self.left = self.left.checked_sub(1).ok_or(fault)?;
         Ok(())
     }
 
-    /// Gives `count` back, for completed work.
+    /// Adds `count` units to the allowance for completed work, up to the maximum burst.
     fn give(&mut self, count: u32) {
         self.left = self.allowance.burst.min(self.left.saturating_add(count));
     }
@@ -136,7 +135,11 @@ mod tests {
         now += Duration::from_millis(101);
         assert_eq!(takes(&mut counter, now), 2);
         now += Duration::from_secs(3600);
-        assert_eq!(takes(&mut counter, now), 3, "no more than a burst");
+        assert_eq!(
+            takes(&mut counter, now),
+            3,
+            "the allowance is limited to one burst"
+        );
         counter.give(2);
         assert_eq!(takes(&mut counter, now), 2);
         let nothing = Allowance {

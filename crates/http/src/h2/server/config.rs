@@ -9,44 +9,44 @@ use crate::h2::flow::UpdateAt;
 use crate::h2::settings::MIN_FRAME_SIZE;
 use crate::pace::ContentPace;
 
-/// How a server handles its connections; shared by all connections.
+/// The configuration of all connections of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
     /// Limits on the requests and frames of a client.
     pub limits: Limits,
     /// The server's flow-control windows for request content.
     pub receive: ReceiveWindows,
-    /// How responses are split into frames.
+    /// The division of responses into frames.
     pub framing: Framing,
     /// The order of responses.
     pub scheduling: Scheduling,
-    /// Bytes of the HPACK decoder table for requests (SETTINGS_HEADER_TABLE_SIZE); 0: none.
+    /// The size in bytes of the HPACK decoder table for requests (SETTINGS_HEADER_TABLE_SIZE); 0: no table.
     pub decoder_table: u32,
-    /// The maximum size in bytes of the HPACK encoder table for responses, if the client allows this size; 0: none.
+    /// The maximum size in bytes of the HPACK encoder table for responses, if the client allows this size; 0: no table.
     pub encoder_table: u32,
-    /// Which response fields are added to the encoder table.
+    /// The response fields that are added to the encoder table.
     pub indexing: FieldIndexing,
-    /// Number of requests per connection that are cached with their answers; 0: none. A repeated request is then
-    /// not parsed again, and the head of its response is not encoded again. Each cached request takes up to a
-    /// kilobyte until the connection [frees its memory](super::Connection::rest).
+    /// The number of requests per connection that are cached with their answers; 0: none. If a cached request is
+    /// repeated, it is not parsed again, and the head of its response is not encoded again. Each cached request takes
+    /// up to 1 kB until the connection [frees its memory](super::Connection::rest).
     pub remembered: u32,
-    /// Whether files of a page are pushed with the page.
+    /// Whether files that belong to a page are pushed with the page.
     pub push: bool,
-    /// Whether 103 (Early Hints) is sent.
+    /// Whether 103 (Early Hints) responses are sent.
     pub early_hints: bool,
     /// The number of requests after which the server sends GOAWAY; `None`: no limit.
     pub max_requests_per_connection: Option<u32>,
-    /// How a connection is closed.
+    /// The manner in which a connection is closed.
     pub close: CloseManner,
-    /// Simulated service time: from when the server starts to work on a request until the response is ready. The
-    /// requests of one connection are processed one after another. Zero: the server's own speed.
+    /// Simulated service time: the time from the start of the work on a request until the response is ready. The
+    /// requests of one connection are processed one after another. Zero: no simulated delay.
     pub service_time: Duration,
-    /// Additional service time of the first request of a connection, to imitate servers for which a new connection
-    /// is extra work.
+    /// Additional service time of the first request of a connection. It imitates servers for which a new connection is
+    /// extra work.
     pub connection_time: Duration,
-    /// Whether [`Served`](super::Served) events are generated.
+    /// Whether [`Served`](super::Served) events are recorded.
     pub events: bool,
-    /// Whether events include the text of their requests.
+    /// Whether events include the texts of requests.
     pub request_text: bool,
 }
 
@@ -73,14 +73,14 @@ impl Default for ServerConfig {
     }
 }
 
-/// How much request content may be in flight, in bytes.
+/// The receive windows: limits on the request content in flight, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiveWindows {
-    /// On one stream (SETTINGS_INITIAL_WINDOW_SIZE); at most 2^31 − 1.
+    /// The window of each stream (SETTINGS_INITIAL_WINDOW_SIZE); at most 2^31 − 1.
     pub stream: u32,
-    /// On the connection; at least 65 535, the initial window of every connection (smaller values count as 65 535).
+    /// The window of the connection. Values below 65 535, the protocol's initial window, count as 65 535.
     pub connection: u32,
-    /// When window updates are sent to the client.
+    /// The time at which window updates are sent to the client.
     pub update: UpdateAt,
 }
 
@@ -94,20 +94,20 @@ impl Default for ReceiveWindows {
     }
 }
 
-/// How responses are split into frames, and frames into writes.
+/// The division of responses into frames, and of frames into writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Framing {
-    /// The longest payload of a DATA frame, in bytes, if the client allows it; at least 1.
+    /// The maximum payload of a DATA frame, in bytes, if the client allows this size; at least 1.
     pub data: u32,
-    /// Content up to this length is copied after its frame header, so that a small response (HEADERS and DATA)
-    /// is contiguous in memory. Longer content is sent from its original place.
+    /// Content up to this length is copied after its frame header, so that a small response (HEADERS and DATA) is
+    /// contiguous in memory. Longer content is sent without a copy.
     pub copied: u32,
-    /// Which frames are sent in one write.
+    /// The frames that are sent in one write.
     pub writes: Writes,
-    /// When HEADERS are sent.
+    /// The time at which HEADERS are sent.
     pub heads: Heads,
-    /// Limit on the bytes in frames that the transport has not taken yet. Bytes in frames cannot be moved behind
-    /// a more urgent response, and cannot be withdrawn.
+    /// The maximum number of bytes in frames that the transport has not taken. More urgent responses cannot overtake
+    /// these bytes, and these bytes cannot be withdrawn.
     pub ahead: Bytes,
 }
 
@@ -123,48 +123,48 @@ impl Default for Framing {
     }
 }
 
-/// Which frames are sent in one write: where one round of [`Connection::transmit`](super::Connection::transmit)
-/// ends.
+/// The frames that are sent in one write, and so the output of one round of
+/// [`Connection::transmit`](super::Connection::transmit).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writes {
     /// All frames that can be sent, such as the responses to all requests of one read.
     Everything,
-    /// Each turn of a response: its HEADERS with its first DATA frame, then each further DATA frame.
+    /// The output of one turn of a response: HEADERS with the first DATA frame, or one further DATA frame.
     EachTurn,
-    /// Each frame that belongs to a response.
+    /// Each frame of a response separately.
     EachFrame,
 }
 
-/// When the HEADERS of a response are sent.
+/// The time at which the HEADERS of a response are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heads {
-    /// When it is the response's turn: before its first DATA frame.
+    /// In the response's turn, immediately before its first DATA frame.
     WithContent,
-    /// As soon as the response is ready, before the content of any other response, however urgent.
+    /// As soon as the response is ready, before the content of all other responses, even more urgent ones.
     AtOnce,
 }
 
-/// Which of the ready responses is sent next.
+/// The rule that selects the ready response to send next.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Scheduling {
-    /// As the client requests: by the tree of RFC 7540 if it uses only dependencies, otherwise by RFC 9218.
+    /// The client's scheme: the tree of RFC 7540 if the client uses only dependencies, otherwise RFC 9218.
     #[default]
     AsAsked,
-    /// RFC 9218: by urgency. Within one urgency, in order of requests; incremental responses are interleaved
-    /// frame by frame. The server announces that it ignores dependencies.
+    /// RFC 9218: by urgency. Within one urgency, responses are sent in the order of requests, and incremental responses
+    /// are interleaved frame by frame. The server announces that it ignores dependencies.
     Urgency,
-    /// RFC 7540: by dependency and weight, ignoring RFC 9218.
+    /// RFC 7540: by dependency and weight. The priorities of RFC 9218 are ignored.
     Tree,
-    /// In order of requests, each response completely.
+    /// In the order of requests; each response is sent completely.
     InOrder,
-    /// One frame of each response in turn.
+    /// Round robin: one frame of each response.
     RoundRobin,
 }
 
-/// Which response fields are added to the HPACK table.
+/// The response fields that are added to the HPACK table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FieldIndexing {
-    /// Fields that many responses share: all except those that differ from file to file.
+    /// Fields that many responses share: all fields except those that differ from file to file.
     #[default]
     Shared,
     /// All fields.
@@ -173,59 +173,60 @@ pub enum FieldIndexing {
     Nothing,
 }
 
-/// Limits on the memory, the work and the waiting time that one client can cause.
+/// Limits on the memory, the work and the delays that one client can cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Streams that a client may have open (SETTINGS_MAX_CONCURRENT_STREAMS).
+    /// The maximum number of open streams of a client (SETTINGS_MAX_CONCURRENT_STREAMS).
     pub streams: u32,
-    /// Bytes of a request's fields before compression, plus 32 for each field (SETTINGS_MAX_HEADER_LIST_SIZE); more
-    /// are refused with 431.
+    /// The maximum size of a request's fields before compression, plus 32 bytes for each field
+    /// (SETTINGS_MAX_HEADER_LIST_SIZE). A larger request is refused with 431.
     pub head: Bytes,
-    /// Bytes of a header block as sent, in all its frames; a longer block closes the connection.
+    /// The maximum compressed size in bytes of a header block over all its frames. A longer block closes the
+    /// connection.
     pub block: u32,
-    /// CONTINUATION frames of a header block; more close the connection.
+    /// The maximum number of CONTINUATION frames of a header block. More frames close the connection.
     pub continuations: u32,
-    /// Number of fields of a request; more are refused with 431.
+    /// The maximum number of fields of a request. More fields are refused with 431.
     pub fields: u32,
-    /// Bytes of `:path`; a longer path is refused with 414.
+    /// The maximum length of `:path`. A longer path is refused with 414.
     pub target: Bytes,
-    /// Bytes of request content; longer content is refused with 413.
+    /// The maximum length of request content. Longer content is refused with 413.
     pub body: Bytes,
-    /// Bytes of output other than content that the transport has not taken; above this limit, no input is read.
+    /// The maximum amount of output, other than content, that the transport has not taken. Above this limit, no input
+    /// is read.
     pub backlog: Bytes,
-    /// Files pushed at a time, unless the client sets a lower limit.
+    /// The maximum number of concurrent pushes, unless the client sets a lower limit.
     pub pushes: u32,
-    /// Streams that the client resets before they are served. Each completely served response adds one to the
-    /// allowance.
+    /// Resets by the client before its streams are served. Each complete response adds one to the allowance.
     pub resets: Allowance,
-    /// Streams that the server must reset because of faults of the client.
+    /// Resets by the server because of faults of the client.
     pub provoked_resets: Allowance,
-    /// Frames that require an answer: SETTINGS, PING.
+    /// Frames that require an answer: SETTINGS and PING.
     pub answers: Allowance,
-    /// Idle frames: DATA without content, PRIORITY, PRIORITY_UPDATE, WINDOW_UPDATE and unknown types. Each request,
-    /// and each DATA frame sent, adds a few to the allowance.
+    /// Idle frames: DATA without content, PRIORITY, PRIORITY_UPDATE, WINDOW_UPDATE and unknown types. Each request and
+    /// each sent DATA frame add a few to the allowance.
     pub idle_frames: Allowance,
-    /// Idle time-out before the first request of a connection, and within the content of a request.
+    /// Idle time-out before the first request of a connection, and within request content.
     pub idle: Duration,
-    /// The slowest rate of the content of each request; slower requests are refused with 408.
+    /// The minimum rate of request content. Slower requests are refused with 408.
     pub content: ContentPace,
     /// Idle time-out before each further request.
     pub keep_alive: Duration,
-    /// Time-out from the first byte of a frame other than DATA to its last byte. Also from the start of the
-    /// connection to the end of its first frame.
+    /// Time-out for the arrival of a complete frame (except DATA), and from the start of the connection to the end of
+    /// its first frame.
     pub header: Duration,
-    /// Time-out from SETTINGS to its acknowledgement.
+    /// Time-out for the acknowledgement of the server's SETTINGS.
     pub settings: Duration,
-    /// Time-out while the transport takes no byte; then the connection is aborted.
+    /// Time-out while the transport takes no byte. The connection is then aborted.
     pub send: Duration,
-    /// Time-out while only the client's windows block responses, with less than [`stall_bytes`](Self::stall_bytes)
-    /// of content sent; then the connection is closed.
+    /// Time-out while only the client's windows block responses. The connection is then closed, unless
+    /// [`stall_bytes`](Self::stall_bytes) of content were sent in that time.
     pub stall: Duration,
-    /// Content that the client's windows must allow within [`stall`](Self::stall) to keep the connection open.
+    /// The amount of content that must be sent within [`stall`](Self::stall) to keep the connection open.
     pub stall_bytes: Bytes,
-    /// Time from closing the sending side to closing both sides.
+    /// The maximum time between the close of the sending side and the close of both sides.
     pub linger: Duration,
-    /// The maximum number of bytes discarded while waiting for the client to close its side.
+    /// The maximum number of bytes to discard while the server waits for the client's close.
     pub linger_bytes: Bytes,
 }
 

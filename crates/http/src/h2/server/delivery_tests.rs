@@ -1,4 +1,4 @@
-//! Sending responses: frames and writes, order, cancellation, pushes, hints, repetition.
+//! Tests of sending: frames and writes, order, cancellation, pushes, early hints, repeated requests.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn framed(change: impl FnOnce(&mut Framing)) -> Host {
     Host::new(config)
 }
 
-/// Opens all windows to a large size.
+/// Enlarges all windows.
 fn open(host: &mut Host) {
     let mut settings = Vec::new();
     let entries = [(id::INITIAL_WINDOW_SIZE, 1 << 24)];
@@ -31,7 +31,7 @@ fn open(host: &mut Host) {
     host.writes.clear();
 }
 
-/// Requests for the same file, one after the other, each with a `priority` field.
+/// Sends requests for the same file, each with a `priority` field.
 fn ask(host: &mut Host, path: &str, priorities: &[(u32, &str)]) {
     let mut requests = Vec::new();
     for (stream, priority) in priorities {
@@ -142,7 +142,7 @@ fn a_priority_may_precede_its_request_and_change_later() {
         framing.ahead = Bytes(1);
     });
     host.send(raw(FrameType::PRIORITY_UPDATE, 0, 0, b"\0\0\0\x03u=0"));
-    // A PRIORITY_UPDATE overrides the request's own field.
+    // A PRIORITY_UPDATE overrides the `priority` field of the request.
     let mut requests = host.get(1, "/b");
     requests.extend(host.get_with(3, "/b", &[("priority", "u=7")]));
     requests.extend(host.get(5, "/b"));
@@ -186,7 +186,7 @@ fn queued_output_is_bounded_and_yields_to_urgent_responses() {
     let place = order.iter().position(|&stream| stream == 3).unwrap();
     assert_eq!(
         place, 2,
-        "after the frames made ahead, before the rest: {order:?}"
+        "the urgent response must follow the two frames that were already queued: {order:?}"
     );
     assert_eq!(host.content(1).len(), 100_000);
 }
@@ -208,7 +208,7 @@ fn a_cancelled_response_stops_and_is_reported() {
     let requests = [host.get(3, "/b"), reset(3, ErrorCode::CANCEL)].concat();
     host.take();
     host.send(&requests);
-    assert_eq!(host.take(), [], "none of it is in frames");
+    assert_eq!(host.take(), [], "no part of the response is in frames");
     assert_eq!(host.served.len(), 1);
 }
 
@@ -238,7 +238,7 @@ fn repeated_requests_get_the_same_response() {
             }
             host.send(&requests);
             match round {
-                // The date changes, then the client's table, then the server's table.
+                // First the date changes, then the client's HPACK table, then the server's HPACK table.
                 1 => host.now += Duration::from_secs(2),
                 2 => {
                     let request = host.get_with(stream, "/empty", &[("new", "field")]);
@@ -423,14 +423,14 @@ fn early_hints_precede_the_response_even_during_its_work() {
     let requests = [host.get(1, "/index.html"), host.get(3, "/a")].concat();
     host.send(&requests);
     let Got::Head(1, fields, false) = &host.take()[0] else {
-        panic!("no hints");
+        panic!("no 103 (Early Hints) response");
     };
     assert_eq!(fields[0], (":status".to_owned(), "103".to_owned()));
     assert!(
         fields[1].0 == "link" && fields[1].1.contains("</a>"),
         "{fields:?}"
     );
-    // Requests are processed one after another: two of 30 ms, plus 5 ms for the first of the connection.
+    // Requests are processed one after another: 30 ms each, plus 5 ms for the first request of the connection.
     let first = host.connection.poll_timeout().unwrap();
     host.wait(Duration::from_millis(36));
     assert_eq!(host.statuses(), [(1, "200".to_owned())], "{first:?}");
@@ -496,7 +496,7 @@ fn the_first_request_that_is_processed_takes_the_connection_time() {
     assert_eq!(host.statuses()[1..], [(1, "204".to_owned())]);
 }
 
-/// A frame that a client may send, valid or not.
+/// Generates a frame that a client may send, valid or invalid.
 fn utterances() -> impl Strategy<Value = Vec<u8>> {
     let utterance = (0..14_u8, 0..6_u32, any::<u8>());
     prop::collection::vec(utterance, 0..14).prop_map(|utterances| {
@@ -532,13 +532,13 @@ fn utterances() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// The results for bytes that arrive in these pieces: the final output, the exchanges served, and why the
-/// connection ended.
+/// Runs a connection with bytes that arrive in `pieces`. Returns the final output, the served exchanges and the close
+/// reason.
 fn serve<'p>(
     pieces: impl Iterator<Item = &'p [u8]>,
 ) -> (Vec<u8>, Vec<Served>, Option<CloseReason>) {
     let mut config = ServerConfig::default();
-    // The number of frames made before the rest of the input arrives would depend on the split.
+    // Otherwise, the number of frames queued before the remaining input arrives would depend on the split.
     config.framing.ahead = Bytes(0);
     let mut host = Host::fresh(config, with_plans());
     for piece in pieces {

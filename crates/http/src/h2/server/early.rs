@@ -7,8 +7,8 @@ use crate::message::Priority;
 
 /// Priorities of streams that are not open yet.
 ///
-/// Invariant: at most `most` entries, at most one for each stream. If there are `most`, a new entry replaces the
-/// oldest.
+/// Invariant: the list has at most `most` entries, and at most one for each stream. When it is full, a new entry
+/// replaces the oldest one.
 #[derive(Debug)]
 pub(super) struct EarlyPriorities {
     entries: VecDeque<(StreamId, Priority)>,
@@ -32,8 +32,8 @@ impl EarlyPriorities {
         self.entries.push_back((id, priority));
     }
 
-    /// Takes the priority of a stream that opens, and drops the priorities of lower streams, which can no longer be
-    /// opened.
+    /// Removes and returns the priority of a stream that opens. Drops the priorities of lower streams, which can no
+    /// longer open.
     pub fn take(&mut self, id: StreamId) -> Option<Priority> {
         if self.entries.is_empty() {
             return None;
@@ -44,7 +44,7 @@ impl EarlyPriorities {
         priority
     }
 
-    /// Drops everything and frees the memory.
+    /// Drops all entries and frees the memory.
     pub fn rest(&mut self) {
         self.entries = VecDeque::new();
     }
@@ -71,7 +71,7 @@ mod tests {
         for number in [7, 9, 11] {
             early.set(id(number), first);
         }
-        assert_eq!(early.take(id(7)), None, "the oldest was dropped");
+        assert_eq!(early.take(id(7)), None, "the oldest entry was dropped");
         assert_eq!(early.take(id(9)), Some(first));
     }
 }

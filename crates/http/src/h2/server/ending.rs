@@ -1,5 +1,4 @@
-//! How the connection ends: GOAWAY, the last responses, and the close of both sides (RFC 9113 sections 5.4.1
-//! and 6.8).
+//! The end of a connection: GOAWAY, the last responses, and the close of both sides (RFC 9113 sections 5.4.1 and 6.8).
 
 use std::time::Duration;
 
@@ -9,13 +8,13 @@ use super::reason::CloseReason;
 use crate::exchange::{Action, CloseManner};
 use crate::h2::StreamId;
 
-/// How long a server that shuts down waits for a client to close its side.
+/// The maximum time for which a server that shuts down waits for the client's close.
 const ENDING_LINGER: Duration = Duration::from_secs(1);
 
 /// The progress of the end of a connection.
 ///
-/// Invariants: the phase only moves forward, and each action is returned once. The first reason is kept, and it is
-/// set in every phase except `Open`.
+/// Invariants: the phase only moves forward, and each action is returned once. The reason is set in every phase except
+/// `Open`, and never changes.
 #[derive(Debug)]
 pub(super) struct Ending {
     phase: Phase,
@@ -30,21 +29,21 @@ pub(super) struct Ending {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Frames are read, or are still to be sent.
+    /// Frames are read, or output remains to be sent.
     Open,
-    /// The sending side is closed; the receiving side may stay open until this time.
+    /// The sending side is closed. The receiving side stays open until this time at most.
     Lingering { until: Instant },
     /// Both sides are closed.
     Closed,
 }
 
-/// The progress of a graceful shutdown by this side (section 6.8).
+/// The progress of a graceful shutdown by the server (section 6.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leaving {
     No,
     /// GOAWAY with the largest stream number was sent, followed by a PING.
     Announced,
-    /// GOAWAY with this stream number was sent: higher streams are ignored.
+    /// GOAWAY with this stream number was sent; higher streams are ignored.
     Above(StreamId, CloseReason),
 }
 
@@ -80,12 +79,12 @@ impl Ending {
         self.is_closed() && self.action.is_none()
     }
 
-    /// Why the connection ends, once that is decided.
+    /// The reason for the end of the connection; `None` before the end is decided.
     pub fn reason(&self) -> Option<CloseReason> {
         self.reason
     }
 
-    /// Takes the next action.
+    /// Removes and returns the next action.
     pub fn take_action(&mut self) -> Option<Action> {
         self.action.take()
     }
@@ -95,7 +94,7 @@ impl Ending {
         self.leaving == Leaving::No
     }
 
-    /// Whether the shutdown was announced, and its GOAWAY with a stream number is still to be sent.
+    /// Whether the shutdown was announced, and the GOAWAY with the last stream number has not been sent yet.
     pub fn is_announced(&self) -> bool {
         self.leaving == Leaving::Announced
     }
@@ -110,7 +109,7 @@ impl Ending {
         matches!(self.leaving, Leaving::Above(last, _) if id.is_client() && id > last)
     }
 
-    /// Why the connection closes when no stream is left.
+    /// The reason why the connection closes after its last stream has ended.
     pub fn leaving_for(&self) -> Option<CloseReason> {
         match self.leaving {
             Leaving::Above(_, reason) => Some(reason),
@@ -128,7 +127,7 @@ impl Ending {
         is_new
     }
 
-    /// Accepts no streams above `last`. Returns whether GOAWAY must be sent.
+    /// Ends the acceptance of streams above `last`. Returns whether GOAWAY must be sent.
     #[must_use]
     pub fn leave(&mut self, last: StreamId, reason: CloseReason) -> bool {
         let is_new = self.accepts_streams();
@@ -138,8 +137,8 @@ impl Ending {
         is_new
     }
 
-    /// Like [`leave`](Self::leave), but because of a fault: GOAWAY is sent even after an earlier GOAWAY. Returns
-    /// false if the end was already decided.
+    /// Like [`leave`](Self::leave), but because of a fault: GOAWAY is sent even after an earlier GOAWAY. Returns false
+    /// if the end was already decided.
     #[must_use]
     pub fn refuse(&mut self, last: StreamId, reason: CloseReason) -> bool {
         let is_new = self.reason.is_none();
@@ -154,9 +153,9 @@ impl Ending {
         self.reason.get_or_insert(reason);
     }
 
-    /// Closes both directions; the caller then performs `action`. The close reason must be set before.
+    /// Closes both directions. The caller then performs `action`. The close reason must already be set.
     pub fn finish(&mut self, action: Action) {
-        debug_assert!(self.reason.is_some(), "an end without a reason");
+        debug_assert!(self.reason.is_some(), "the close reason is not set");
         self.action = Some(action);
         self.phase = Phase::Closed;
     }
@@ -178,12 +177,12 @@ impl Ending {
         self.peer_finished
     }
 
-    /// Counts bytes that arrived and were not read.
+    /// Counts discarded input.
     pub fn discard(&mut self, bytes: usize) {
         self.discarded += bytes as u64;
     }
 
-    /// Whether to read input after the end was decided. The input is discarded, up to `most` bytes.
+    /// Whether to read input after the end was decided. At most `most` bytes are read and discarded.
     pub fn wants_rest(&self, manner: CloseManner, most: u64) -> bool {
         match self.phase {
             Phase::Open => manner == CloseManner::HalfThenDrain && self.discarded <= most,
@@ -192,7 +191,7 @@ impl Ending {
         }
     }
 
-    /// The latest time at which the receiving side closes, once the sending side is closed.
+    /// The latest time at which the receiving side closes; `None` unless the connection lingers.
     pub fn lingers_until(&self) -> Option<Instant> {
         match self.phase {
             Phase::Lingering { until } => Some(until),
@@ -200,14 +199,14 @@ impl Ending {
         }
     }
 
-    /// Shortens the wait for the client, if there is one, because the server shuts down.
+    /// Shortens the wait for the client's close, because the server shuts down.
     pub fn hurry(&mut self, now: Instant) {
         if let Phase::Lingering { until } = &mut self.phase {
             *until = (*until).min(now + ENDING_LINGER);
         }
     }
 
-    /// Closes the sending side after the last output, and the receiving side when the client has closed it or sends
+    /// Closes the sending side after the last output. Closes the receiving side when the client has closed it, or after
     /// more than `most` bytes.
     pub fn advance(
         &mut self,
@@ -261,10 +260,10 @@ mod tests {
         assert!(ending.ignores(StreamId::new(7)) && !ending.ignores(last));
         assert!(
             !ending.ignores(StreamId::new(8)),
-            "pushes were promised before"
+            "open pushes are still completed"
         );
         assert_eq!(ending.leaving_for(), Some(reason));
-        assert_eq!(ending.reason(), None, "responses are still owed");
+        assert_eq!(ending.reason(), None, "responses must still be sent");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Frames that a client must not send too often, and input that must not arrive too slowly.
+//! Tests of frames that arrive too often and input that arrives too slowly.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const FEW: Allowance = Allowance {
     per_second: 1,
 };
 
-/// Sends frames until the connection is refused; returns the number of accepted rounds.
+/// Sends rounds of frames until the server refuses the connection; returns the number of accepted rounds.
 fn flood(host: &mut Host, mut make: impl FnMut(&mut Host, u32) -> Vec<u8>) -> u32 {
     for round in 0..100_000 {
         let bytes = make(host, round);
@@ -66,7 +66,7 @@ fn served_responses_offset_resets() {
 
 #[test]
 fn resets_provoked_from_the_server_are_bounded() {
-    // CVE-2025-8671: the server may continue to work on a request after the client has provoked a reset.
+    // CVE-2025-8671: after a reset that the client provoked, the server may continue to work on the request.
     for frame in [
         |id: u32| window(id, 0),
         |id| window(id, (1 << 31) - 1),
@@ -91,7 +91,7 @@ fn frames_that_require_an_answer_are_bounded() {
         raw(FrameType::SETTINGS, 0, 0, &[0, 4, 0, 0, 255, 255]),
     ] {
         let mut host = limited(|limits| limits.answers = FEW);
-        // The client's first SETTINGS frame was one of the ten.
+        // The client's first SETTINGS frame already counts: nine of ten frames remain.
         assert_eq!(flood(&mut host, |_, _| frame.clone()), 9);
         host.assert_refused(Fault::AnswerFlood);
     }
@@ -154,7 +154,7 @@ fn header_blocks_are_bounded() {
 
 #[test]
 fn a_small_block_of_many_fields_is_too_large() {
-    // One long field in the table, and a thousand references to it: 4 kB on the wire, 4 MB decoded.
+    // One long field in the table and a thousand references to it: 4 kB on the wire, 4 MB after decoding.
     let mut host = Host::new(ServerConfig::default());
     let long = "x".repeat(3900);
     let first = host.get_with(1, "/a", &[("x", &long)]);
@@ -214,7 +214,7 @@ fn windows_that_stay_closed_end_the_connection() {
             Some(&Got::GoAway(1, ErrorCode::ENHANCE_YOUR_CALM))
         );
     }
-    // Slow, but above the limit.
+    // Slow content, but above the minimum rate.
     let mut host = Host::new(ServerConfig::default());
     let request = host.get(1, "/long");
     host.send(&request);
@@ -244,7 +244,7 @@ fn a_transport_that_takes_nothing_is_aborted() {
 #[test]
 fn input_that_is_too_slow_ends_the_connection() {
     let second = Duration::from_secs(1);
-    // No preface.
+    // A missing preface.
     let mut host = Host::fresh(ServerConfig::default(), origin());
     host.write(usize::MAX).wait(19 * second).send(b"PRI");
     assert_eq!(host.connection.close_reason(), None);
@@ -253,7 +253,7 @@ fn input_that_is_too_slow_ends_the_connection() {
         host.connection.close_reason(),
         Some(CloseReason::HeaderTimeout)
     );
-    // A frame, byte by byte.
+    // A frame that arrives byte by byte.
     let mut host = Host::new(ServerConfig::default());
     let request = host.get(1, "/a");
     for byte in request.chunks(1).take(20) {
@@ -265,12 +265,12 @@ fn input_that_is_too_slow_ends_the_connection() {
         host.connection.close_reason(),
         Some(CloseReason::HeaderTimeout)
     );
-    // Settings that are not acknowledged.
+    // Settings that the client does not acknowledge.
     let mut host = Host::fresh(ServerConfig::default(), origin());
     host.send([&PREFACE[..], &raw(FrameType::SETTINGS, 0, 0, &[])].concat());
     host.wait(21 * second)
         .assert_refused(Fault::SettingsTimeout);
-    // Content that stops.
+    // Content that stops arriving.
     let mut host = Host::new(ServerConfig::default());
     let request = host.post(1, &[]);
     host.send(&request)
@@ -295,7 +295,7 @@ fn input_that_is_too_slow_ends_the_connection() {
 #[test]
 fn slow_content_is_abandoned_and_decided_requests_are_answered() {
     let second = Duration::from_secs(1);
-    // A byte on each of ten streams, and a PING, every five seconds.
+    // Every five seconds, one byte on each of ten streams, and a PING.
     let mut host = Host::new(ServerConfig::default());
     let begun = host.now;
     for stream in (1..20).step_by(2) {

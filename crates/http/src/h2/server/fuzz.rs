@@ -19,13 +19,13 @@ use crate::h2::{PREFACE, StreamId};
 use crate::hpack::{Decoder, Encoder, Indexing};
 use crate::origin::{Origin, OriginConfig};
 
-/// The number of time-outs after which a connection must have ended.
+/// The maximum number of time-outs before a connection ends.
 const LONGEST_WAIT: usize = 1000;
 
-/// An entry point for fuzzing. The first byte chooses the server's configuration and the second where the input
-/// is cut. The third chooses whether the rest is the client's raw output or a script of frames, which finds more
-/// errors. Panics in these cases:
-/// - whole, cut and byte-by-byte input give different results;
+/// An entry point for fuzzing. The first byte selects the server's configuration, and the second the position at which
+/// the input is split. The third selects whether the remaining bytes are raw client output or a script of frames, which
+/// finds more errors. Panics in these cases:
+/// - the whole, split and byte-by-byte input give different results;
 /// - the output is not a valid sequence of HTTP/2 frames;
 /// - a window is exceeded;
 /// - output follows the close;
@@ -78,7 +78,7 @@ fn config(setup: u8) -> Arc<ServerConfig> {
         ..ServerConfig::default()
     };
     let framing = &mut config.framing;
-    // Frames made before the rest has arrived would depend on the cuts.
+    // Otherwise, the number of frames queued before the remaining input arrives would depend on the split.
     framing.ahead = Bytes(0);
     framing.data = 100;
     framing.copied = 60;
@@ -139,8 +139,8 @@ fn origin() -> Arc<Origin> {
             early_hints: "/a /empty".parse().unwrap_or_default(),
             ..OriginConfig::default()
         };
-        // The site is the one above, so an error is a bug in this file.
-        Arc::new(Origin::new(Arc::new(site), config).expect("a site that can be served"))
+        // The site is built in this function, so an error is a bug in this file.
+        Arc::new(Origin::new(Arc::new(site), config).expect("the site is valid"))
     };
     Arc::clone(ORIGIN.get_or_init(make))
 }
@@ -170,10 +170,13 @@ fn run<'a>(config: &Arc<ServerConfig>, pieces: impl Iterator<Item = &'a [u8]>) -
         connection.handle_timeout(now);
         drain(&mut connection, &mut outcome, &mut closed, now);
     }
-    assert!(connection.is_finished(), "the connection never ends");
+    assert!(connection.is_finished(), "the connection did not end");
     while connection.cut_short(now).is_some() {}
     outcome.close = connection.close_reason();
-    assert!(outcome.close.is_some(), "a close without a reason");
+    assert!(
+        outcome.close.is_some(),
+        "a closed connection has no close reason"
+    );
     outcome.requests = connection.requests();
     if let Some(most) = config.max_requests_per_connection {
         assert!(outcome.requests <= most, "more requests than the limit");
@@ -188,7 +191,7 @@ fn drain(connection: &mut Connection, outcome: &mut Outcome, closed: &mut bool, 
         let filled = connection.transmit(&mut slices);
         let offered: Vec<u8> = slices[..filled].iter().flat_map(|s| s.to_vec()).collect();
         if offered.is_empty() {
-            assert_eq!(filled, 0, "a write of nothing");
+            assert_eq!(filled, 0, "an empty write is offered");
             break;
         }
         assert!(!*closed, "output after the close");
@@ -208,7 +211,7 @@ fn drain(connection: &mut Connection, outcome: &mut Outcome, closed: &mut bool, 
     }
 }
 
-/// Checks the output as a client would.
+/// Checks the output as a client does.
 fn judge(output: &[u8]) {
     let mut reader = Reader::new(frame::Limits {
         block: 1 << 20,
@@ -225,8 +228,14 @@ fn judge(output: &[u8]) {
                 let mut fields = FieldBlock::default();
                 assert_eq!(decoder.decode(block.block, &mut fields), Ok(()));
                 let status = fields.get(":status").expect("a head has a status");
-                assert!(!ended.contains(&block.stream), "a head after the end");
-                assert!(!headed.contains(&block.stream), "two final heads");
+                assert!(
+                    !ended.contains(&block.stream),
+                    "a head after the end of the stream"
+                );
+                assert!(
+                    !headed.contains(&block.stream),
+                    "two final heads on one stream"
+                );
                 if status[0] != b'1' {
                     headed.insert(block.stream);
                 }
@@ -235,8 +244,11 @@ fn judge(output: &[u8]) {
                 }
             }
             Frame::Data(piece) => {
-                assert!(headed.contains(&piece.stream), "content without a head");
-                assert!(!ended.contains(&piece.stream), "content after the end");
+                assert!(headed.contains(&piece.stream), "content before the head");
+                assert!(
+                    !ended.contains(&piece.stream),
+                    "content after the end of the stream"
+                );
                 content += piece.content.len() as u64;
                 if piece.end_stream {
                     ended.insert(piece.stream);
@@ -254,11 +266,11 @@ fn judge(output: &[u8]) {
         }
     }
     assert!(reader.is_between_frames(), "the output ends within a frame");
-    // No script grants more than a few windows of 2^24.
+    // A script grants only a few windows of at most 2^24 bytes.
     assert!(content < 1 << 40);
 }
 
-/// Frames, each from three bytes of the input: type, stream, contents.
+/// Builds frames from a script; three bytes select the type, stream and contents of each frame.
 fn script(input: &[u8]) -> Vec<u8> {
     let mut out = PREFACE.to_vec();
     let mut encoder = Encoder::new(4096);
@@ -366,7 +378,7 @@ fn script(input: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A frame with an arbitrary payload.
+/// Appends a frame with an arbitrary payload.
 fn raw(out: &mut Vec<u8>, kind: FrameType, flags: u8, stream: StreamId, payload: &[u8]) {
     let header = Header {
         length: payload.len() as u32,

@@ -1,5 +1,4 @@
-//! The input before it is handled: the preface, incomplete frames, and the current DATA frame (RFC 9113
-//! sections 3.4 and 4.1).
+//! Unprocessed input: the preface, incomplete frames, and the current DATA frame (RFC 9113 sections 3.4 and 4.1).
 
 use fathometer_model::Instant;
 
@@ -8,26 +7,26 @@ use crate::h2::PREFACE;
 use crate::h2::error::Fault;
 use crate::h2::frame::{Frame, Limits, Reader};
 
-/// The part of the input that arrives next, and the time since which it is incomplete.
+/// The expected next part of the input, and the time for which it has been incomplete.
 ///
-/// Invariants: no frame is read before the preface, and the first frame that is handled is SETTINGS. An incomplete
-/// frame is timed from its first byte; DATA frames have another limit and are not timed here.
+/// Invariants: no frame is read before the preface, and the first handled frame is SETTINGS. The time limit of a frame
+/// starts with its first byte. DATA frames have a different limit, which is not checked here.
 #[derive(Debug)]
 pub(super) struct Input {
     start: Start,
     reader: Reader,
-    /// When the first byte of an incomplete frame arrived.
+    /// The time at which the first byte of an incomplete frame arrived.
     frame_started: Option<Instant>,
     /// The stream that receives the current DATA frame.
     data: Option<Slot>,
-    /// Whether that frame has any content so far.
+    /// Whether the current DATA frame has had any content so far.
     data_has_content: bool,
 }
 
-/// The part of a connection's start that must arrive next.
+/// The expected next part of the connection start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Start {
-    /// The preface, of which this many bytes have arrived.
+    /// The preface. The value is the number of its bytes received so far.
     Preface(usize),
     /// SETTINGS.
     Settings,
@@ -35,8 +34,8 @@ enum Start {
 }
 
 impl Input {
-    /// The state before the first byte. The preface and the first frame must arrive within the time limit of a
-    /// frame, from `now`.
+    /// Creates the state before the first byte. From `now`, the preface and the first frame have the time limit of one
+    /// frame.
     pub fn new(limits: Limits, now: Instant) -> Input {
         Input {
             start: Start::Preface(0),
@@ -47,7 +46,7 @@ impl Input {
         }
     }
 
-    /// Reads the preface off the front of `input`.
+    /// Reads and removes the preface from the front of `input`.
     pub fn read_preface(&mut self, input: &mut &[u8]) -> Result<(), Fault> {
         let Start::Preface(matched) = self.start else {
             return Ok(());
@@ -66,12 +65,12 @@ impl Input {
         Ok(())
     }
 
-    /// Whether the preface is complete, so that frames follow.
+    /// Whether the preface is complete.
     pub fn has_preface(&self) -> bool {
         !matches!(self.start, Start::Preface(_))
     }
 
-    /// Whether the first frame was handled.
+    /// Whether the first frame has been handled.
     pub fn has_started(&self) -> bool {
         self.start == Start::Done
     }
@@ -87,16 +86,15 @@ impl Input {
         Ok(())
     }
 
-    /// Takes the reader, because the frames that it returns borrow it. The caller must [put it
-    /// back](Self::put_reader).
+    /// Takes the reader out, because the returned frames borrow it. The caller must [put it back](Self::put_reader).
     pub fn take_reader(&mut self) -> Reader {
         std::mem::take(&mut self.reader)
     }
 
-    /// Puts the reader back after it has read all input.
+    /// Puts the reader back. The reader must have read all input.
     pub fn put_reader(&mut self, reader: Reader, now: Instant) {
         if !self.has_started() {
-            // The limit from the start of the connection applies.
+            // The time limit from the start of the connection still applies.
         } else if reader.is_between_frames() || reader.is_within_data() {
             self.frame_started = None;
         } else {
@@ -105,28 +103,28 @@ impl Input {
         self.reader = reader;
     }
 
-    /// Whether the preface, the first frame and all later frames are complete.
+    /// Whether the preface and the first frame are complete, and no later frame is incomplete.
     pub fn is_between_frames(&self) -> bool {
         self.has_started() && self.reader.is_between_frames()
     }
 
-    /// When the first byte of an incomplete frame arrived.
+    /// The time at which the first byte of an incomplete frame arrived.
     pub fn frame_started(&self) -> Option<Instant> {
         self.frame_started
     }
 
-    /// Notes that no more frames are read.
+    /// Ends the time limit of a frame, because no more frames are read.
     pub fn stop(&mut self) {
         self.frame_started = None;
     }
 
-    /// Begins a DATA frame for `stream`; `None`: no stream receives the frame.
+    /// Begins a DATA frame for `stream`; `None` if no stream accepts the frame.
     pub fn begin_data(&mut self, stream: Option<Slot>) {
         self.data = stream;
         self.data_has_content = false;
     }
 
-    /// Counts a piece of the current DATA frame. Returns whether the frame is complete and has no content.
+    /// Counts a piece of the current DATA frame. Returns true if the frame is complete and had no content.
     pub fn note_data(&mut self, length: usize, is_last: bool) -> bool {
         self.data_has_content |= length > 0;
         is_last && !self.data_has_content

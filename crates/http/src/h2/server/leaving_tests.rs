@@ -1,4 +1,4 @@
-//! How connections start after an upgrade and end, and the events of exchanges.
+//! Tests of connections that start with an upgrade, of shutdown, and of exchange events.
 
 use super::tests::{Got, Host, data, origin, raw, reset, site, window};
 use super::*;
@@ -27,7 +27,7 @@ fn shutdown_is_announced_and_requests_in_flight_are_answered() {
     host.send(raw(FrameType::PING, 1, 0, b"leaving."));
     assert_eq!(host.take(), [Got::GoAway(3, ErrorCode::NO_ERROR)]);
     assert_eq!(host.connection.close_reason(), None);
-    // A later request is ignored, but its fields are decoded, and its content counts for the window.
+    // A later request is ignored. Its fields are still decoded, and its content counts against the connection's window.
     let request = host.post(5, &[("new", "field")]);
     host.send(
         [
@@ -144,7 +144,7 @@ fn interrupted_responses_are_reported_to_the_byte() {
         .iter()
         .flat_map(|slice| slice.to_vec())
         .collect();
-    // All output except the last 100 bytes of the frame before the last, and the last frame.
+    // The transport takes all output except two parts: 100 bytes of the second last frame, and the last frame.
     let rest = 209 + 100;
     host.connection.transmitted(bytes.len() - rest, host.now);
     host.connection.handle_failure();
@@ -207,7 +207,11 @@ fn a_request_of_http1_becomes_the_first_stream() {
     host.write(usize::MAX);
     assert!(matches!(host.got[0], Got::Settings(_)));
     assert_eq!(host.statuses(), [(1, "200".to_owned())]);
-    assert_eq!(host.content(1), b"aa", "the settings set the window");
+    assert_eq!(
+        host.content(1),
+        b"aa",
+        "SETTINGS_INITIAL_WINDOW_SIZE limits the content"
+    );
     let mut out = PREFACE.to_vec();
     write::settings(&mut out, std::iter::empty());
     write::settings_acknowledged(&mut out);

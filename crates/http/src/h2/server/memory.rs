@@ -1,12 +1,11 @@
-//! A cache of repeated requests, identical byte for byte, and of the heads of their responses.
+//! A cache of repeated requests (identical byte for byte) and of the heads of their responses.
 //!
-//! If a header block leaves the HPACK table unchanged, decoding it again with the same table gives the same
-//! fields. The same holds for encoding. A client that repeats a request mostly sends such a block, and the
-//! response head is the same within one second. Both are then taken from this cache, without decoding, parsing,
-//! look-up and encoding.
+//! If a header block leaves the HPACK table unchanged, decoding the block again with the same table gives the same
+//! fields. The same is true for encoding. A repeated request is usually such a block, and the response head stays the
+//! same within one second. The cache then replaces decoding, parsing, the look-up and encoding.
 //!
-//! Only answers with files of a site in memory are cached, because they never change. Only requests that arrived
-//! twice are cached, so a request that arrives once costs only a lookup.
+//! Only answers with in-memory files of a site are cached, because they never change. Only requests that arrived twice
+//! are cached, so a request that arrives once costs only one look-up.
 
 use fathometer_model::{Bytes, FileId};
 
@@ -14,7 +13,7 @@ use crate::hpack::hash;
 use crate::message::Priority;
 use crate::origin::{Answer, Method};
 
-/// The longest header block that is cached, in bytes.
+/// The maximum length of a cached header block, in bytes.
 const LONGEST: usize = 512;
 
 /// The cached result of a request.
@@ -24,7 +23,7 @@ pub(super) struct Known {
     pub file: Option<FileId>,
     pub target_hash: u64,
     pub request_fields: Bytes,
-    /// The priority in the request.
+    /// The priority that the request signals.
     pub signalled: Option<Priority>,
     pub answer: Answer,
 }
@@ -33,24 +32,24 @@ pub(super) struct Known {
 #[derive(Debug, Default)]
 struct Head {
     block: Vec<u8>,
-    /// The generation of the encoder's table.
+    /// The generation of the encoder's table when the head was written.
     generation: u64,
     /// The second in which the head was written.
     second: u64,
-    /// Bytes of the head's fields before compression.
+    /// The size of the head's fields before compression, in bytes.
     fields: u64,
 }
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// Hash of the last request that mapped to this entry.
+    /// The hash of the last request that mapped to this entry.
     seen: u64,
     block: Vec<u8>,
-    /// The generation of the decoder's table.
+    /// The generation of the decoder's table when the request was cached.
     generation: u64,
     known: Option<Known>,
     head: Head,
-    /// The number of requests that were cached in this entry so far.
+    /// The number of requests that have been cached in this entry.
     subject: u32,
 }
 
@@ -61,16 +60,16 @@ pub(super) struct Key {
     subject: u32,
 }
 
-/// Cached requests and heads of one connection.
+/// The cached requests and heads of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     entries: Vec<Entry>,
-    /// The number of entries: a power of two, or zero.
+    /// The maximum number of entries: a power of two, or zero.
     most: usize,
 }
 
 impl Memory {
-    /// A cache of `most` entries, rounded up to a power of two; with 0 it caches nothing.
+    /// Creates a cache of `most` entries, rounded up to a power of two. With 0, nothing is cached.
     pub fn new(most: u32) -> Memory {
         Memory {
             entries: Vec::new(),
@@ -81,7 +80,7 @@ impl Memory {
         }
     }
 
-    /// The cached request with this block, if there is one.
+    /// Finds the cached request with this header block.
     pub fn find(&self, block: &[u8], generation: u64) -> Option<Key> {
         if self.entries.is_empty() {
             return None;
@@ -101,8 +100,8 @@ impl Memory {
         self.entry(key)?.known.as_ref()
     }
 
-    /// Returns whether a request that left the table unchanged has arrived before, so that [`learn`](Self::learn)
-    /// should cache it.
+    /// Notes a request that left the HPACK table unchanged. Returns whether it arrived before, so that
+    /// [`learn`](Self::learn) should cache it.
     pub fn was_seen_before(&mut self, block: &[u8]) -> bool {
         if self.most == 0 || block.len() > LONGEST {
             return false;
@@ -131,14 +130,14 @@ impl Memory {
         }
     }
 
-    /// The cached head of the response, and the bytes of its fields, if that head is still valid.
+    /// The cached head of the response and the size of its fields; `None` if the cached head is no longer valid.
     pub fn head(&self, key: Key, generation: u64, second: u64) -> Option<(&[u8], u64)> {
         let head = &self.entry(key)?.head;
         let fits = !head.block.is_empty() && head.generation == generation && head.second == second;
         fits.then_some((&head.block[..], head.fields))
     }
 
-    /// Caches the head of a response as it was written.
+    /// Caches the head of a response.
     pub fn learn_head(
         &mut self,
         key: Key,
@@ -158,7 +157,7 @@ impl Memory {
         }
     }
 
-    /// Drops everything and frees the memory.
+    /// Drops all entries and frees the memory.
     pub fn rest(&mut self) {
         self.entries = Vec::new();
     }

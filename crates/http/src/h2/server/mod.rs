@@ -1,19 +1,19 @@
 //! The server side of one HTTP/2 connection, as a state machine (RFC 9113).
 //!
-//! Input of a [`Connection`]: bytes and the time. Output: bytes, actions and the next time-out. Its caller uses
-//! it like [`h1::server`](crate::h1::server). A connection gets the answers from the [`Origin`] and splits them
-//! into frames, within the limits of windows and [`Framing`]. [`Scheduling`] sets their order, by default the
-//! client's priorities. [`Limits`] bound the work that a client can cause. Content is not copied, except for
-//! small pieces. An exchange allocates nothing once buffers have grown. The machine has no socket and no clock,
-//! and does not depend on TLS.
+//! The input of a [`Connection`] is bytes and the time. Its output is bytes, actions and the next time-out. The
+//! interface is the same as in [`h1::server`](crate::h1::server). A connection gets the answers from the [`Origin`] and
+//! splits them into frames, within the limits of windows and [`Framing`]. [`Scheduling`] sets the order of responses;
+//! the default is the client's priorities. [`Limits`] bound the work that a client can cause. Content is not copied,
+//! except for small pieces. An exchange allocates no memory after the buffers have reached their final sizes. The state
+//! machine has no socket and no clock, and does not depend on TLS.
 //!
 //! A connection starts with the client's preface, after ALPN or with prior knowledge ([`new`](Connection::new)), or
 //! after an HTTP/1.1 request that upgrades it to HTTP/2 ([`from_upgrade`](Connection::from_upgrade)).
 //!
-//! Any split of the input gives the same requests. It also gives the same output, if no frames of responses are
-//! made [ahead](Framing::ahead) of the rest of the input. A stream error ends its stream and a connection error
-//! closes the connection, as in RFC 9113 (see [`Fault`](super::error::Fault)). Floods of frames that cost the
-//! server more than the client also close the connection.
+//! Any split of the input gives the same requests. It also gives the same output if [`Framing::ahead`] is 0, so that no
+//! response frames are queued before the remaining input arrives. A stream error resets the stream, and a connection
+//! error closes the connection ([`Fault`](super::error::Fault)). Floods of frames that cost the server more work than
+//! the client also close the connection.
 //!
 //! Out of scope: proxying, CONNECT, extended CONNECT (RFC 8441).
 
@@ -70,7 +70,7 @@ pub use self::fuzz::fuzz;
 pub use self::reason::CloseReason;
 pub use self::records::Served;
 
-/// One connection: the client's frames change the streams, and the responses of the streams become frames.
+/// One connection. It applies the client's frames to the streams, and turns the responses of the streams into frames.
 #[derive(Debug)]
 pub struct Connection {
     origin: Arc<Origin>,
@@ -89,7 +89,7 @@ pub struct Connection {
     ending: Ending,
     /// Hashes of the targets that were pushed on this connection.
     pushed: HashSet<u64>,
-    /// Number of requests accepted.
+    /// The number of accepted requests.
     requests: u32,
     /// Whether the work on the first request has begun.
     has_worked: bool,
@@ -97,18 +97,19 @@ pub struct Connection {
     scratch: Vec<u8>,
 }
 
-/// The PING after the GOAWAY that announces the shutdown: its answer shows that the client has received both.
+/// The payload of the PING after the GOAWAY that announces the shutdown. Its answer shows that the client has received
+/// both frames.
 const LEAVING_PING: [u8; 8] = *b"leaving.";
 
 impl Connection {
-    /// A connection on which the client's preface is next: HTTP/2 was agreed, or is used with prior knowledge.
+    /// Creates a connection that expects the client's preface. HTTP/2 was negotiated, or is used with prior knowledge.
     pub fn new(origin: Arc<Origin>, config: Arc<ServerConfig>, now: Instant) -> Connection {
         let mut connection = Connection::silent(origin, config, now);
         connection.send_preface();
         connection
     }
 
-    /// A connection that has sent nothing.
+    /// Creates a connection that has sent nothing.
     fn silent(origin: Arc<Origin>, config: Arc<ServerConfig>, now: Instant) -> Connection {
         let limits = &config.limits;
         let frames = frame::Limits {
@@ -157,8 +158,8 @@ impl Connection {
         });
     }
 
-    /// Whether the caller should read input. False while output piles up, and permanently after a
-    /// [full](crate::exchange::CloseManner::Full) close was decided.
+    /// Whether the caller should read input. False while too much output waits, and permanently after the decision to
+    /// close the connection [completely](crate::exchange::CloseManner::Full).
     pub fn wants_data(&self) -> bool {
         if self.ending.is_peer_finished() {
             false
@@ -170,7 +171,7 @@ impl Connection {
         }
     }
 
-    /// Takes bytes from the transport.
+    /// Processes bytes that the transport received.
     pub fn handle_data(&mut self, data: &[u8], now: Instant) {
         if data.is_empty() || self.ending.is_peer_finished() || self.ending.is_closed() {
             return;
@@ -189,13 +190,13 @@ impl Connection {
         self.settle(now);
     }
 
-    /// Handles a failure of the transport. No output follows.
+    /// Handles a failure of the transport. No more output follows.
     pub fn handle_failure(&mut self) {
         self.ending.fail();
     }
 
-    /// Handles a file that is shorter than the bytes that [`transmit_file`](Self::transmit_file) offered. The
-    /// frame cannot be completed: the connection closes within it.
+    /// Handles a file that is shorter than the part that [`transmit_file`](Self::transmit_file) offered. The connection
+    /// closes within the frame, because the frame cannot be completed.
     pub fn handle_truncated_file(&mut self) {
         if !self.ending.is_closed() {
             self.ending.stop(CloseReason::ContentLost);
@@ -203,8 +204,8 @@ impl Connection {
         }
     }
 
-    /// Notes that the server will shut down soon, and notifies the client. Requests that are already in flight will
-    /// be answered. Between this call and [`end`](Self::end) the caller reads the input that has arrived.
+    /// Notes that the server will shut down soon, and notifies the client. Requests in flight are still answered.
+    /// Between this call and [`end`](Self::end), the caller must read the input that has arrived.
     pub fn announce_end(&mut self) {
         if self.ending.announce() {
             self.responses.write(|out| {
@@ -214,8 +215,8 @@ impl Connection {
         }
     }
 
-    /// Shuts the connection down. Requests that have arrived are answered before the connection is closed; without
-    /// such requests it is closed at once.
+    /// Shuts the connection down. Requests that have arrived are answered first. Without such requests, the connection
+    /// closes immediately.
     pub fn end(&mut self, now: Instant) {
         self.ending.hurry(now);
         if self.ending.is_open() {
@@ -224,7 +225,7 @@ impl Connection {
         }
     }
 
-    /// Whether the connection is idle: no request has begun to arrive, no response is to be sent.
+    /// Whether the connection is idle: no request is arriving, and no response is to be sent.
     pub fn is_idle(&self) -> bool {
         self.ending.is_active()
             && self.streams.is_empty()
@@ -245,8 +246,8 @@ impl Connection {
         }
     }
 
-    /// Fills `slices` with bytes to be sent by one write. Returns the number of filled slices; 0 when no byte may
-    /// be sent now.
+    /// Fills `slices` with the bytes of the next write. Returns the number of filled slices; 0 if no byte may be sent
+    /// now.
     pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         match self.ending.is_open() {
             true => self.responses.output().transmit(&self.origin, slices),
@@ -254,9 +255,8 @@ impl Connection {
         }
     }
 
-    /// The bytes of a file that are to be sent next, if [`transmit`](Self::transmit) fills no slice because a file
-    /// is next. The transport takes bytes from the file; then pass their number to
-    /// [`transmitted`](Self::transmitted).
+    /// The part of a file to send next, if [`transmit`](Self::transmit) returns 0 because a file is next. Pass the
+    /// number of bytes that the transport took to [`transmitted`](Self::transmitted).
     pub fn transmit_file(&self) -> Option<FilePart<'_>> {
         match self.ending.is_open() {
             true => self.responses.output().transmit_file(&self.origin),
@@ -264,8 +264,8 @@ impl Connection {
         }
     }
 
-    /// Whether more follows immediately after the bytes that [`transmit`](Self::transmit) offers now: bytes of a
-    /// file, or the close of the sending side.
+    /// Whether more output follows immediately after the bytes from [`transmit`](Self::transmit): bytes of a file, or
+    /// the close of the sending side.
     pub fn more_follows(&self) -> bool {
         let output = self.responses.output();
         self.ending.is_open()
@@ -273,7 +273,7 @@ impl Connection {
                 || output.file_follows(&self.origin))
     }
 
-    /// Handles the first `count` bytes that [`transmit`](Self::transmit) offered and the transport took.
+    /// Notes that the transport took the first `count` of the bytes that [`transmit`](Self::transmit) offered.
     pub fn transmitted(&mut self, count: usize, now: Instant) {
         if count == 0 {
             return;
@@ -283,42 +283,42 @@ impl Connection {
         self.settle(now);
     }
 
-    /// The next action for the host to carry out on the transport. Each action is returned once; none is an
-    /// upgrade.
+    /// The next action that the host must perform on the transport. Each action is returned once; an upgrade is never
+    /// returned.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.ending.take_action()
     }
 
-    /// The next exchange whose response was handed over, when events are [enabled](ServerConfig::events). Events
-    /// are kept until they are taken.
+    /// The next exchange whose response was handed to the transport, if events are [enabled](ServerConfig::events).
+    /// Events wait until the caller takes them.
     pub fn poll_event(&mut self) -> Option<Served> {
         self.poll_event_with_text().map(|(served, _)| served)
     }
 
-    /// Like [`poll_event`](Self::poll_event), with the request's text for logs if it is
-    /// [kept](ServerConfig::request_text).
+    /// Like [`poll_event`](Self::poll_event), with the request's text for logs if texts are
+    /// [recorded](ServerConfig::request_text).
     pub fn poll_event_with_text(&mut self) -> Option<(Served, RequestText<'_>)> {
         self.responses.take_record()
     }
 
-    /// An exchange whose response the transport took only in part, on a connection that is no longer served. Its
-    /// content counts the bytes that the transport took. Call this until it returns `None`, after all events were
-    /// taken.
+    /// The next exchange whose response the transport took only in part, on a connection that is no longer served. Only
+    /// the content that the transport took is counted. Take all events before; then call this method until it returns
+    /// `None`.
     pub fn cut_short(&mut self, now: Instant) -> Option<(Served, RequestText<'_>)> {
         self.responses.take_cut_record(&mut self.streams, now)
     }
 
-    /// Whether both halves are closed and the last action was taken.
+    /// Whether both sides are closed and the last action was taken.
     pub fn is_finished(&self) -> bool {
         self.ending.is_finished()
     }
 
-    /// Why the connection is closed or will be closed; `None` while it stays open.
+    /// The reason for the close, once it is decided; `None` while the connection stays open.
     pub fn close_reason(&self) -> Option<CloseReason> {
         self.ending.reason()
     }
 
-    /// Requests accepted, including refusals of unreadable requests, without pushes.
+    /// The number of accepted requests, including unreadable requests that were refused, without pushes.
     pub fn requests(&self) -> u32 {
         self.requests
     }
@@ -329,7 +329,7 @@ impl Connection {
         self.responses.output().text_waiting() > most
     }
 
-    /// Sends GOAWAY, unless GOAWAY was sent before: no more requests are accepted.
+    /// Sends GOAWAY, unless already sent. No more requests are accepted.
     fn leave(&mut self, reason: CloseReason) {
         let last = self.streams.last_client();
         if self.ending.leave(last, reason) {
@@ -343,7 +343,7 @@ impl Connection {
         let reason = CloseReason::Refused(error.why);
         let last = self.streams.last_client();
         if self.ending.refuse(last, reason) {
-            // The debug data names the fault to the client.
+            // The debug data contains the text of the fault.
             self.responses.write(|out| {
                 write::go_away(out, last, error.code, error.why.to_string().as_bytes());
             });
@@ -351,7 +351,7 @@ impl Connection {
         self.stop(reason);
     }
 
-    /// Reads no further input and answers no further request; closes once all queued output was sent.
+    /// Reads no further input and answers no further request. The connection closes after all queued output is sent.
     fn stop(&mut self, reason: CloseReason) {
         if self.ending.reason().is_some() {
             return;
@@ -363,7 +363,7 @@ impl Connection {
         self.responses.stop();
     }
 
-    /// Carries out all transitions that follow from the current state.
+    /// Performs all transitions that follow from the current state.
     fn settle(&mut self, now: Instant) {
         if self.ending.is_closed() {
             return;
@@ -388,7 +388,8 @@ impl Connection {
         );
     }
 
-    /// Ends a connection without further input when all its responses are in frames.
+    /// After the client's last input, ends the connection as soon as all responses are in frames or blocked by
+    /// exhausted windows.
     fn settle_end(&mut self) {
         if self.ending.is_peer_finished() {
             let is_cut = !self.input.is_between_frames();
@@ -398,7 +399,7 @@ impl Connection {
             } else {
                 self.leave(CloseReason::ClientFinished);
             }
-            // Windows that are full now will stay full.
+            // The client sends no more window updates, so exhausted windows stay exhausted.
             let is_stuck = self.responses.output().is_empty()
                 && self.work.is_empty()
                 && self.responses.is_generated();
@@ -409,7 +410,7 @@ impl Connection {
         self.end_if_nothing_is_owed();
     }
 
-    /// Ends a connection that accepts no more requests and has answered all others.
+    /// Ends a connection that accepts no more requests and has answered all accepted ones.
     fn end_if_nothing_is_owed(&mut self) {
         if let Some(reason) = self.ending.leaving_for()
             && self.streams.is_empty()

@@ -1,4 +1,4 @@
-//! The unsent output, and the ends of writes in it.
+//! The unsent output, and the end positions of its writes.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -9,11 +9,11 @@ use crate::origin::{Origin, Selected};
 
 /// The output of one connection. Positions count bytes from the start of the connection.
 ///
-/// Invariant: the ends of writes are in strictly increasing order, and above the bytes sent.
+/// Invariant: the end positions of writes increase strictly and are greater than the position of the next byte to send.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     queue: Queue,
-    /// The end positions of writes, except the end of the output.
+    /// The end positions of all writes except the last.
     ends: VecDeque<u64>,
 }
 
@@ -23,12 +23,12 @@ impl Output {
         self.queue.queued()
     }
 
-    /// End of the bytes sent.
+    /// The number of bytes sent.
     pub fn sent(&self) -> u64 {
         self.queue.sent()
     }
 
-    /// Bytes not sent yet.
+    /// The number of queued bytes that are not sent yet.
     pub fn waiting(&self) -> u64 {
         self.queue.waiting()
     }
@@ -38,22 +38,22 @@ impl Output {
         self.queue.is_empty()
     }
 
-    /// Bytes of text not sent yet.
+    /// The number of unsent bytes of text, which is all output except content that was queued without a copy.
     pub fn text_waiting(&self) -> u64 {
         self.queue.text_waiting()
     }
 
-    /// Queues the bytes that `write` appends to the buffer; `write` must not change the existing bytes.
+    /// Queues the bytes that `write` appends to the buffer. `write` must not change the existing bytes.
     pub fn write<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         self.queue.write(write)
     }
 
-    /// Queues a part of a body, by reference.
+    /// Queues a part of a body, without a copy.
     pub fn push_body(&mut self, body: &Selected, range: ByteRange) {
         self.queue.push_body(body, range);
     }
 
-    /// Ends the current write: later output goes into another write.
+    /// Ends the current write. Later output belongs to the next write.
     pub fn end_write(&mut self) {
         let queued = self.queue.queued();
         if self.ends.back() != Some(&queued) && !self.is_empty() {
@@ -61,24 +61,24 @@ impl Output {
         }
     }
 
-    /// Fills `slices` with the next output: up to the end of a write, and up to the first byte of a file. Returns
-    /// the number of filled slices.
+    /// Fills `slices` with the next output, up to the end of the write or the first byte of a file. Returns the number
+    /// of filled slices.
     pub fn transmit<'a>(&'a self, origin: &'a Origin, slices: &mut [IoSlice<'a>]) -> usize {
         self.queue.fill(origin, slices, self.released()).slices
     }
 
-    /// Whether the next output is text, followed by bytes of a file that may be sent too.
+    /// Whether the next output is text that is followed, within the same write, by bytes of a file.
     pub fn file_follows(&self, origin: &Origin) -> bool {
         let text = self.queue.text_before_file(origin);
         text.is_some_and(|text| self.released() > text)
     }
 
-    /// The bytes of a file to be sent next, when a file is next.
+    /// The part of a file to send next, if a file is next.
     pub fn transmit_file<'a>(&'a self, origin: &'a Origin) -> Option<FilePart<'a>> {
         self.queue.file(origin)
     }
 
-    /// Bytes up to the end of the next write.
+    /// The number of unsent bytes up to the end of the next write.
     fn released(&self) -> u64 {
         match self.ends.front() {
             Some(end) => end - self.queue.sent(),
@@ -86,7 +86,7 @@ impl Output {
         }
     }
 
-    /// Whether the next write is the last output.
+    /// Whether the next write contains all remaining output.
     pub fn offers_the_rest(&self) -> bool {
         self.ends.is_empty() && !self.is_empty()
     }

@@ -1,5 +1,4 @@
-//! Reading: the preface, and the effect of each frame on the connection and its streams (RFC 9113 sections 3.4,
-//! 5 and 6).
+//! Reads frames, and applies each frame to the connection and its streams (RFC 9113 sections 3.4, 5 and 6).
 
 use fathometer_model::{Bytes, Instant};
 
@@ -12,10 +11,10 @@ use crate::message::Priority;
 use crate::message::section::{self, Recipient};
 use crate::origin::Status;
 
-/// The state of a frame's stream.
+/// The result of a stream look-up for a received frame.
 enum Target {
     At(Place),
-    /// Above the last stream that is accepted.
+    /// The stream is above the last accepted stream.
     Ignored,
 }
 
@@ -26,7 +25,7 @@ impl Connection {
         if let Err(fault) = self.input.read_preface(&mut input) {
             self.refuse(fault.into());
         }
-        // A frame borrows the reader; nothing else uses it in the meantime.
+        // The returned frames borrow the reader, so it is moved out of `self`.
         let mut reader = self.input.take_reader();
         while self.ending.is_active()
             && self.input.has_preface()
@@ -38,8 +37,7 @@ impl Connection {
                 Err(Error::Connection(error)) => self.refuse(error),
                 Err(Error::Stream(error)) => self.refuse_stream(error, now),
             }
-            // Checked after each frame and not at the end of the input, so that the result does not depend on
-            // how the input is split.
+            // Checked after each frame, so that the result does not depend on the split of the input.
             self.end_if_nothing_is_owed();
         }
         self.input.put_reader(reader, now);
@@ -95,7 +93,7 @@ impl Connection {
         }
     }
 
-    /// The place of a stream; a fault if it was never opened (section 5.1, idle).
+    /// Looks up a stream. Returns a fault if the stream was never opened (section 5.1, idle).
     fn place(&self, id: StreamId) -> Result<Target, Error> {
         if self.ending.ignores(id) {
             return Ok(Target::Ignored);
@@ -104,8 +102,8 @@ impl Connection {
         Ok(Target::At(place.ok_or(Fault::IdleStream)?))
     }
 
-    /// The fault if content or fields arrive on a stream that does not accept them (section 5.1, half-closed
-    /// and closed); `None` where they are allowed.
+    /// Returns the fault if content or fields arrive on a stream that does not accept them (section 5.1, half-closed
+    /// and closed); `None` if the stream accepts them.
     fn misplaced(&self, id: StreamId, target: &Target) -> Option<Error> {
         let on_stream = |fault| Some(StreamError::new(id, fault).into());
         let Target::At(place) = target else {
@@ -170,7 +168,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Begins a DATA frame: finds the stream that receives it, and counts it against the windows.
+    /// Begins a DATA frame: finds its stream, and counts the frame against the windows.
     fn begin_data(&mut self, piece: &DataPiece<'_>, now: Instant) -> Result<(), Error> {
         self.input.begin_data(None);
         let target = self.place(piece.stream)?;
@@ -219,7 +217,7 @@ impl Connection {
             self.begin_remembered(slot, key, early, now);
             return Ok(());
         }
-        // The fields are always decoded, to keep the table synchronised with the client's.
+        // The fields are always decoded, so that the HPACK table stays synchronised with the client's table.
         self.fields.clear();
         let is_too_large = match self.decoder.decode(block.block, &mut self.fields) {
             Ok(()) => false,
@@ -241,7 +239,7 @@ impl Connection {
         }
         let target = self.place(id)?;
         if let Target::At(Place::Closed(None)) = target {
-            // The stream was never used, or was used long ago. In both cases it must not be opened now.
+            // The stream was closed long ago or was skipped by a higher stream number, so it can no longer open.
             return Err(Fault::BadStreamNumber.into());
         }
         if let Some(error) = self.misplaced(id, &target) {
@@ -262,7 +260,7 @@ impl Connection {
         self.end_request(slot, now)
     }
 
-    /// Opens a stream for a request (section 8.1), with the priority that arrived before the request.
+    /// Opens a stream for a request (section 8.1), with the priority that arrived earlier, if any.
     fn open(
         &mut self,
         block: &HeaderBlock<'_>,
@@ -308,7 +306,7 @@ impl Connection {
         let Target::At(Place::Open(slot)) = self.place(id)? else {
             return Ok(self.budget.take_idle_frame(now)?);
         };
-        // Cancelling a push does not waste work that the client requested.
+        // A cancelled push is not counted, because the client did not request the work.
         if id.is_client() {
             self.budget.take_reset(now)?;
         }
@@ -323,7 +321,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Handles the acknowledgement of this side's settings, which the client has also applied to open streams.
+    /// Handles the acknowledgement of the server's settings. The client has also applied them to open streams.
     fn handle_acknowledgement(&mut self) -> Result<(), Error> {
         self.receiving.acknowledge()?;
         self.decoder.set_table_limit(self.config.decoder_table);
@@ -374,11 +372,11 @@ impl Connection {
         let id = error.stream;
         let slot = match self.place(id) {
             Ok(Target::At(Place::Open(slot))) => Some(slot),
-            // The window of a closed stream has no effect.
+            // A window update on a closed stream has no effect.
             Ok(Target::At(Place::Closed(_))) if error.why == Fault::ZeroIncrement => return,
             Ok(Target::At(Place::Closed(_))) => None,
             Ok(Target::Ignored) => return,
-            // A fault on a stream that does not exist is a connection error.
+            // The stream does not exist, so the fault becomes a connection error.
             Err(_) => {
                 return self.refuse(ConnectionError {
                     code: error.code,

@@ -1,40 +1,40 @@
-//! Why connections end.
+//! Reasons for the close of a connection.
 
 use crate::h2::error::{ErrorCode, Fault};
 
-/// Why a connection is closed.
+/// The reason for the close of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// The client sent GOAWAY without an error, and has received its responses.
+    /// The client sent GOAWAY with NO_ERROR and has received its responses.
     ClientRequested,
     /// The client sent GOAWAY with this error code.
     ClientFailed(ErrorCode),
-    /// The client closed its side, and has received its responses.
+    /// The client closed its sending side and has received its responses.
     ClientFinished,
-    /// The client closed its side within a frame, a request or its preface.
+    /// The client closed its sending side within a frame, a request or the preface.
     ClientTruncated,
-    /// The client violated HTTP/2, or exceeded a limit.
+    /// The client violated the protocol or exceeded a limit.
     Refused(Fault),
-    /// The limit on requests of one connection was reached.
+    /// The maximum number of requests on one connection was reached.
     RequestLimit,
-    /// The client sent no request for too long.
+    /// The client sent no request within the idle time-out.
     IdleTimeout,
-    /// A frame, or the preface, did not arrive in time.
+    /// A frame or the preface was not complete in time.
     HeaderTimeout,
-    /// The client's transport takes no bytes.
+    /// The transport took no bytes within the time-out.
     SendTimeout,
-    /// The client's windows allow no content.
+    /// The client's windows allowed too little content within the time-out.
     WindowStall,
     /// The server shuts down.
     ServerEnds,
-    /// A file became shorter than announced while it was sent.
+    /// A file was truncated while it was sent.
     ContentLost,
-    /// The transport failed, as reported by the caller.
+    /// The caller reported that the transport failed.
     TransportFailed,
 }
 
 impl CloseReason {
-    /// The error code of the GOAWAY to the client.
+    /// The error code of the GOAWAY that the client receives.
     pub const fn code(self) -> ErrorCode {
         match self {
             CloseReason::Refused(fault) => fault.code(),

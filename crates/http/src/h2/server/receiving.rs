@@ -8,18 +8,18 @@ use crate::h2::flow::{CONNECTION_WINDOW, ReceiveWindow};
 
 /// The receive window of the connection, and the rules for the receive windows of its streams.
 ///
-/// Invariant: until the client has acknowledged the settings, new streams have the larger of the default window
-/// and the configured one, because the client may use either.
+/// Invariant: before the client acknowledges the settings, new streams have the larger of the default and the
+/// configured window, because the client may use either.
 #[derive(Debug)]
 pub(super) struct Receiving {
     windows: ReceiveWindows,
     connection: ReceiveWindow,
-    /// The time since which the settings wait for their acknowledgement.
+    /// The time at which the settings were sent; `None` after their acknowledgement.
     unacknowledged: Option<Instant>,
 }
 
 impl Receiving {
-    /// The state before the first bytes of the client; the settings are sent at `now`.
+    /// Creates the state before the first bytes of the client. The settings are sent at `now`.
     pub fn new(windows: ReceiveWindows, now: Instant) -> Receiving {
         Receiving {
             windows,
@@ -28,12 +28,12 @@ impl Receiving {
         }
     }
 
-    /// Raises the window of the connection to its configured size. Returns the increment to send.
+    /// Raises the connection's window to the configured size. Returns the increment to send.
     pub fn grow(&mut self) -> Option<u32> {
         self.connection.grow(self.windows.connection)
     }
 
-    /// The window of a stream that opens now.
+    /// The initial window of a stream that opens now.
     pub fn stream_window(&self) -> u32 {
         match self.unacknowledged {
             Some(_) => self.windows.stream.max(CONNECTION_WINDOW),
@@ -41,8 +41,8 @@ impl Receiving {
         }
     }
 
-    /// Notes that the client has applied the settings. The windows of open streams must then be
-    /// [shrunk](Self::shrink).
+    /// Notes that the client has applied the settings. The caller must then [shrink](Self::shrink) the windows of open
+    /// streams.
     pub fn acknowledge(&mut self) -> Result<(), Fault> {
         match self.unacknowledged.take() {
             Some(_) => Ok(()),
@@ -50,28 +50,28 @@ impl Receiving {
         }
     }
 
-    /// The time since which the settings wait for their acknowledgement.
+    /// The time at which the settings were sent; `None` after their acknowledgement.
     pub fn unacknowledged(&self) -> Option<Instant> {
         self.unacknowledged
     }
 
-    /// Reduces the window of a stream that was opened before the settings were acknowledged. Returns the
-    /// increment to send.
+    /// Reduces the window of a stream that was opened before the acknowledgement. Returns the increment to send, if
+    /// any.
     pub fn shrink(&self, stream: &mut ReceiveWindow) -> Option<u32> {
         stream.shrink(self.windows.stream, self.windows.update)
     }
 
-    /// Counts a DATA frame against the window of the connection.
+    /// Counts a DATA frame against the connection's window.
     pub fn receive(&mut self, length: u32) -> Result<(), Fault> {
         self.connection.receive(length)
     }
 
-    /// Notes that a DATA frame was processed. Returns the increment to send for the connection.
+    /// Notes that a DATA frame was processed. Returns the connection's increment to send, if any.
     pub fn release(&mut self, length: u32) -> Option<u32> {
         self.connection.release(length, self.windows.update)
     }
 
-    /// Notes that a DATA frame was processed. Returns the increment to send for its stream.
+    /// Notes that a DATA frame was processed. Returns the stream's increment to send, if any.
     pub fn release_of(&self, stream: &mut ReceiveWindow, length: u32) -> Option<u32> {
         stream.release(length, self.windows.update)
     }

@@ -1,4 +1,4 @@
-//! Records of exchanges: complete exchanges, and exchanges that were cut short.
+//! Records of complete and incomplete exchanges.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,23 +9,23 @@ use crate::exchange::{RequestText, StreamServed};
 use crate::h2::StreamId;
 use crate::h2::error::ErrorCode;
 
-/// An exchange whose response was handed to the transport, completely or in part. Heads are counted as the HEADERS
-/// and CONTINUATION frames that carry them.
+/// An exchange whose response was handed to the transport, completely or in part. The size of a head is the size of its
+/// HEADERS and CONTINUATION frames.
 pub type Served = StreamServed<StreamId, ErrorCode>;
 
-/// The records of exchanges. A record is kept until the transport has taken the response and the caller the
+/// The records of exchanges. A record is stored until the transport has taken the response and the caller has taken the
 /// event.
 ///
-/// Invariant: `texts` holds the texts of all events, and then those of all outstanding responses, in order.
+/// Invariant: `texts` contains the texts of all events, followed by the texts of all outstanding responses, in order.
 #[derive(Debug, Default)]
 pub(super) struct Records {
-    /// Completely queued responses whose last byte was not sent.
+    /// Completely queued responses whose last byte has not been sent.
     outstanding: VecDeque<Outstanding>,
-    /// DATA frames in the output that are not the last of their response.
+    /// Queued DATA frames, except the last frame of each response.
     frames: VecDeque<QueuedFrame>,
     events: VecDeque<(Served, [u32; 3])>,
     texts: VecDeque<u8>,
-    /// The text that was taken last.
+    /// The text that the caller took last.
     text: Vec<u8>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Records {
 struct Outstanding {
     /// The start and end positions of the response in the output.
     place: Range<u64>,
-    /// Bytes of content in the response's last frame.
+    /// The length of the content in the response's last frame, in bytes.
     last_content: u32,
     served: Served,
     text: [u32; 3],
@@ -49,8 +49,7 @@ struct QueuedFrame {
 }
 
 impl Records {
-    /// Notes that a DATA frame was queued that is not the last of its response; `end` is its end position in the
-    /// output.
+    /// Notes a queued DATA frame that is not the last frame of its response. `end` is its end position in the output.
     pub fn note_frame(&mut self, stream: StreamId, content: u32, end: u64) {
         self.frames.push_back(QueuedFrame {
             end,
@@ -59,8 +58,8 @@ impl Records {
         });
     }
 
-    /// Notes that a response was queued at this place of the output, with `last_content` bytes of content in its
-    /// last frame. The text of its request has three parts of the given lengths.
+    /// Notes a completely queued response with its range of positions in the output. Its last frame has `last_content`
+    /// bytes of content. The text of its request consists of three parts with the given lengths.
     pub fn note_response(
         &mut self,
         served: Served,
@@ -77,8 +76,8 @@ impl Records {
         });
     }
 
-    /// Generates events for the responses of which the transport has taken the last byte. `sent`: the bytes of the
-    /// output that the transport has taken.
+    /// Generates events for the responses of which the transport has taken the last byte. `sent` is the number of
+    /// output bytes that the transport has taken.
     pub fn note_sent(&mut self, sent: u64, now: Instant) {
         while let Some(first) = self.outstanding.front()
             && first.place.end <= sent
@@ -93,15 +92,15 @@ impl Records {
         }
     }
 
-    /// Takes the next event.
+    /// Removes and returns the next event.
     pub fn take(&mut self) -> Option<(Served, RequestText<'_>)> {
         let (served, lengths) = self.events.pop_front()?;
         self.take_text(lengths);
         Some((served, RequestText::split(&self.text, lengths)))
     }
 
-    /// Drops queued responses before the first one of which the transport took a part. Returns whether there is
-    /// such a response.
+    /// Drops queued responses until the first one of which the transport took a part. Returns whether such a response
+    /// exists.
     pub fn drop_unsent(&mut self, sent: u64) -> bool {
         while let Some(first) = self.outstanding.front() {
             if first.place.start < sent {
@@ -114,7 +113,8 @@ impl Records {
         false
     }
 
-    /// Takes the next queued response, of which the transport took a part. All events must have been taken.
+    /// Removes and returns the next queued response of which the transport took a part. All events must already be
+    /// taken.
     pub fn take_cut(&mut self, sent: u64, now: Instant) -> Option<(Served, RequestText<'_>)> {
         let Outstanding {
             place,
@@ -129,7 +129,7 @@ impl Records {
         Some((served, RequestText::split(&self.text, text)))
     }
 
-    /// The record of a response that was not queued completely, and of which the transport took a part.
+    /// Returns the record of a response that was not queued completely and of which the transport took a part.
     pub fn cut_unfinished(
         &mut self,
         served: Served,

@@ -1,4 +1,4 @@
-//! Processing requests: the answer, the interim responses before it, and the pushes with it.
+//! Processes requests: the answer, earlier interim responses, and pushes.
 
 use fathometer_model::Instant;
 
@@ -17,7 +17,7 @@ use crate::origin::target::Target;
 use crate::origin::{Answer, Method, NEXT_TURN, Request, Status};
 use crate::pace::Paid;
 
-/// The maximum number of pushed targets that are remembered on one connection.
+/// The maximum number of pushed targets that one connection remembers.
 const MOST_REMEMBERED: usize = 4096;
 
 impl Connection {
@@ -62,7 +62,7 @@ impl Connection {
         now: Instant,
     ) -> Result<(), Error> {
         let answer = self.origin.decide(&head.request, now, &mut self.scratch);
-        // A PRIORITY_UPDATE overrides the request's own field (RFC 9218 section 7).
+        // A PRIORITY_UPDATE overrides the `priority` field of the request (RFC 9218 section 7).
         let priority = early.or(head.priority);
         if priority.is_some() {
             self.responses.schedule().note_rfc9218();
@@ -109,7 +109,7 @@ impl Connection {
             self.responses
                 .write_interim(&mut self.streams, slot, b"100", &[]);
         } else if head.expects_continue || head.request.method == Method::Connect {
-            // The client sends nothing before the answer: it expects 100 (Continue), or a tunnel.
+            // The client waits for the answer before it sends content: it expects 100 (Continue) or opens a tunnel.
             self.streams[slot].answered_early = true;
             self.make_ready(slot, now);
         }
@@ -126,7 +126,7 @@ impl Connection {
         now: Instant,
     ) {
         let Some(known) = self.responses.memory().known(key) else {
-            debug_assert!(false, "a cached request has no entry");
+            debug_assert!(false, "the entry of a cached request is missing");
             return;
         };
         let priority = early.or(known.signalled);
@@ -145,8 +145,8 @@ impl Connection {
         self.take_up(slot, now);
     }
 
-    /// Caches a request whose block left the table unchanged, with its answer, if both will be the same next
-    /// time.
+    /// Caches a request and its answer. The header block must have left the HPACK table unchanged, and the answer must
+    /// be the same for each repetition.
     pub(super) fn remember(&mut self, slot: Slot, id: StreamId, block: &[u8]) {
         let stream = &self.streams[slot];
         let Some(answer) = &stream.answer else {
@@ -178,7 +178,7 @@ impl Connection {
         self.streams[slot].remembered = Some(key);
     }
 
-    /// Records the readable parts of a refused request.
+    /// Records the readable parts of a refused request, for logs.
     fn describe_refused(&mut self, slot: Slot, fields: &FieldBlock) {
         let stream = &mut self.streams[slot];
         let value = |name| fields.get(name).unwrap_or_default();
@@ -196,7 +196,7 @@ impl Connection {
         }
     }
 
-    /// Answers a request before it is complete.
+    /// Answers a request before the request is complete.
     pub(super) fn answer_early(&mut self, slot: Slot, status: Status, now: Instant) {
         let stream = &mut self.streams[slot];
         if stream.progress == Progress::Reading {
@@ -207,8 +207,8 @@ impl Connection {
         }
     }
 
-    /// Handles request content that arrives too slowly or not at all. If the answer does not depend on the content,
-    /// the request is answered.
+    /// Handles request content that is too slow or stops. A request whose answer does not depend on the content is
+    /// answered.
     pub(super) fn give_up_content(&mut self, slot: Slot, now: Instant) {
         let stream = &mut self.streams[slot];
         let answer = stream.answer.as_ref();
@@ -239,7 +239,7 @@ impl Connection {
         self.work.add(slot, time, now);
     }
 
-    /// Answers the requests whose processing time is over.
+    /// Answers the requests whose processing time has passed.
     pub(super) fn finish_work(&mut self, now: Instant) {
         while let Some(slot) = self.work.take_done(now) {
             if self.decides(slot, now) {
@@ -250,7 +250,7 @@ impl Connection {
         }
     }
 
-    /// Continues with an undecided answer; returns whether it is decided.
+    /// Continues the decision on an undecided answer; returns whether the answer is decided.
     fn decides(&mut self, slot: Slot, now: Instant) -> bool {
         let stream = &mut self.streams[slot];
         let Some(answer) = stream
@@ -267,7 +267,7 @@ impl Connection {
         true
     }
 
-    /// Sends early hints for the answer, if there are any (RFC 8297).
+    /// Sends 103 (Early Hints) for the answer, if it has hints (RFC 8297).
     fn hint_early(&mut self, slot: Slot, answer: &Answer) {
         if self.config.early_hints && self.origin.hints_early() {
             let origin = std::sync::Arc::clone(&self.origin);
@@ -278,8 +278,7 @@ impl Connection {
         }
     }
 
-    /// Promises the pushes of an answer, if there are any (RFC 9113 section 8.4). Each file is pushed once per
-    /// connection.
+    /// Promises the pushes of an answer, if any (RFC 9113 section 8.4). Each file is pushed once per connection.
     fn promise(&mut self, slot: Slot, head: &RequestHead<'_>, answer: &Answer, now: Instant) {
         let may_push = self.config.push
             && self.responses.peer().enable_push
@@ -330,7 +329,7 @@ impl Connection {
                 .write_promise(&mut self.streams, base, head, target, now);
             let urgency = self.streams[base].priority.urgency;
             let stream = &mut self.streams[slot];
-            // A push is unrequested: it gets the default urgency, or the page's urgency if that is less urgent.
+            // A push is unrequested, so its urgency is the less urgent of the default and the page's urgency.
             stream.priority.urgency = urgency.max(Priority::default().urgency);
             stream.served.exchange.method = Method::Get;
             stream.served.exchange.file = answer.file();
@@ -344,7 +343,7 @@ impl Connection {
         }
     }
 
-    /// Starts to answer the promises made after `before`. The request that caused them has been started.
+    /// Starts to answer the promises above stream `before`. The request that caused them has already started.
     fn take_promises_up(&mut self, before: StreamId, now: Instant) {
         let (first, last) = (before.number() + 2, self.streams.last_promised().number());
         for number in (first..=last).step_by(2) {
@@ -360,13 +359,13 @@ impl Connection {
             .make_ready(&mut self.streams, &mut self.budget, slot, now);
     }
 
-    /// Closes a stream, even if parts of its response are in frames.
+    /// Closes a stream, even if a part of its response is in frames.
     pub(super) fn abandon(&mut self, slot: Slot, code: ErrorCode, past: Past) {
         self.work.remove(slot);
         self.responses.abandon(&mut self.streams, slot, code, past);
     }
 
-    /// Drops the requests that will never be complete; returns whether there are any.
+    /// Drops the requests that will never be complete. Returns whether any were dropped.
     pub(super) fn drop_unfinished_requests(&mut self) -> bool {
         let mut dropped = false;
         let mut place = 0;
@@ -383,7 +382,7 @@ impl Connection {
 }
 
 impl super::streams::Stream {
-    /// Keeps the parts of the request that logs need: method, target, `Referer`, `User-Agent`.
+    /// Stores the parts of the request that logs need: method, target, `Referer`, `User-Agent`.
     fn keep_text(&mut self, [method, target, referer, user_agent]: [&[u8]; 4]) {
         self.text.clear();
         for part in [method, b" ", target, b" HTTP/2.0"] {

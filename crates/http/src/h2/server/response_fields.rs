@@ -1,4 +1,4 @@
-//! The fields of responses and promises as HPACK: their indexing in the dynamic table, and their size.
+//! Encodes the fields of responses and promises with HPACK: selects the indexed fields, and counts the size.
 
 use super::config::FieldIndexing;
 use crate::hpack::{Encoder, Indexing};
@@ -7,12 +7,12 @@ use crate::origin::{FieldSink, HopField};
 /// Writes fields into a header block, and counts them.
 pub(super) struct FieldWriter {
     indexing: FieldIndexing,
-    /// Bytes of names and values so far.
+    /// The size of the names and values written so far, in bytes.
     pub(super) bytes: u64,
 }
 
 impl FieldWriter {
-    /// A writer that has written no fields.
+    /// Creates a writer.
     pub(super) fn new(indexing: FieldIndexing) -> FieldWriter {
         FieldWriter { indexing, bytes: 0 }
     }
@@ -36,7 +36,7 @@ impl FieldWriter {
     }
 }
 
-/// Whether the same value is likely to be sent again with another file.
+/// Whether responses with other files are likely to have the same value.
 fn is_shared(name: &[u8]) -> bool {
     !matches!(
         name,
@@ -51,7 +51,7 @@ fn is_shared(name: &[u8]) -> bool {
     )
 }
 
-/// Writes fields in HTTP/2 format.
+/// Writes the fields of a response head in HTTP/2 format.
 pub(super) struct Head<'a> {
     pub(super) encoder: &'a mut Encoder,
     pub(super) out: &'a mut Vec<u8>,

@@ -1,5 +1,5 @@
-//! Responses as frames: which response is next, how much of it is sent, and content that is generated while it
-//! is sent.
+//! Turns responses into frames. Selects the next response and the amount to send, and continues content that is
+//! generated during sending.
 
 use std::sync::Arc;
 
@@ -27,13 +27,13 @@ use crate::origin::dynamic::Flowed;
 use crate::origin::{Dates, Located, Origin, Segment};
 use crate::waiting::{MAX_UNSENT_PER_CONNECTION, MAX_UNSENT_PER_RESPONSE};
 
-/// The sending side of the connection: everything that becomes frames.
+/// The sending side of the connection: the queued responses and their conversion to frames.
 ///
-/// The streams themselves belong to the connection and are passed in.
+/// The caller owns the streams and passes them in.
 ///
-/// Invariants: a stream is in the schedule if and only if its `scheduled` is set, and counts as blocked if and
-/// only if its `blocked` is set; both are never set at once. `heads_due` counts the scheduled responses whose
-/// HEADERS are not in frames. A stream is in `flowing` if and only if its flow is unfinished.
+/// Invariants: a stream is in the schedule if and only if its `scheduled` is set, and is counted as blocked if and only
+/// if its `blocked` is set. The two are never set at the same time. `heads_due` is the number of scheduled responses
+/// whose HEADERS are not in frames. A stream is in `flowing` if and only if its flow is unfinished.
 #[derive(Debug)]
 pub(super) struct Responses {
     origin: Arc<Origin>,
@@ -44,17 +44,17 @@ pub(super) struct Responses {
     memory: Memory,
     dates: Dates,
     schedule: Schedule,
-    /// Number of scheduled responses whose HEADERS are not sent yet.
+    /// The number of scheduled responses whose HEADERS are not sent yet.
     heads_due: u32,
     sending: Sending,
-    /// Responses that are not completely generated, each with the time when the next part is ready.
+    /// Responses that are not completely generated, each with the time at which its next part is ready.
     flowing: Vec<(Slot, Instant)>,
     output: Output,
     records: Records,
 }
 
 impl Responses {
-    /// A state without responses and without output.
+    /// Creates a state without responses and without output.
     pub fn new(origin: Arc<Origin>, config: Arc<ServerConfig>) -> Responses {
         Responses {
             peer: Settings::default(),
@@ -103,7 +103,7 @@ impl Responses {
         &self.peer
     }
 
-    /// Applies settings of the client (section 6.5).
+    /// Applies the client's settings (section 6.5).
     pub fn apply_settings(
         &mut self,
         streams: &mut Streams,
@@ -121,7 +121,7 @@ impl Responses {
         }
         let to = self.peer.initial_window_size;
         let mut place = 0;
-        // The client has changed the windows of all its streams (section 6.9.2).
+        // A changed initial window also changes the windows of all open streams (section 6.9.2).
         while from != to
             && let Some(slot) = streams.at(place)
         {
@@ -132,7 +132,7 @@ impl Responses {
         Ok(())
     }
 
-    /// Applies the settings that came with an upgrade, before any stream is open.
+    /// Applies the settings of an upgrade request, before any stream is open.
     pub fn apply_first_settings(&mut self, list: &SettingsList<'_>) -> Result<(), ConnectionError> {
         for (id, value) in list.iter() {
             self.peer.apply(id, value)?;
@@ -141,12 +141,12 @@ impl Responses {
         Ok(())
     }
 
-    /// Applies an increment of the connection's window from the client.
+    /// Enlarges the connection's send window by the client's increment.
     pub fn give(&mut self, increment: u32) -> Result<(), Fault> {
         self.sending.give(increment)
     }
 
-    /// Applies an increment of a stream's window from the client.
+    /// Enlarges a stream's send window by the client's increment.
     pub fn give_stream(
         &mut self,
         streams: &mut Streams,
@@ -158,17 +158,17 @@ impl Responses {
         Ok(())
     }
 
-    /// Starts and stops the time-out for windows that block responses.
+    /// Starts or ends the stall time-out.
     pub fn watch_windows(&mut self, now: Instant) {
         self.sending.watch(!self.schedule.is_empty(), now);
     }
 
-    /// The time since which windows block responses.
+    /// The time since which the client's windows have blocked responses.
     pub fn stalled_since(&self) -> Option<Instant> {
         self.sending.stalled_since()
     }
 
-    /// Handles the time-out for blocked responses. Returns whether enough content was sent during that time.
+    /// Handles the stall time-out. Returns whether enough content was sent in that time.
     pub fn outlasts_stall(&mut self, now: Instant) -> bool {
         let least = self.config.limits.stall_bytes.0;
         self.sending.has_moved(least, now)
@@ -180,17 +180,18 @@ impl Responses {
         self.sending.stop();
     }
 
-    /// Whether no response is still being generated.
+    /// Whether all responses are completely generated.
     pub fn is_generated(&self) -> bool {
         self.flowing.is_empty()
     }
 
-    /// The next event for a complete exchange.
+    /// Removes and returns the next event for a complete exchange.
     pub fn take_record(&mut self) -> Option<(Served, RequestText<'_>)> {
         self.records.take()
     }
 
-    /// The next exchange whose response the transport took in part, on a connection that is no longer served.
+    /// Removes and returns the next exchange whose response the transport took in part. The connection must no longer
+    /// be served.
     pub fn take_cut_record(
         &mut self,
         streams: &mut Streams,
@@ -216,7 +217,7 @@ impl Responses {
         }
     }
 
-    /// Frees unused memory; nothing may be in flight.
+    /// Frees unused memory. No exchange may be in flight.
     pub fn rest(&mut self) {
         self.memory.rest();
         self.schedule.rest();
@@ -235,7 +236,7 @@ impl Responses {
     ) {
         let stream = &mut streams[slot];
         let Some(answer) = &mut stream.answer else {
-            debug_assert!(false, "a response without an answer");
+            debug_assert!(false, "the stream of a response has no answer");
             return;
         };
         self.origin.complete(answer, now);
@@ -263,8 +264,8 @@ impl Responses {
         self.schedule.add(stream.id, slot, stream.priority);
     }
 
-    /// Puts the ready responses into frames in the order of priorities, as far as windows and
-    /// [`Framing::ahead`](super::Framing::ahead) allow.
+    /// Puts the ready responses into frames in the scheduled order, within the windows and
+    /// [`Framing::ahead`](super::Framing::ahead).
     pub fn fill(&mut self, streams: &mut Streams, budget: &mut Budget, now: Instant) {
         let ahead = self.config.framing.ahead.0;
         while self.output.waiting() < ahead.max(1) {
@@ -281,7 +282,7 @@ impl Responses {
         }
     }
 
-    /// Takes one turn of a response: writes its HEADERS, if they were not sent, and a DATA frame.
+    /// Performs one turn of a response: writes HEADERS, if not yet sent, and one DATA frame.
     fn turn(&mut self, streams: &mut Streams, budget: &mut Budget, slot: Slot, now: Instant) {
         if streams[slot].progress == Progress::Ready {
             self.write_head(streams, slot, now);
@@ -320,7 +321,7 @@ impl Responses {
         }
     }
 
-    /// Sends HEADERS of all responses whose content is blocked by the connection's window.
+    /// Sends HEADERS of all responses whose content the connection's window blocks.
     fn write_due_heads(&mut self, streams: &mut Streams, budget: &mut Budget, now: Instant) {
         let mut place = 0;
         while let Some(slot) = streams.at(place) {
@@ -354,7 +355,7 @@ impl Responses {
         }
     }
 
-    /// Reschedules a response whose stream window has opened.
+    /// Reschedules a response after its stream's window has been enlarged.
     fn unblock(&mut self, streams: &mut Streams, slot: Slot) {
         let stream = &mut streams[slot];
         if stream.blocked && stream.send.available() > 0 {
@@ -375,7 +376,7 @@ impl Responses {
         stream.priority = priority;
     }
 
-    /// Writes HEADERS; they end the stream if there is no content.
+    /// Writes HEADERS, with END_STREAM if the response has no content.
     fn write_head(&mut self, streams: &mut Streams, slot: Slot, now: Instant) {
         let stream = &mut streams[slot];
         let Some(answer) = &stream.answer else {
@@ -456,7 +457,7 @@ impl Responses {
         stream.served.head_fields += Bytes(fields.bytes);
     }
 
-    /// Writes a DATA frame of `bytes` bytes; it ends the stream if no content is left.
+    /// Writes a DATA frame of `bytes` bytes, with END_STREAM if no content remains.
     fn write_data(&mut self, streams: &mut Streams, budget: &mut Budget, slot: Slot, bytes: u32) {
         let copied = self.config.framing.copied;
         let (origin, output) = (&self.origin, &mut self.output);
@@ -490,7 +491,7 @@ impl Responses {
         }
     }
 
-    /// Finishes a response that is completely in frames; the last frame has `last_content` bytes of content.
+    /// Finishes a response that is completely in frames. The last frame has `last_content` bytes of content.
     fn finish_stream(
         &mut self,
         streams: &mut Streams,
@@ -503,7 +504,7 @@ impl Responses {
         self.note_served(streams, slot, last_content);
         budget.note_response();
         if receiving {
-            // The rest of the request is not needed (section 8.1).
+            // The server does not need the remaining request content (section 8.1).
             self.output
                 .write(|out| write::reset(out, id, ErrorCode::NO_ERROR));
             streams.close(slot, Past::ResetHere);
@@ -524,7 +525,7 @@ impl Responses {
         }
     }
 
-    /// Starts the content of a response whose flow was just set; returns false if the content cannot be generated.
+    /// Starts to generate the content of a response whose flow was just set. Returns false if the generation fails.
     fn start_generation(&mut self, streams: &mut Streams, slot: Slot, now: Instant) -> bool {
         match self.pull(streams, slot, now) {
             Flowed::Until(next) => self.flowing.push((slot, next)),
@@ -537,7 +538,7 @@ impl Responses {
         true
     }
 
-    /// Continues all responses of which the next part is ready.
+    /// Continues all responses whose next part is ready.
     pub fn flow_on(&mut self, streams: &mut Streams, budget: &mut Budget, now: Instant) {
         let mut place = 0;
         while let Some(&(slot, next)) = self.flowing.get(place) {
@@ -555,21 +556,21 @@ impl Responses {
                     self.flowing.remove(place);
                     self.resume(streams, budget, slot);
                 }
-                // Resetting the stream removes it from the list.
+                // The reset removes the stream from the list.
                 Flowed::Broken => self.abort_generation(streams, slot),
             }
         }
     }
 
-    /// The earliest time at which the next part of a response is ready. Responses without room for it do not
-    /// count.
+    /// The earliest time at which the next part of a response is ready. Responses whose queue is full are not
+    /// considered.
     pub fn flows_at(&self, streams: &Streams) -> Option<Instant> {
         let flowing = self.flowing.iter();
         let taken = flowing.filter(|&&(slot, _)| takes_more(streams, slot));
         taken.map(|&(_, next)| next).min()
     }
 
-    /// Takes the ready part of a response.
+    /// Takes the ready part of a generated response.
     fn pull(&self, streams: &mut Streams, slot: Slot, now: Instant) -> Flowed {
         let stream = &mut streams[slot];
         let (flow, content) = (&mut stream.flow, &mut stream.content);
@@ -589,8 +590,7 @@ impl Responses {
         }
     }
 
-    /// Reschedules a response that was waiting for content and has content again. Ends the response if it is
-    /// complete.
+    /// Reschedules a response that has content again. Ends the response if it is complete.
     fn resume(&mut self, streams: &mut Streams, budget: &mut Budget, slot: Slot) {
         let stream = &mut streams[slot];
         let waits = stream.progress == Progress::Sending && !stream.scheduled && !stream.blocked;
@@ -599,7 +599,7 @@ impl Responses {
         }
         if stream.content.waiting() == 0 {
             if stream.flow.is_none() {
-                // An empty frame needs no window (RFC 9113 section 6.9.1).
+                // A DATA frame without content needs no window (RFC 9113 section 6.9.1).
                 self.write_data(streams, budget, slot, 0);
                 if self.config.framing.writes != Writes::Everything {
                     self.output.end_write();
@@ -615,14 +615,14 @@ impl Responses {
         }
     }
 
-    /// Resets the stream of a response whose rest cannot be generated.
+    /// Resets the stream of a response whose remaining content cannot be generated.
     fn abort_generation(&mut self, streams: &mut Streams, slot: Slot) {
         let (id, code) = (streams[slot].id, ErrorCode::INTERNAL_ERROR);
         self.output.write(|out| write::reset(out, id, code));
         self.abandon(streams, slot, code, Past::ResetHere);
     }
 
-    /// Promises the file of `target` with the response of `base`, and opens its stream.
+    /// Promises the file `target` on the stream of `base`, and opens the promised stream.
     pub fn write_promise(
         &mut self,
         streams: &mut Streams,
@@ -656,7 +656,7 @@ impl Responses {
         slot
     }
 
-    /// Closes a stream, even if parts of its response are in frames.
+    /// Closes a stream, even if a part of its response is in frames.
     pub fn abandon(&mut self, streams: &mut Streams, slot: Slot, code: ErrorCode, past: Past) {
         self.unschedule(streams, slot);
         self.flowing.retain(|&(other, _)| other != slot);
@@ -672,8 +672,7 @@ impl Responses {
     }
 }
 
-/// Whether there is room for more content of a response. A response without waiting content is never blocked
-/// by others.
+/// Whether more content of a response can be queued. Other responses never block a response without waiting content.
 fn takes_more(streams: &Streams, slot: Slot) -> bool {
     match streams[slot].content.waiting() {
         0 => true,
@@ -686,7 +685,7 @@ fn takes_more(streams: &Streams, slot: Slot) -> bool {
     }
 }
 
-/// The value of a field that has exactly one line.
+/// Returns the value of a field that has exactly one line.
 fn single<'a>(lines: &Lines<'a>) -> Option<&'a [u8]> {
     let mut values = lines.iter();
     values.next().filter(|_| values.next().is_none())

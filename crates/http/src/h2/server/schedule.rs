@@ -1,13 +1,11 @@
 //! The order of responses.
 //!
-//! [`Queues`] implements the order of RFC 9218 section 10: by urgency, with a queue for each urgency. The first
-//! response of a queue is sent until it is complete; an incremental response moves to the back after each turn.
-//! Therefore responses that are not incremental are sent completely, one after another, in order of their requests.
-//! Incremental responses are interleaved with each other and with the responses between them. Within one urgency,
-//! pushes follow requested responses, so a page precedes everything pushed with it: a push that delays its page is
-//! useless.
+//! [`Queues`] implements the order of RFC 9218 section 10, with one queue for each urgency. A response that is not
+//! incremental stays at the front of its queue until it is complete. An incremental response moves to the back of its
+//! queue after each turn, so incremental responses are interleaved. Within one urgency, pushes follow requested
+//! responses, because a push must not delay its page.
 //!
-//! [`Schedule`] has the queues, and also the tree of RFC 7540 once the client has sent dependencies.
+//! [`Schedule`] contains the queues. After the client has sent dependencies, it also contains the tree of RFC 7540.
 
 use std::collections::VecDeque;
 
@@ -23,10 +21,10 @@ pub(super) struct Schedule {
     scheduling: Scheduling,
     queues: Queues,
     tree: Option<Box<Tree>>,
-    /// Promised streams with the streams they were promised on, the latest last. A tree that is created later
-    /// includes them.
+    /// Promised streams, each with the stream on which it was promised; the latest is last. A tree that is created
+    /// later includes them.
     promised: VecDeque<(StreamId, StreamId)>,
-    /// The largest number of streams in the tree.
+    /// The maximum number of streams in the tree.
     most_places: usize,
     /// Whether the client uses the priorities of RFC 9218.
     uses_rfc9218: bool,
@@ -44,8 +42,7 @@ impl Schedule {
         }
     }
 
-    /// Notes that the client has used a field or frame of RFC 9218, or announced that it ignores the priorities of
-    /// RFC 7540.
+    /// Notes that the client uses RFC 9218, or has announced that it ignores the priorities of RFC 7540.
     pub fn note_rfc9218(&mut self) {
         self.uses_rfc9218 = true;
         if self.scheduling == Scheduling::AsAsked {
@@ -78,7 +75,8 @@ impl Schedule {
         tree.place(id, dependency);
     }
 
-    /// Notes that a stream is promised on another stream, and therefore depends on it (RFC 7540 section 5.3.5).
+    /// Notes that a stream was promised on another stream. The promised stream depends on the other one (RFC 7540
+    /// section 5.3.5).
     pub fn promise(&mut self, id: StreamId, on: StreamId) {
         if let Some(tree) = &mut self.tree {
             tree.promise(id, on);
@@ -89,7 +87,7 @@ impl Schedule {
         self.promised.push_back((id, on));
     }
 
-    /// Whether the tree decides the order.
+    /// Whether the tree of RFC 7540 determines the order.
     pub fn is_by_tree(&self) -> bool {
         match self.scheduling {
             Scheduling::Tree => self.tree.is_some(),
@@ -103,7 +101,7 @@ impl Schedule {
         self.queues.occupied == 0
     }
 
-    /// Adds a response that has something to send.
+    /// Adds a response with output to send.
     pub fn add(&mut self, id: StreamId, slot: Slot, priority: Priority) {
         self.queues.add(id, slot, self.level(priority));
         if let Some(tree) = &mut self.tree {
@@ -111,7 +109,7 @@ impl Schedule {
         }
     }
 
-    /// Removes a response that has nothing to send, for now or permanently.
+    /// Removes a response that has no output to send, for now or permanently.
     pub fn remove(&mut self, id: StreamId, priority: Priority) {
         self.queues.remove(id, self.level(priority));
         if let Some(tree) = &mut self.tree {
@@ -119,7 +117,7 @@ impl Schedule {
         }
     }
 
-    /// The response to be sent next.
+    /// Selects the response to send next.
     pub fn next(&mut self) -> Option<Slot> {
         if self.is_by_tree()
             && let Some(tree) = &mut self.tree
@@ -129,7 +127,7 @@ impl Schedule {
         self.queues.first()
     }
 
-    /// Notes that a response has had a turn of `bytes` bytes. The response may leave the schedule afterwards.
+    /// Notes that a response sent `bytes` bytes in its turn. The response may leave the schedule afterwards.
     pub fn turn_over(&mut self, id: StreamId, priority: Priority, bytes: u64) {
         self.queues.turn_over(id, self.level(priority));
         if let Some(tree) = &mut self.tree {
@@ -137,7 +135,7 @@ impl Schedule {
         }
     }
 
-    /// The priority that applies under this kind of scheduling.
+    /// The effective priority under the configured scheduling.
     fn level(&self, priority: Priority) -> Priority {
         match self.scheduling {
             Scheduling::AsAsked | Scheduling::Urgency | Scheduling::Tree => priority,
@@ -148,7 +146,7 @@ impl Schedule {
         }
     }
 
-    /// Frees unused memory; keeps the client's dependencies.
+    /// Frees unused memory. The client's dependencies are preserved.
     pub fn rest(&mut self) {
         self.queues = Queues::default();
         self.promised = VecDeque::new();
@@ -162,11 +160,11 @@ struct Entry {
     incremental: bool,
 }
 
-/// Two queues for each urgency: requested responses, and pushes.
+/// Two queues for each urgency: one for requested responses, one for pushes.
 #[derive(Debug, Default)]
 struct Queues {
     levels: [VecDeque<Entry>; 16],
-    /// A bit set of the queues that have an entry.
+    /// A bit set of the queues that are not empty.
     occupied: u16,
 }
 
@@ -185,7 +183,7 @@ impl Queues {
             slot,
             incremental: priority.incremental,
         };
-        // Requests mostly come in order, so the search starts at the back.
+        // Requests usually arrive in order, so the search starts at the back.
         let behind = level
             .iter()
             .rev()
@@ -200,7 +198,7 @@ impl Queues {
         match level.iter().position(|entry| entry.id == id) {
             Some(0) => drop(level.pop_front()),
             Some(at) => drop(level.remove(at)),
-            None => debug_assert!(false, "a stream leaves a queue that it is not in"),
+            None => debug_assert!(false, "the stream to remove is not in its queue"),
         }
         if level.is_empty() {
             self.occupied &= !(1 << place);

@@ -1,4 +1,4 @@
-//! Flow control of sent data, and the time for which the client's windows have blocked it (RFC 9113 sections 5.2
+//! Flow control of sent data, and stalls: times during which the client's windows block content (RFC 9113 sections 5.2
 //! and 6.9).
 
 use fathometer_model::Instant;
@@ -8,14 +8,14 @@ use crate::h2::flow::{CONNECTION_WINDOW, Window};
 
 /// The send window of the connection, and the stall of responses.
 ///
-/// Invariant: after each [`watch`](Self::watch) a stall is recorded if and only if windows, and nothing else, block
-/// some content.
+/// Invariant: after each [`watch`](Self::watch), a stall is recorded if and only if some content is blocked only by
+/// windows.
 #[derive(Debug)]
 pub(super) struct Sending {
     window: Window,
-    /// Number of streams with content that only their own windows block.
+    /// The number of streams whose content is blocked only by their own windows.
     blocked_streams: u32,
-    /// Bytes of content put into frames.
+    /// The number of content bytes put into frames.
     content: u64,
     stalled: Option<Stall>,
 }
@@ -23,7 +23,7 @@ pub(super) struct Sending {
 #[derive(Debug, Clone, Copy)]
 struct Stall {
     since: Instant,
-    /// Bytes of content in frames at that time.
+    /// The value of `content` in [`Sending`] at the start of the stall.
     content: u64,
 }
 
@@ -37,12 +37,12 @@ impl Sending {
         }
     }
 
-    /// Bytes that the window of the connection allows.
+    /// The number of bytes that the connection's window allows.
     pub fn available(&self) -> u32 {
         self.window.available()
     }
 
-    /// Applies an increment of the connection's window from the client.
+    /// Enlarges the connection's window by the client's increment.
     pub fn give(&mut self, increment: u32) -> Result<(), Fault> {
         self.window.give(increment)
     }
@@ -53,17 +53,17 @@ impl Sending {
         self.content += u64::from(bytes);
     }
 
-    /// Counts one more stream whose content is blocked by its own window.
+    /// Counts one more stream that is blocked by its own window.
     pub fn block_stream(&mut self) {
         self.blocked_streams += 1;
     }
 
-    /// Counts one stream fewer whose content is blocked by its own window.
+    /// Counts one stream fewer that is blocked by its own window.
     pub fn unblock_stream(&mut self) {
         self.blocked_streams -= 1;
     }
 
-    /// Starts or ends a stall. `is_due`: whether content waits that the window of its stream does not block.
+    /// Starts or ends a stall. `is_due`: whether some content is not blocked by the window of its stream.
     pub fn watch(&mut self, is_due: bool, now: Instant) {
         if self.blocked_streams == 0 && (self.available() > 0 || !is_due) {
             self.stalled = None;
@@ -72,12 +72,12 @@ impl Sending {
         }
     }
 
-    /// The time since which windows block responses.
+    /// The time since which the client's windows have blocked responses.
     pub fn stalled_since(&self) -> Option<Instant> {
         self.stalled.map(|stall| stall.since)
     }
 
-    /// Whether at least `least` bytes of content were sent during the stall; if so, a new stall starts.
+    /// Whether at least `least` bytes of content were sent during the stall. If so, a new stall starts.
     pub fn has_moved(&mut self, least: u64, now: Instant) -> bool {
         let before = self.stalled.map_or(0, |stall| stall.content);
         let has_moved = self.content - before >= least;
@@ -87,7 +87,7 @@ impl Sending {
         has_moved
     }
 
-    /// Notes that no more content is sent.
+    /// Ends the stall, because no more content is sent.
     pub fn stop(&mut self) {
         self.stalled = None;
     }
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(sending.stalled_since(), None, "the window is open");
         sending.take(CONNECTION_WINDOW);
         sending.watch(false, now);
-        assert_eq!(sending.stalled_since(), None, "nothing waits");
+        assert_eq!(sending.stalled_since(), None, "no content waits");
         sending.watch(true, now);
         now += Duration::from_secs(1);
         sending.watch(true, now);
@@ -124,7 +124,11 @@ mod tests {
         assert_eq!(sending.stalled_since(), None);
         sending.block_stream();
         sending.watch(false, now);
-        assert_eq!(sending.stalled_since(), Some(now), "a stream is blocked");
+        assert_eq!(
+            sending.stalled_since(),
+            Some(now),
+            "the window of a stream blocks content"
+        );
         sending.unblock_stream();
         sending.watch(false, now);
         assert_eq!(sending.stalled_since(), None);
@@ -142,6 +146,9 @@ mod tests {
         sending.take(1);
         assert!(sending.has_moved(10, now));
         assert_eq!(sending.stalled_since(), Some(now));
-        assert!(!sending.has_moved(10, now), "it counts from here");
+        assert!(
+            !sending.has_moved(10, now),
+            "the new stall counts only later content"
+        );
     }
 }

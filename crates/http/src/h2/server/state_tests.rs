@@ -1,4 +1,4 @@
-//! The effect of frames on streams and the connection, and the errors for frames in the wrong state.
+//! Tests of frames that change streams and the connection, and of errors for frames in the wrong state.
 
 use fathometer_model::Bytes;
 
@@ -62,7 +62,7 @@ fn a_half_closed_stream_takes_no_more_of_a_message() {
             false => host.headers(1, &[("a", "b")], true),
         };
         host.send(&more).assert_reset(1, ErrorCode::STREAM_CLOSED);
-        // Frames in flight before the client received the reset are allowed.
+        // Frames that the client sent before it received the reset are allowed.
         let more = host.headers(1, &[("c", "d")], true);
         host.send(data(1, b"x", true)).send(&more);
         host.send(window(1, 5)).send(reset(1, ErrorCode::CANCEL));
@@ -72,7 +72,7 @@ fn a_half_closed_stream_takes_no_more_of_a_message() {
         assert_eq!(
             host.statuses(),
             [(3, "200".to_owned())],
-            "the table is synchronised"
+            "the HPACK tables are synchronised"
         );
     }
 }
@@ -283,17 +283,21 @@ fn discarded_content_returns_its_window() {
     let padded = [&[20][..], &[7; 10], &[0; 20]].concat();
     host.send(raw(FrameType::DATA, flags::PADDED, 1, &padded));
     host.send(data(1, &[0; 19], false));
-    assert_eq!(host.take(), [Got::Window(1, 50)], "padding counts");
+    assert_eq!(
+        host.take(),
+        [Got::Window(1, 50)],
+        "padding counts against the window"
+    );
     host.send(data(1, &[0; 101], false));
     host.assert_reset(1, ErrorCode::FLOW_CONTROL_ERROR);
-    // Content in flight counts for the connection's window, and is given back.
+    // Content that arrives after the reset counts against the connection's window, and is returned to the window.
     for _ in 0..4 {
         host.send(data(1, &[0; 16_000], false));
     }
     assert_eq!(host.take(), [Got::Window(0, 100 + 101 + 3 * 16_000)]);
     host.send(data(1, &[0; 16_384], false).repeat(2));
     assert!(matches!(host.take()[..], [Got::Window(0, _)]));
-    // If the content is never given back, the connection's window runs out.
+    // If the content is not returned to the window, the connection's window runs out.
     let mut config = ServerConfig::default();
     config.receive.update = UpdateAt::Never;
     config.receive.connection = 0;
@@ -339,7 +343,7 @@ fn windows_do_not_overflow_and_follow_settings() {
     assert_eq!(
         host.content(1).len(),
         11,
-        "seven of the eight restore the window from -7 to 0"
+        "the increment of 8 raises the window from -7 to 1"
     );
     host.send(settings(&[(id::INITIAL_WINDOW_SIZE, 5)]));
     assert_eq!(host.content(1).len(), 13);
@@ -453,7 +457,7 @@ fn head_that_is_refused_has_no_content() {
             assert_eq!(is_empty, method == "HEAD", "{method} {status}");
         }
     }
-    // If the limit cuts off the method, the method may have been HEAD.
+    // If the fields are cut off before the method, the method may be HEAD.
     let mut host = Host::new(config);
     let request = host.headers(1, &[("a", &*big), (":method", "HEAD")], true);
     host.send(request);

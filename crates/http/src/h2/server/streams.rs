@@ -1,4 +1,4 @@
-//! The streams of a connection: open ones, and a limited record of closed ones.
+//! The streams of a connection: open streams, and a limited record of closed ones.
 
 use std::collections::VecDeque;
 
@@ -14,12 +14,12 @@ use crate::origin::Answer;
 use crate::origin::dynamic::Flow;
 use crate::pace::{ContentPace, Paid};
 
-/// The maximum number of remembered streams that the server has reset: frames in flight are allowed on them.
+/// The maximum number of remembered streams that the server reset. Frames in flight are allowed on these streams.
 const MOST_RESET_HERE: usize = 256;
-/// The maximum number of remembered streams that ended otherwise.
+/// The maximum number of remembered streams that ended in another way.
 const MOST_ENDED: usize = 64;
 
-/// A place in the table of open streams; reused when its stream has closed.
+/// An index into the table of open streams. A closed stream's slot is reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot(u32);
 
@@ -27,33 +27,33 @@ pub(super) struct Slot(u32);
 #[derive(Debug)]
 pub(super) struct Stream {
     pub id: StreamId,
-    /// Whether the client may send more on the stream.
+    /// Whether the client may still send frames of the request.
     pub receiving: bool,
     pub receive: ReceiveWindow,
     pub send: Window,
     /// The content of the request.
     pub request: RequestContent,
-    /// Whether the response is sent before the request is complete.
+    /// Whether the response starts before the request is complete.
     pub answered_early: bool,
     pub answer: Option<Answer>,
     pub progress: Progress,
-    /// Content that is not in frames yet.
+    /// Content that is not yet in frames.
     pub content: Queue,
-    /// The generator of content that is not ready yet.
+    /// The generator of the content that is not ready yet.
     pub flow: Option<Box<Flow>>,
     pub priority: Priority,
     /// Whether the stream is in the schedule.
     pub scheduled: bool,
-    /// Whether the stream has content that only its own window blocks.
+    /// Whether the stream has content that is blocked only by the stream's own window.
     pub blocked: bool,
     pub served: Served,
-    /// The priority in the request.
+    /// The priority that the request signals.
     pub signalled: Option<Priority>,
-    /// The cached request of the stream.
+    /// The cache entry of the stream's request.
     pub remembered: Option<Key>,
-    /// The position in the output where the response begins.
+    /// The output position of the response's first byte.
     pub begun: Option<u64>,
-    /// The text of the request for logs, and the lengths of its three parts.
+    /// The text of the request for logs, and the lengths of the three parts.
     pub text: Vec<u8>,
     pub text_lengths: [u32; 3],
 }
@@ -63,9 +63,9 @@ pub(super) struct Stream {
 pub(super) enum Progress {
     /// The request is not complete.
     Reading,
-    /// The request waits for its turn, or is in processing.
+    /// The request waits for its turn, or is being processed.
     Working,
-    /// The response is ready; none of it is in frames.
+    /// The response is ready, and no part of it is in frames.
     Ready,
     /// The HEADERS of the response are in frames.
     Sending,
@@ -74,16 +74,16 @@ pub(super) enum Progress {
 /// The received content of a request.
 #[derive(Debug, Default)]
 pub(super) struct RequestContent {
-    /// Bytes that the client announced.
+    /// The announced number of bytes.
     announced: Option<u64>,
-    /// Bytes received.
+    /// The number of bytes received.
     received: u64,
-    /// The time limit for the rest of the content.
+    /// The time limit for the remaining content.
     paid: Option<Paid>,
 }
 
 impl RequestContent {
-    /// Sets the announced length: the request's `Content-Length`, if any.
+    /// Sets the announced length from `Content-Length`, if present.
     pub fn announce(&mut self, length: Option<u64>) {
         self.announced = length;
     }
@@ -101,52 +101,52 @@ impl RequestContent {
         self.received += length as u64;
     }
 
-    /// Bytes received.
+    /// The number of bytes received.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// Whether more has arrived than was announced.
+    /// Whether more content has arrived than announced.
     pub fn is_too_long(&self) -> bool {
         self.announced
             .is_some_and(|announced| self.received > announced)
     }
 
-    /// Whether the received length differs from the announced length, if no more content follows.
+    /// Whether the final received length differs from the announced length.
     pub fn differs(&self) -> bool {
         self.announced
             .is_some_and(|announced| self.received != announced)
     }
 
-    /// The time limit for the rest of the content.
+    /// The time limit for the remaining content.
     pub fn paid(&self) -> Option<Paid> {
         self.paid
     }
 }
 
-/// The state of a stream that is not idle.
+/// The state of an open or closed stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Open(Slot),
-    /// Neither open nor idle. The value is how the stream ended, if that is recorded.
+    /// The stream is closed. The value states how it ended, if recorded.
     Closed(Option<Past>),
 }
 
-/// How a closed stream ended.
+/// The way in which a closed stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Past {
     /// Both sides closed the stream.
     Ended,
     /// The client reset the stream.
     ResetByClient,
-    /// The server reset the stream: frames may arrive that the client sent before it received the reset.
+    /// The server reset the stream. Frames may still arrive that the client sent before it received the reset.
     ResetHere,
 }
 
 /// The streams of a connection.
 ///
-/// Invariants: the lists of open streams are in order of their numbers and name each used slot once. No open or
-/// recorded stream has a number above the last used number of its side.
+/// Invariants: the lists of open streams are sorted by stream number and contain each used slot once. The numbers of
+/// open and recorded streams do not exceed the last used number of their side.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     /// The last stream used by the client.
@@ -155,9 +155,9 @@ pub(super) struct Streams {
     last_promised: StreamId,
     slots: Vec<Stream>,
     free: Vec<Slot>,
-    /// Open streams opened by the client, in order of their numbers.
+    /// Open streams of the client, sorted by number.
     clients: Vec<(StreamId, Slot)>,
-    /// Open promised streams, in the same order.
+    /// Open promised streams, sorted by number.
     promised: Vec<(StreamId, Slot)>,
     reset_here: VecDeque<StreamId>,
     ended: VecDeque<(StreamId, Past)>,
@@ -177,12 +177,12 @@ impl std::ops::IndexMut<Slot> for Streams {
 }
 
 impl Streams {
-    /// Number of open streams that the client opened.
+    /// The number of open streams of the client.
     pub fn count(&self) -> usize {
         self.clients.len()
     }
 
-    /// Number of open promised streams.
+    /// The number of open promised streams.
     pub fn promised_count(&self) -> usize {
         self.promised.len()
     }
@@ -209,9 +209,9 @@ impl Streams {
         }
     }
 
-    /// Notes that the client uses the number of an idle stream, which closes all lower idle streams.
+    /// Notes that the client uses the number of an idle stream. All lower idle streams are then closed.
     pub fn use_number(&mut self, id: StreamId) {
-        debug_assert!(self.is_idle(id), "a number is used twice");
+        debug_assert!(self.is_idle(id), "a stream number is used twice");
         self.last_client = id;
     }
 
@@ -224,7 +224,7 @@ impl Streams {
         }
     }
 
-    /// All open streams, client streams first.
+    /// Iterates over all open streams, client streams first.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &Stream)> {
         let slots = self.clients.iter().chain(&self.promised);
         slots.map(|&(_, slot)| (slot, &self[slot]))
@@ -243,7 +243,7 @@ impl Streams {
         }
     }
 
-    /// The open stream with this index, client streams first.
+    /// The open stream at this index; client streams precede promised streams.
     pub fn at(&self, place: usize) -> Option<Slot> {
         let (_, slot) = self.clients.iter().chain(&self.promised).nth(place)?;
         Some(*slot)
@@ -255,7 +255,7 @@ impl Streams {
         self.open(self.last_promised, 0, send, now)
     }
 
-    /// Opens a stream whose number is used; the number must be above all open streams of its side.
+    /// Opens a stream. Its number must already be noted as used, and must be above all open streams of its side.
     pub fn open(&mut self, id: StreamId, receive: u32, send: u32, now: Instant) -> Slot {
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -284,7 +284,7 @@ impl Streams {
     pub fn close(&mut self, slot: Slot, past: Past) {
         let stream = &mut self[slot];
         let id = stream.id;
-        // Drops the stream's references now, because other streams may need that memory.
+        // Drops the stream's references now, so that their memory is available to other streams.
         stream.answer = None;
         stream.flow = None;
         stream.content.clear();
@@ -296,7 +296,7 @@ impl Streams {
         self.remember(id, past);
     }
 
-    /// Records how a stream ended, or that it was never opened.
+    /// Records the end of a stream, or that it was never opened.
     pub fn remember(&mut self, id: StreamId, past: Past) {
         if past == Past::ResetHere {
             if self.reset_here.len() == MOST_RESET_HERE {
@@ -311,11 +311,11 @@ impl Streams {
         }
     }
 
-    /// How a closed stream ended; `None` if it is not recorded or was never open.
+    /// The way in which a closed stream ended; `None` if not recorded or never open.
     pub fn past(&self, id: StreamId) -> Option<Past> {
         let ended = self.ended.iter().rev().find(|&&(other, _)| other == id);
         match ended {
-            // A stream reset by the client may be reset by the server too, because of later frames.
+            // Later frames may cause the server to reset a stream that the client has already reset.
             _ if self.reset_here.contains(&id) => Some(Past::ResetHere),
             Some(&(_, past)) => Some(past),
             None => None,
@@ -410,7 +410,11 @@ mod tests {
         assert_eq!(streams.past(id(3)), Some(Past::Ended));
         assert_eq!(streams.place(id(3)), Some(Place::Closed(Some(Past::Ended))));
         streams.use_number(id(11));
-        assert_eq!(open(&mut streams, 11), slot, "its slot is used again");
+        assert_eq!(
+            open(&mut streams, 11),
+            slot,
+            "the slot of the closed stream is reused"
+        );
         streams.close(streams.find(id(9)).unwrap(), Past::ResetHere);
         for number in 0..100 {
             streams.remember(id(1001 + 2 * number), Past::ResetByClient);

@@ -28,14 +28,14 @@ pub(super) enum Got {
     Push(u32, u32, Vec<(String, String)>),
 }
 
-/// A server connection, a client that uses it, and the output.
+/// A server connection, a simulated client, and the output.
 pub(super) struct Host {
     pub connection: Connection,
     pub now: Instant,
     pub encoder: Encoder,
     decoder: Decoder,
     reader: Reader,
-    /// The bytes of each write.
+    /// The bytes of each write by the server.
     pub writes: Vec<Vec<u8>>,
     pub got: Vec<Got>,
     pub actions: Vec<Action>,
@@ -77,14 +77,14 @@ pub(super) fn origin() -> OriginConfig {
 }
 
 impl Host {
-    /// A connection after the exchange of preface and settings.
+    /// Creates a connection and exchanges the preface and settings.
     pub fn new(config: ServerConfig) -> Host {
         let mut host = Host::fresh(config, origin());
         host.greet(&[]);
         host
     }
 
-    /// A connection that has received no bytes.
+    /// Creates a connection that has received no bytes.
     pub fn fresh(mut config: ServerConfig, origin: OriginConfig) -> Host {
         config.events = true;
         let origin = Arc::new(Origin::new(site(), origin).unwrap());
@@ -106,7 +106,7 @@ impl Host {
         }
     }
 
-    /// Sends the preface and settings, acknowledges the server's settings, and drops the output.
+    /// Sends the preface and the client's settings, acknowledges the server's settings, and drops the output.
     pub fn greet(&mut self, settings: &[(u16, u32)]) -> &mut Host {
         let mut out = PREFACE.to_vec();
         write::settings(&mut out, settings.iter().copied());
@@ -119,13 +119,13 @@ impl Host {
         self
     }
 
-    /// Passes input without reading the output.
+    /// Passes input to the server without reading the output.
     pub fn push(&mut self, data: impl AsRef<[u8]>) -> &mut Host {
         self.connection.handle_data(data.as_ref(), self.now);
         self
     }
 
-    /// Takes all output that may be sent, at most `most` bytes at a time.
+    /// Takes all output that may be sent, in steps of at most `most` bytes.
     pub fn write(&mut self, most: usize) -> &mut Host {
         loop {
             let mut slices = [IoSlice::new(&[]); 64];
@@ -158,7 +158,7 @@ impl Host {
         self.write(usize::MAX)
     }
 
-    /// Advances the time and runs the time-outs.
+    /// Advances the time and handles time-outs.
     pub fn wait(&mut self, time: Duration) -> &mut Host {
         let end = self.now + time;
         while let Some(at) = self.connection.poll_timeout().filter(|&at| at <= end) {
@@ -170,7 +170,7 @@ impl Host {
         self
     }
 
-    /// A header block in one HEADERS frame.
+    /// Builds a HEADERS frame with the whole header block.
     pub fn headers(&mut self, stream: u32, fields: &[(&str, &str)], end_stream: bool) -> Vec<u8> {
         let mut out = Vec::new();
         let carrier = Carrier::Headers {
@@ -202,7 +202,7 @@ impl Host {
         self.get_with(stream, path, &[])
     }
 
-    /// The head of a POST whose content follows.
+    /// Builds the head of a POST request whose content follows.
     pub fn post(&mut self, stream: u32, more: &[(&str, &str)]) -> Vec<u8> {
         let mut fields = vec![
             (":method", "POST"),
@@ -266,12 +266,12 @@ impl Host {
         }
     }
 
-    /// The output since the last call.
+    /// Removes and returns the output since the last call.
     pub fn take(&mut self) -> Vec<Got> {
         std::mem::take(&mut self.got)
     }
 
-    /// Streams and their statuses, in order.
+    /// The stream and status of each response, in order.
     pub fn statuses(&self) -> Vec<(u32, String)> {
         let heads = self.got.iter().filter_map(|got| match got {
             Got::Head(stream, fields, _) => Some((*stream, fields[0].1.clone())),
@@ -280,7 +280,7 @@ impl Host {
         heads.collect()
     }
 
-    /// Streams of DATA frames, in order.
+    /// The stream of each DATA frame, in order.
     pub fn order(&self) -> Vec<u32> {
         let frames = self.got.iter().filter_map(|got| match got {
             Got::Data(stream, ..) => Some(*stream),
@@ -289,7 +289,7 @@ impl Host {
         frames.collect()
     }
 
-    /// Content of a stream.
+    /// The content sent on a stream.
     pub fn content(&self, id: u32) -> Vec<u8> {
         let frames = self.got.iter().filter_map(|got| match got {
             Got::Data(stream, content, _) if *stream == id => Some(&content[..]),
@@ -298,7 +298,7 @@ impl Host {
         frames.flatten().copied().collect()
     }
 
-    /// Checks that the connection ends with this fault, GOAWAY and a closed sending side.
+    /// Checks that the connection ended because of `fault`, with GOAWAY and a closed sending side.
     #[track_caller]
     pub fn assert_refused(&mut self, fault: Fault) {
         assert_eq!(
@@ -316,7 +316,7 @@ impl Host {
         assert_eq!(self.actions, [Action::ShutdownWrite]);
     }
 
-    /// Checks that the stream was reset with this code, and that the connection continues.
+    /// Checks that the stream was reset with this code, and that the connection is still open.
     #[track_caller]
     pub fn assert_reset(&mut self, stream: u32, code: ErrorCode) {
         assert_eq!(self.take(), [Got::Reset(stream, code)]);
@@ -324,7 +324,7 @@ impl Host {
     }
 }
 
-/// A frame with its payload.
+/// Builds a frame with the given payload.
 pub(super) fn raw(kind: FrameType, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let header = Header {
@@ -450,7 +450,7 @@ fn long_content_goes_as_far_as_the_windows_allow() {
     assert_eq!(
         host.statuses().len(),
         2,
-        "no window is needed without content"
+        "a response without content needs no window"
     );
     let request = host.get(5, "/a");
     host.send(window(0, 34_455)).send(&request);

@@ -8,12 +8,12 @@ use crate::exchange::Action;
 use crate::h2::error::Fault;
 use crate::pace::Paid;
 
-/// When the connection was last used.
+/// The times of the last activity on the connection.
 #[derive(Debug)]
 pub(super) struct Activity {
     last_input: Instant,
     last_output: Instant,
-    /// When a request was last in flight.
+    /// The last time at which a request was in flight.
     last_busy: Instant,
 }
 
@@ -42,7 +42,7 @@ impl Activity {
     }
 }
 
-/// The event at [`Connection::poll_timeout`].
+/// The event that is due at [`Connection::poll_timeout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Timeout {
     Header,
@@ -52,9 +52,9 @@ enum Timeout {
     Send,
     Stall,
     Linger,
-    /// The work on a request is finished.
+    /// The processing time of a request ends.
     Work,
-    /// More of a response is ready.
+    /// The next part of a generated response is ready.
     Flow,
 }
 
@@ -83,13 +83,13 @@ impl Connection {
         self.settle(now);
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) if no other event happens before. Query it again
-    /// after each event.
+    /// The time at which to call [`handle_timeout`](Self::handle_timeout) if no other event happens before. Query it
+    /// again after each event.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.deadline().map(|(at, _)| at)
     }
 
-    /// Answers the requests whose content has stopped, or arrives too slowly.
+    /// Answers the requests whose content has stopped or is too slow.
     fn give_up_requests(&mut self, now: Instant) {
         let mut place = 0;
         while let Some(slot) = self.streams.at(place) {
@@ -100,19 +100,19 @@ impl Connection {
         }
     }
 
-    /// Notes that the transport's own buffer was emptying until `at`; see
+    /// Notes that the transport was sending its own buffered data until `at`; see
     /// [`h1`](crate::h1::server::Connection::transport_moved).
     pub fn transport_moved(&mut self, at: Instant) {
         self.activity.last_output = self.activity.last_output.max(at);
     }
 
-    /// Whether output waits for the transport, or content for the client's windows.
+    /// Whether output waits for the transport, or content waits for the client's windows.
     pub fn is_sending(&self) -> bool {
         let is_stalled = self.responses.stalled_since().is_some();
         self.ending.is_open() && (!self.responses.output().is_empty() || is_stalled)
     }
 
-    /// The time since which the connection waits for its client; see
+    /// The time since which the connection has been waiting for the client; see
     /// [`h1`](crate::h1::server::Connection::waits_since).
     pub fn waits_since(&self) -> Option<Instant> {
         if self.ending.is_closed() {
@@ -129,18 +129,18 @@ impl Connection {
         }
         let streams = self.streams.iter();
         let reading = streams.filter_map(|(_, stream)| Some(paid(stream)?.standing()));
-        // Other streams are being generated, or the client's windows block them.
+        // The remaining streams are being generated, or the client's windows block them.
         reading.chain(self.responses.stalled_since()).max()
     }
 
-    /// Closes the connection if windows have blocked responses for the time-out and too little content was sent.
+    /// Closes the connection after the stall time-out, unless enough content was sent in that time.
     fn judge_stall(&mut self, now: Instant) {
         if !self.responses.outlasts_stall(now) {
             self.stop(CloseReason::WindowStall);
         }
     }
 
-    /// The next time-out and its kind.
+    /// The time and the kind of the next time-out.
     fn deadline(&self) -> Option<(Instant, Timeout)> {
         let limits = &self.config.limits;
         if self.ending.is_closed() {
@@ -187,13 +187,13 @@ impl Connection {
     }
 }
 
-/// The time limit for the content of a request that is being read.
+/// The time limit for the content of a request that is being received.
 fn paid(stream: &Stream) -> Option<Paid> {
     let paid = stream.request.paid();
     paid.filter(|_| stream.progress == Progress::Reading)
 }
 
-/// When the content of a request has taken too long.
+/// The time at which the content of a request exceeds its time limit.
 fn content_due(stream: &Stream) -> Option<Instant> {
     paid(stream).map(|paid| paid.deadline())
 }

@@ -1,8 +1,8 @@
 //! The tree of dependencies and weights (RFC 7540 section 5.3, deprecated by RFC 9113).
 //!
-//! A stream precedes the streams that depend on it. Streams that depend on the same stream share the remaining
-//! capacity in proportion to their weights, by the bytes of each turn. Streams that are closed, or not yet open,
-//! keep their places as long as there is room, because clients use such streams as groups.
+//! A stream is sent before the streams that depend on it. Streams with the same parent share the remaining capacity in
+//! proportion to their weights, measured in bytes sent. Closed streams, and streams that are not yet open, stay in the
+//! tree while there is room, because clients use such streams as groups.
 
 use super::streams::Slot;
 use crate::h2::StreamId;
@@ -10,14 +10,14 @@ use crate::h2::frame::Dependency;
 
 /// The default weight of a stream.
 const DEFAULT_WEIGHT: u32 = 16;
-/// The cost of a turn in addition to its bytes, so that turns without bytes are not free.
+/// The cost of a turn in addition to its bytes, so that turns without bytes also have a cost.
 const TURN_COST: u64 = 64;
 /// The index of the root.
 const ROOT: usize = 0;
 
 #[derive(Debug)]
 pub(super) struct Tree {
-    /// The nodes, the root first. Parents are indices in this list.
+    /// The nodes; the root is first. Parents are indices into this list.
     nodes: Vec<Node>,
     most: usize,
 }
@@ -28,9 +28,9 @@ struct Node {
     parent: usize,
     /// The weight, 1 to 256.
     weight: u32,
-    /// Bytes sent by the stream, divided by its weight; compared among the dependents of the same stream.
+    /// The number of bytes sent by the stream, divided by its weight. The value is compared among siblings.
     spent: u64,
-    /// The `spent` of the child chosen last: new children start with this value.
+    /// The `spent` value of the child chosen last. New children start with this value.
     clock: u64,
     /// The stream's slot when it has something to send.
     ready: Option<Slot>,
@@ -39,7 +39,7 @@ struct Node {
 }
 
 impl Tree {
-    /// A tree with places for `most` streams.
+    /// Creates a tree for at most `most` streams.
     pub fn new(most: usize) -> Tree {
         Tree {
             nodes: vec![Node::new(StreamId::CONNECTION)],
@@ -47,13 +47,13 @@ impl Tree {
         }
     }
 
-    /// Puts a stream at the place that the client requests.
+    /// Moves or adds a stream to the position that the client requests.
     pub fn place(&mut self, id: StreamId, dependency: Dependency) {
         if dependency.on == id {
             return;
         }
         let place = self.find_or_insert(id);
-        // If the parent is not (or no longer) in the tree, the stream gets the default priority (section 5.3.1).
+        // If the parent is not (or no longer) in the tree, the stream has the default priority (section 5.3.1).
         let known = self.find(dependency.on);
         let (parent, weight, exclusive) = match known {
             Some(parent) => (
@@ -78,7 +78,7 @@ impl Tree {
         self.mark_active();
     }
 
-    /// Puts a pushed stream below the stream on which it was promised.
+    /// Adds a pushed stream as a child of the stream on which it was promised.
     pub fn promise(&mut self, id: StreamId, on: StreamId) {
         self.find_or_insert(on);
         let dependency = Dependency {
@@ -89,11 +89,11 @@ impl Tree {
         self.place(id, dependency);
     }
 
-    /// Adds a stream that has something to send.
+    /// Adds a stream that has output to send.
     pub fn add(&mut self, id: StreamId, slot: Slot) {
         let place = self.find_or_insert(id);
         self.nodes[place].ready = Some(slot);
-        // A stream that becomes active again gets no credit for the time when it was inactive.
+        // A stream gets no credit for the time in which it was inactive.
         let mut at = place;
         while at != ROOT && !self.nodes[at].active {
             let clock = self.nodes[self.nodes[at].parent].clock;
@@ -104,7 +104,7 @@ impl Tree {
         }
     }
 
-    /// Removes a stream that has nothing more to send.
+    /// Removes a stream that has no more output to send.
     pub fn remove(&mut self, id: StreamId) {
         if let Some(place) = self.find(id) {
             self.nodes[place].ready = None;
@@ -112,7 +112,7 @@ impl Tree {
         }
     }
 
-    /// The stream to be sent next.
+    /// Selects the stream to send next.
     pub fn next(&mut self) -> Option<Slot> {
         let mut at = ROOT;
         loop {
@@ -129,7 +129,7 @@ impl Tree {
         }
     }
 
-    /// Charges a turn of `bytes` bytes to a stream.
+    /// Adds the cost of a turn of `bytes` bytes to the stream.
     pub fn charge(&mut self, id: StreamId, bytes: u64) {
         let mut at = self.find(id).unwrap_or(ROOT);
         while at != ROOT {
@@ -157,8 +157,8 @@ impl Tree {
         self.nodes.len() - 1
     }
 
-    /// Makes room: removes the oldest stream that has nothing to send. Its dependents move to its parent. If all
-    /// streams have something to send, the tree grows: the limits on streams and pushes bound its size.
+    /// Makes room: removes the oldest stream that has no output, and moves its dependents to its parent. If all streams
+    /// have output, the tree grows; the limits on streams and pushes bound its size.
     fn forget_one(&mut self) {
         let idle = self
             .nodes
@@ -182,7 +182,7 @@ impl Tree {
         }
     }
 
-    /// Whether a node is below another node.
+    /// Whether a node is a descendant of another node.
     fn descends(&self, mut place: usize, ancestor: usize) -> bool {
         while place != ROOT {
             place = self.nodes[place].parent;
@@ -202,7 +202,7 @@ impl Tree {
         self.nodes[place].spent = self.nodes[parent].clock;
     }
 
-    /// Recomputes which nodes have something to send, at the node or below it.
+    /// Recomputes for each node whether it or a descendant has output to send.
     fn mark_active(&mut self) {
         for node in &mut self.nodes {
             node.active = false;

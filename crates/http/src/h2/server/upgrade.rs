@@ -15,8 +15,9 @@ use crate::message::fields;
 use crate::origin::Origin;
 
 impl Connection {
-    /// A connection that was upgraded to HTTP/2 at `now`. It answers the upgrade, and then the upgrade request as
-    /// its first stream. The caller must pass the [bytes after that request](Upgrade::rest) to the connection.
+    /// Creates a connection that was upgraded to HTTP/2 at `now`. It sends the response to the upgrade, and then
+    /// answers the upgrade request as its first stream. The caller must pass the [bytes after that
+    /// request](Upgrade::rest) to the connection.
     pub fn from_upgrade(
         origin: Arc<Origin>,
         config: Arc<ServerConfig>,
@@ -37,13 +38,13 @@ impl Connection {
         connection
     }
 
-    /// Applies the settings that came with the request; they are not acknowledged.
+    /// Applies the settings of the upgrade request. They are not acknowledged.
     fn take_settings(&mut self, upgrade: &Upgrade) -> Result<(), ConnectionError> {
         let list = SettingsList::parse(&upgrade.settings).ok_or(Fault::FrameLength)?;
         self.responses.apply_first_settings(&list)
     }
 
-    /// Opens the first stream with the request.
+    /// Opens the first stream with the upgrade request.
     fn take_request(&mut self, upgrade: &Upgrade, now: Instant) {
         let id = StreamId::new(1);
         self.streams.use_number(id);
@@ -65,7 +66,7 @@ impl Connection {
     }
 }
 
-/// Converts an HTTP/1.1 head that has been parsed before into fields of HTTP/2.
+/// Converts an already parsed HTTP/1.1 head into HTTP/2 fields.
 fn translate(head: &[u8], block: &mut FieldBlock) {
     let Ok((line, lines)) = split_head(head, Strictness::Strict) else {
         return;
@@ -95,7 +96,7 @@ fn translate(head: &[u8], block: &mut FieldBlock) {
     }
 }
 
-/// The path of a target in origin-form or absolute-form.
+/// Returns the path of a target in origin-form or absolute-form.
 fn path(target: &[u8]) -> &[u8] {
     let Some(scheme) = target.windows(3).position(|part| part == b"://") else {
         return target;

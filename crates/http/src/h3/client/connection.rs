@@ -1,4 +1,4 @@
-//! The state machine of the connection: sending, and the end of the connection.
+//! The state machine of a client connection: state, sending and transport events.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -16,25 +16,25 @@ use crate::h3::{Action, Direction, ErrorCode, Fault, Priority, Transmit, is_bidi
 use crate::h3::{request_of, stream_of, varint};
 use crate::qpack::{Decoder, Encoder};
 
-/// The client side of one HTTP/3 connection. See the [module](super) for how to drive it.
+/// The client side of one HTTP/3 connection. The [module documentation](super) explains its use.
 #[derive(Debug)]
 pub struct Connection {
     pub(super) config: Config,
     pub(super) critical: Critical,
-    /// The requests in flight.
+    /// The requests whose responses are not complete.
     pub(super) streams: Pending<Box<Stream>>,
-    /// Streams of completed requests, kept for reuse.
+    /// Streams of completed requests, stored for reuse.
     #[allow(clippy::vec_box, reason = "moved to and from a table of boxes")]
     pub(super) spare: Vec<Box<Stream>>,
     pub(super) next_request: RequestId,
-    /// The number of streams that the transport has opened for requests.
+    /// The number of request streams that the transport has opened.
     pub(super) opened: u32,
     /// The first request of which the transport has taken no byte.
     pub(super) first_unsent: RequestId,
-    /// Streams with bytes to send, in the order in which they are sent.
+    /// Streams with bytes to send, in sending order.
     pub(super) sendable: VecDeque<RequestId>,
     pub(super) phase: Phase,
-    /// Whether the server sent GOAWAY, so that no further requests are possible.
+    /// Whether the server sent GOAWAY, which prevents further requests.
     pub(super) leaving: bool,
     pub(super) events: VecDeque<Event<'static>>,
     pub(super) actions: VecDeque<Action>,
@@ -57,7 +57,7 @@ pub(super) enum Phase {
 }
 
 impl Connection {
-    /// A state machine for a QUIC connection that is opened at `now`.
+    /// Creates a state machine for a QUIC connection that is opened at `now`.
     pub fn new(config: Config, now: Instant) -> Connection {
         Connection {
             critical: critical(&config, now),
@@ -82,7 +82,7 @@ impl Connection {
         }
     }
 
-    /// Resets the machine for another QUIC connection; buffers keep most of their memory.
+    /// Resets the state machine for another QUIC connection. Buffers retain most of their memory.
     pub fn renew(&mut self, now: Instant) {
         self.critical = critical(&self.config, now);
         for (_, mut stream) in self.streams.drain() {
@@ -101,7 +101,7 @@ impl Connection {
         self.active = now;
     }
 
-    /// Whether the connection accepts further requests. The limit on their number is not considered.
+    /// Whether the connection accepts further requests. The limit on concurrent requests is ignored.
     pub fn accepts_requests(&self) -> bool {
         self.phase == Phase::Open && !self.leaving
     }
@@ -111,18 +111,18 @@ impl Connection {
         self.accepts_requests() && self.outstanding() < self.config.streams.max(1) as usize
     }
 
-    /// Requests queued or in flight whose responses are not complete.
+    /// The number of requests, queued or in flight, whose responses are not complete.
     pub fn outstanding(&self) -> usize {
         self.streams.len()
     }
 
-    /// The first request of which no byte has been passed to the transport. If there is none, the next request
-    /// that will be queued.
+    /// The first request of which no byte has been passed to the transport. If there is none, the next request to be
+    /// queued.
     pub fn first_unsent(&self) -> RequestId {
         self.first_unsent
     }
 
-    /// The stream of a request.
+    /// The stream ID of a request; `None` if the request is not in flight.
     pub fn stream_of(&self, request: RequestId) -> Option<u64> {
         (request < self.next_request).then(|| stream_of(request))
     }
@@ -143,7 +143,7 @@ impl Connection {
         self.critical.peer_settings
     }
 
-    /// The reason why the connection closed; `None` while it is open.
+    /// The reason for the close of the connection; `None` while it is open.
     pub fn close_reason(&self) -> Option<CloseReason> {
         match self.phase {
             Phase::Open => None,
@@ -151,12 +151,12 @@ impl Connection {
         }
     }
 
-    /// The violation by the server that ended the connection.
+    /// The protocol violation by the server that ended the connection; `None` if there was none.
     pub fn fault(&self) -> Option<Fault> {
         self.fault
     }
 
-    /// Adds content to a request that announced it.
+    /// Adds content to a request that announced content.
     pub fn send_content(&mut self, request: RequestId, content: &[u8]) -> Result<(), SendError> {
         let (stream, mut upload) = self.upload(request)?;
         if upload.awaits_continue {
@@ -181,7 +181,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends content whose length was not announced.
+    /// Ends content that was announced without a length.
     pub fn finish_content(&mut self, request: RequestId) -> Result<(), SendError> {
         let (stream, upload) = self.upload(request)?;
         if upload.remaining.is_some() || upload.awaits_continue {
@@ -199,7 +199,7 @@ impl Connection {
         Ok((stream, upload))
     }
 
-    /// Cancels one request, and reports it with this failure.
+    /// Cancels one request, and reports it with the given failure.
     pub fn cancel(&mut self, request: RequestId, failure: Failure, _now: Instant) {
         if self.phase == Phase::Open {
             self.give_up(request, failure, ErrorCode::REQUEST_CANCELLED);
@@ -221,12 +221,12 @@ impl Connection {
         out.extend_from_slice(text.as_bytes());
     }
 
-    /// The number of streams that the transport has opened for requests.
+    /// The number of request streams that the transport has opened.
     pub fn opened(&self) -> u32 {
         self.opened
     }
 
-    /// The kind of stream to open as soon as the transport can open one.
+    /// The kind of stream that the host must open as soon as the transport permits it; `None` if none is needed.
     pub fn wants_stream(&self) -> Option<Direction> {
         if self.phase != Phase::Open {
             None
@@ -239,7 +239,7 @@ impl Connection {
         }
     }
 
-    /// Handles a stream that the transport has opened as requested.
+    /// Handles a stream that the transport has opened on request.
     ///
     /// # Panics
     /// If request streams are opened out of order, which QUIC never does.
@@ -249,7 +249,7 @@ impl Connection {
             return;
         }
         let request = RequestId(self.opened);
-        assert_eq!(stream, stream_of(request), "request streams come in order");
+        assert_eq!(stream, stream_of(request), "request streams open in order");
         self.opened += 1;
         self.active = now;
         match self.streams.get_mut(request) {
@@ -258,7 +258,7 @@ impl Connection {
                 self.queue(request);
             }
             None => {
-                // The request was cancelled before its stream was open.
+                // The request was cancelled before its stream opened.
                 let code = ErrorCode::REQUEST_CANCELLED;
                 self.actions.push_back(Action::Reset { stream, code });
                 self.actions.push_back(Action::StopSending { stream, code });
@@ -266,8 +266,8 @@ impl Connection {
         }
     }
 
-    /// The bytes to send next: at most `most` bytes, all of one stream. Critical streams come first, then
-    /// requests in order. Fills the first of `slices`, which must not be empty.
+    /// Returns the bytes to send next: at most `most` bytes of one stream. Critical streams come first, followed by
+    /// requests in order. Fills only the first of `slices`, which must not be empty.
     pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<Transmit<'a>> {
         if self.phase != Phase::Open {
             return None;
@@ -295,8 +295,8 @@ impl Connection {
         })
     }
 
-    /// Handles the first `bytes` bytes that [`transmit`](Self::transmit) offered and the transport took. If
-    /// these were all bytes and the stream ends there, the transport has also finished the stream.
+    /// Notes that the transport took the first `bytes` bytes that [`transmit`](Self::transmit) offered. If these were
+    /// all bytes and `end` was set, the transport has also finished the stream.
     pub fn transmitted(&mut self, stream: u64, bytes: usize, now: Instant) {
         self.active = now;
         if self.critical.is_own(stream) {
@@ -323,7 +323,7 @@ impl Connection {
         self.note_sent();
     }
 
-    /// Notes that the transport accepts no more bytes of a stream for now.
+    /// Notes that the transport currently accepts no more bytes of a stream.
     pub fn handle_blocked(&mut self, stream: u64) {
         self.set_blocked(stream, true);
     }
@@ -359,7 +359,7 @@ impl Connection {
             && !open.finished
             && !open.stopped
         {
-            // The response may still arrive.
+            // The server may still send the response.
             open.stopped = true;
             open.upload = None;
             self.actions.push_back(Action::Reset {
@@ -369,17 +369,17 @@ impl Connection {
         }
     }
 
-    /// The next action for the host to carry out on the transport. Each action is returned once.
+    /// The next action that the host must perform on the transport. Each action is returned once.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// The next event that was not read from a stream. `Closed` is the last event of a connection.
+    /// The next event that does not result directly from stream input. `Closed` is the last event of a connection.
     pub fn poll_event(&mut self, _now: Instant) -> Option<Event<'static>> {
         self.events.pop_front()
     }
 
-    /// Keeps a completed stream, to reuse its memory.
+    /// Stores a completed stream so that its memory can be reused.
     pub(super) fn recycle(&mut self, mut stream: Box<Stream>) {
         if self.spare.len() < self.config.streams as usize {
             stream.renew();
@@ -399,7 +399,7 @@ impl Connection {
         }
     }
 
-    /// Finds the first request of which no byte was taken.
+    /// Updates the first request of which the transport has taken no byte.
     pub(super) fn note_sent(&mut self) {
         let streams = &self.streams;
         self.sendable
@@ -413,7 +413,7 @@ impl Connection {
         }
     }
 
-    /// Moves the QPACK instructions to their streams, and closes a finished connection.
+    /// Moves the QPACK instructions to their streams, and closes a connection that has finished.
     pub(super) fn settle(&mut self) {
         if self.phase == Phase::Open
             && let Err(fault) = self.critical.settle()

@@ -1,4 +1,4 @@
-//! The end of requests and of the connection: time limits, failures, GOAWAY, closing.
+//! The end of requests and of the connection: time limits, failures, GOAWAY, close.
 
 use fathometer_model::{CloseReason, Failure, Instant};
 
@@ -9,8 +9,8 @@ use crate::h3::critical::ControlEvent;
 use crate::h3::{Action, ErrorCode, Fault, request_of, stream_of};
 
 impl Connection {
-    /// Closes the connection if the server shuts down and no response is outstanding. Called after every frame
-    /// and at the end of every request, so that the result does not depend on later bytes of the same input.
+    /// Closes the connection if the server shuts down and no response is outstanding. Called after every frame and at
+    /// the end of every request, so that the result does not depend on the split of the input.
     pub(super) fn close_if_idle(&mut self) {
         if self.leaving && self.phase == Phase::Open && self.streams.is_empty() {
             self.close(
@@ -21,13 +21,13 @@ impl Connection {
         }
     }
 
-    /// Handles a failure of the QUIC connection, or its abort by the host. `failure` must be one that the peer
-    /// did not cause. Responses that were read completely stay complete.
+    /// Notes that the QUIC connection failed, or that the host aborted it. `failure` must be a failure that the peer
+    /// did not cause. Completely read responses stay complete.
     pub fn handle_failure(&mut self, failure: Failure, _now: Instant) {
         self.close(CloseReason::Failed(failure), failure, None);
     }
 
-    /// Handles the server's close of the QUIC connection with this HTTP/3 error code.
+    /// Handles a close of the QUIC connection by the server with HTTP/3 error code `code`.
     pub fn handle_peer_close(&mut self, code: u64, _now: Instant) {
         let is_error = ErrorCode(code).name().is_some() && ErrorCode(code) != ErrorCode::NO_ERROR;
         let (reason, failure) = match (is_error, self.streams.is_empty()) {
@@ -38,8 +38,8 @@ impl Connection {
         self.close(reason, failure, None);
     }
 
-    /// Closes a connection on which the client sends no further requests. Requests without a complete response
-    /// end as [`Failure::LocalAbort`], and the close reason is [`CloseReason::Finished`].
+    /// Closes the connection, because the client sends no further requests. Requests without a complete response end
+    /// with [`Failure::LocalAbort`], and the close reason is [`CloseReason::Finished`].
     pub fn finish(&mut self) {
         self.close(
             CloseReason::Finished,
@@ -48,7 +48,7 @@ impl Connection {
         );
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) if no other event happens before.
+    /// The time at which to call [`handle_timeout`](Self::handle_timeout) if no other event happens before.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.phase != Phase::Open || self.streams.is_empty() {
             return None;
@@ -60,7 +60,7 @@ impl Connection {
         due.chain(idle).min()
     }
 
-    /// The time at which the first time limit of an exchange expires.
+    /// The earliest time at which a time limit of an exchange expires.
     fn deadline(&self, stream: &Stream) -> Option<Instant> {
         let timeouts = &self.config.timeouts;
         let handed = stream.handed?;
@@ -71,7 +71,7 @@ impl Connection {
         limits.into_iter().flatten().min().map(|time| handed + time)
     }
 
-    /// Handles every time limit that has passed. Spurious calls do nothing.
+    /// Handles every time limit that has passed. A call before the time limit does nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.phase != Phase::Open || self.streams.is_empty() {
             return;
@@ -159,7 +159,7 @@ impl Connection {
         self.note_sent();
     }
 
-    /// Ends a request without a complete response.
+    /// Ends a request that has no complete response.
     pub(super) fn give_up(&mut self, request: RequestId, failure: Failure, code: ErrorCode) {
         self.abandon(request, code);
         let Some(stream) = self.streams.remove(request) else {
@@ -171,13 +171,13 @@ impl Connection {
         self.note_sent();
     }
 
-    /// Ends the open directions of a stream.
+    /// Ends those directions of a stream that are still open.
     fn abandon(&mut self, request: RequestId, code: ErrorCode) {
         let Some(open) = self.streams.get_mut(request) else {
             return;
         };
         let stream = stream_of(request);
-        // A stream that is not open yet is reset when it opens.
+        // A stream that has not opened yet is reset when it opens.
         if open.is_open {
             if !open.finished && !open.stopped {
                 self.actions.push_back(Action::Reset { stream, code });
@@ -201,7 +201,7 @@ impl Connection {
         self.close(reason, failure, Some(fault.code()));
     }
 
-    /// Ends the connection and all requests. `code` is `None` if the transport is already closed.
+    /// Ends the connection and all requests. `code` must be `None` if the transport is already closed.
     fn close(&mut self, reason: CloseReason, failure: Failure, code: Option<ErrorCode>) {
         if self.phase != Phase::Open {
             return;
@@ -228,7 +228,7 @@ impl Stream {
     }
 }
 
-/// The event for a request without a complete response.
+/// Returns the event for a request that ends without a complete response.
 fn failed(request: RequestId, stream: &Stream, failure: Failure, persists: bool) -> Event<'static> {
     if stream.begun {
         Event::Failed {

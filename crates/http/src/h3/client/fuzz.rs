@@ -1,4 +1,4 @@
-//! Fuzzing: feeds a connection arbitrary input.
+//! Fuzzing of a connection with arbitrary input.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -10,10 +10,12 @@ use super::{Config, Connection, Content, Event, Limits, Qpack, RequestId, Reques
 use crate::h3::{Action, Direction};
 use crate::qpack::EncoderPolicy;
 
-/// An entry point for fuzzing. The first byte selects the requests, the second the end of the connection. The
-/// rest controls the server, in pieces: one byte for the stream and the operation, one for the length, and that
-/// many bytes. Panics if the result depends on how the pieces are split, if more content is reported than was
-/// sent, or if the order of events is invalid.
+/// An entry point for fuzzing. The first byte selects the requests, and the second the end of the connection. The
+/// remaining bytes control the server, in pieces: one byte for the stream and the operation, one for the length, and
+/// the data. Panics in these cases:
+/// - the result depends on the split of the pieces;
+/// - more content is reported than was sent;
+/// - the order of events is invalid.
 pub fn fuzz(data: &[u8]) {
     let Some((&[requests, end], script)) = data.split_first_chunk::<2>() else {
         return;
@@ -24,7 +26,7 @@ pub fn fuzz(data: &[u8]) {
     assert!(whole.content <= script.len());
 }
 
-/// The ends of all requests of one connection.
+/// The results of all requests of one connection.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Log {
     /// Log lines of each request, and of the connection.
@@ -36,9 +38,9 @@ struct Host {
     connection: Connection,
     log: Log,
     judges: BTreeMap<RequestId, Judge>,
-    /// The remaining bytes of blocked streams, with the bytes that followed.
+    /// For each blocked stream: the bytes that were not read, and the bytes that arrived later.
     left: BTreeMap<u64, Vec<u8>>,
-    /// The number of streams that the client has opened, times four.
+    /// Four times the number of unidirectional streams that the client has opened.
     own: u64,
     closed: bool,
     piece: usize,
@@ -178,7 +180,7 @@ impl Host {
         }
     }
 
-    /// Carries out all follow-up work until none is left.
+    /// Performs all outstanding actions.
     fn settle(&mut self) {
         let now = self.now;
         loop {
@@ -224,7 +226,7 @@ impl Host {
     }
 
     fn note(&mut self, event: Event<'_>) {
-        assert!(!self.closed, "an event after the close: {event:?}");
+        assert!(!self.closed, "event after `Closed`: {event:?}");
         let request = match event {
             Event::Begin { request }
             | Event::Interim { request, .. }
@@ -246,7 +248,7 @@ impl Host {
             _ => return self.line(None, format!("{event:?}")),
         };
         let judge = self.judges.entry(request).or_default();
-        assert!(!judge.done, "an event after the end: {event:?}");
+        assert!(!judge.done, "event after the end of the request: {event:?}");
         match event {
             Event::Begin { .. } => assert!(!std::mem::replace(&mut judge.begun, true)),
             Event::Head { .. } => {
@@ -270,7 +272,7 @@ impl Host {
             } => {
                 assert!(judge.begun);
                 judge.done = true;
-                // The part of a broken frame that was parsed depends on the split.
+                // The split of the input determines how much of a broken frame was parsed.
                 let content = received.content;
                 return self.line(Some(request), format!("{failure:?} {content}"));
             }

@@ -1,23 +1,26 @@
-//! The client side of one HTTP/3 connection, without I/O and without QUIC (RFC 9114).
+//! The client side of one HTTP/3 connection; performs no I/O and contains no QUIC (RFC 9114).
 //!
-//! [`Connection`] turns requests into bytes on streams, and bytes on streams into [`Event`]s, the same events
-//! as in [`crate::client`]. [`crate::h3`] describes how a host drives the state machine. On this side:
+//! [`Connection`] turns requests into bytes on streams, and bytes on streams into [`Event`]s, which are the events of
+//! [`crate::client`]. [`crate::h3`] describes the interface to the host. On the client side:
 //!
-//! - Requests may be queued before the transport is established. Request *n* is on stream 4*n*: streams are
-//!   opened in the order of the requests. If a request is cancelled before its stream is open, the stream is
-//!   still opened for it, and then reset.
-//! - [`poll`](Connection::poll) reads bytes of one stream. If it returns `None` and leaves bytes, the stream
-//!   waits for entries of QPACK's table. The host then keeps these bytes and stops reading that stream, so that
-//!   flow control bounds the memory that a server can occupy. The host passes them again when
+//! - Requests may be queued before the transport is established. Request *n* uses stream 4*n*, because streams are
+//!   opened in the order of requests. If a request is cancelled before its stream opens, the stream is still opened,
+//!   and then reset.
+//! - [`poll`](Connection::poll) reads bytes of one stream. If it returns `None` and leaves bytes in the input, the
+//!   stream waits for entries of the QPACK table. The host stores these bytes and stops reading the stream; QUIC's flow
+//!   control then bounds the memory. The host passes the bytes again when
 //!   [`poll_unblocked`](Connection::poll_unblocked) returns the stream.
 //! - [`poll_event`](Connection::poll_event) returns all other events.
 //!
-//! Invariants: any split of a stream's input gives the same events, if the pieces of content are joined; every
-//! request ends in exactly one of `End`, `Failed` and `Unanswered`; no event follows `Closed`. An exchange
-//! allocates nothing once the buffers have grown to their sizes.
+//! Invariants:
 //!
-//! Not implemented: pushes (no push is permitted, so a push is a fault), CONNECT, datagrams, and remembered
-//! settings for early data.
+//! - Any split of a stream's input gives the same events, except that content may be split differently.
+//! - Every request ends with exactly one of the events `End`, `Failed` and `Unanswered`.
+//! - No event follows `Closed`.
+//! - An exchange allocates no memory after the buffers have reached their final sizes.
+//!
+//! Not implemented: pushes (no push is permitted, so a push is a fault), CONNECT, datagrams, and stored settings for
+//! early data.
 //!
 //! ```
 //! use fathometer_http::h3::client::{Config, Connection, Event, RequestLine, Version};

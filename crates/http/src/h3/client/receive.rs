@@ -1,4 +1,4 @@
-//! Reading responses.
+//! Reads responses.
 
 use fathometer_model::{Bytes, Failure, Instant};
 
@@ -10,9 +10,9 @@ use crate::h3::{ErrorCode, Fault, is_bidirectional, request_of, stream_of};
 use crate::message::section::{self, Malformed, Recipient};
 use crate::qpack::{self, Decoded};
 
-/// The reason why reading a stream stops.
+/// The reason why a stream cannot be read further.
 enum Trouble {
-    /// The response is unusable; the connection continues.
+    /// The response is unusable, but the connection continues.
     Stream(Failure, ErrorCode),
     Connection(Fault),
 }
@@ -32,9 +32,9 @@ impl From<Fault> for Trouble {
 const TOO_LARGE: Trouble = Trouble::Stream(Failure::TooLarge, ErrorCode::REQUEST_CANCELLED);
 
 impl Connection {
-    /// Reads bytes of a stream off the front of `input` and returns the next event. Call it until it returns
-    /// `None`. If bytes of `input` remain then, the stream waits for QPACK's table: pass these bytes again when
-    /// [`poll_unblocked`](Self::poll_unblocked) returns this stream.
+    /// Reads bytes from the front of `input` and returns the next event. Call it until it returns `None`. If `input`
+    /// then still has bytes, the stream waits for the QPACK table. Pass these bytes again when
+    /// [`poll_unblocked`](Self::poll_unblocked) returns the stream.
     pub fn poll<'i>(
         &mut self,
         stream: u64,
@@ -82,14 +82,13 @@ impl Connection {
         }
     }
 
-    /// The next stream that waited for QPACK's table and can now be read. Pass its remaining bytes to
+    /// The next stream that waited for the QPACK table and can now be read. Pass its remaining bytes to
     /// [`poll`](Self::poll), even if there are none.
     pub fn poll_unblocked(&mut self) -> Option<u64> {
         self.critical.decoder.unblocked()
     }
 
-    /// The request of a stream that the server ends. `None` if nothing must be done, because the connection is
-    /// closed or the stream carries no request.
+    /// The request whose stream the server ends. `None` if the connection is closed or the stream carries no request.
     fn ended_request(&mut self, stream: u64, now: Instant) -> Option<RequestId> {
         self.active = now;
         if self.phase != Phase::Open {
@@ -108,7 +107,7 @@ impl Connection {
         request
     }
 
-    /// Handles the end of a stream, after all of its bytes.
+    /// Handles the end of a stream. All bytes of the stream must already be passed.
     pub fn handle_fin(&mut self, stream: u64, now: Instant) {
         let Some(request) = self.ended_request(stream, now) else {
             return;
@@ -154,7 +153,7 @@ impl Connection {
         }
     }
 
-    /// Reads one stream until there is an event or content to report, or until nothing more can be read.
+    /// Reads one stream until there is an event or content to report, or until no more can be read.
     fn read_response<'i>(
         &mut self,
         request: RequestId,
@@ -248,7 +247,7 @@ impl Connection {
             return Ok(());
         }
         let info = section::response(&self.head, Recipient::Http3)?;
-        // The extra field is `:status`.
+        // The extra field is the pseudo-header field `:status`.
         if self.head.len() > most + 1 {
             return Err(TOO_LARGE);
         }
@@ -301,7 +300,7 @@ impl Connection {
         }
         let received = stream.received;
         if stream.is_open && !stream.finished && !stream.stopped {
-            // The response is complete, so the rest of the request is not sent.
+            // The response is complete, so the remaining request content is not sent.
             self.actions.push_back(crate::h3::Action::Reset {
                 stream: stream_of(request),
                 code: ErrorCode::REQUEST_CANCELLED,
@@ -321,7 +320,7 @@ impl Connection {
 }
 
 impl Stream {
-    /// Determines how a frame of a response is processed.
+    /// Selects the treatment of a frame of a response.
     fn begin_frame(
         &mut self,
         kind: FrameType,

@@ -22,14 +22,15 @@ impl RequestQueue for Connection {
 }
 
 impl Connection {
-    /// Starts to write a request after those already queued.
+    /// Starts to write a request. The request is queued after earlier requests.
     pub fn request(&mut self, line: RequestLine<'_>) -> Result<RequestWriter<'_>, SendError> {
         self.check_room()?;
         Ok(RequestWriter::new(self, line, SCHEME))
     }
 
-    /// Queues a prepared request for `target`, as [`request`](Self::request) and [`RequestWriter::send_with`]
-    /// would do. Content that the request announces must follow with [`send_content`](Self::send_content).
+    /// Queues a prepared request for `target`. The result is the same as with [`request`](Self::request) and
+    /// [`RequestWriter::send_with`]. If the request announces content, send it with
+    /// [`send_content`](Self::send_content).
     pub fn request_prepared(
         &mut self,
         prepared: &PreparedRequest,
@@ -43,7 +44,7 @@ impl Connection {
         Ok(self.open(prepared.opening(), prepared.bytes(SCHEME, target), fields))
     }
 
-    /// Checks whether a further request can be queued.
+    /// Checks that one more request can be queued.
     fn check_room(&self) -> Result<(), SendError> {
         if !self.accepts_requests() {
             return Err(SendError::Closed);
@@ -97,5 +98,5 @@ impl Connection {
     }
 }
 
-/// HTTP/3 always uses TLS.
+/// The value of `:scheme`; HTTP/3 always uses TLS.
 const SCHEME: &str = "https";

@@ -1,4 +1,4 @@
-//! Tests of invalid input from servers, byte by byte, and of time limits.
+//! Tests of invalid server input, of input that arrives byte by byte, and of time limits.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::qpack;
 
 const NOW: Instant = Instant::ZERO;
 
-/// A connection with its own streams opened and two requests in flight, the second of them HEAD.
+/// Creates a connection whose own streams are open and which has two requests in flight; the second is HEAD.
 fn connection() -> Connection {
     let mut connection = Connection::new(Config::default(), NOW);
     for method in ["GET", "HEAD"] {
@@ -37,7 +37,7 @@ fn connection() -> Connection {
     }
 }
 
-/// Passes bytes of a stream, and returns all events.
+/// Passes bytes of a stream to the connection; returns all events.
 fn feed(connection: &mut Connection, stream: u64, hexadecimal: &str) -> Vec<String> {
     let bytes = bytes(hexadecimal);
     let mut input = &bytes[..];
@@ -52,9 +52,9 @@ fn drain(connection: &mut Connection) -> Vec<Event<'static>> {
     std::iter::from_fn(|| connection.poll_event(NOW)).collect()
 }
 
-/// `:status: 200`.
+/// A HEADERS frame with `:status: 200`.
 const OK: &str = "01 03 0000d9";
-/// `x: y`, as trailers.
+/// A HEADERS frame with the trailer `x: y`.
 const TRAILERS: &str = "01 06 0000 2178 0179";
 
 #[test]
@@ -132,7 +132,7 @@ fn faults_end_the_connection_with_their_codes() {
             assert!(fault.code().name().is_some());
         }
     }
-    // Two streams of the same type.
+    // Two streams of the same critical type.
     for (first, second) in [(settings, "00"), ("02", "02"), ("03", "03")] {
         let mut connection = connection();
         feed(&mut connection, 3, first);
@@ -173,7 +173,7 @@ fn critical_streams_do_not_end() {
         refused.handle_stop_sending(own, 0x100, NOW);
         assert_eq!(refused.fault(), Some(Fault::ClosedCriticalStream));
     }
-    // Other streams may end, before or after their type is complete.
+    // Streams of other types may end, before or after their type is complete.
     let mut connection = connection();
     connection.handle_fin(3, NOW);
     feed(&mut connection, 7, "40");
@@ -222,7 +222,8 @@ fn unknown_streams_and_frames_are_ignored() {
 
 #[test]
 fn malformed_responses_end_only_their_stream() {
-    // `:status: 200` with `content-length: 5` and one of 0; `:status: 20`; a name in capitals.
+    // Heads: `:status: 200` with `content-length: 5`; the same with `content-length: 0`; `:status: 20`; a name in
+    // capitals.
     let length = "01 06 0000d9 540135";
     for (stream, input, fin) in [
         (0, "01 03 0000c1".to_owned(), false),
@@ -253,7 +254,7 @@ fn malformed_responses_end_only_their_stream() {
         connection.handle_fin(stream, NOW);
         assert!(connection.accepts_requests());
     }
-    // A response to HEAD announces the length that GET would have.
+    // A response to HEAD announces the content length that a response to GET would have.
     let mut connection = connection();
     feed(&mut connection, 4, length);
     connection.handle_fin(4, NOW);
@@ -282,7 +283,7 @@ fn a_stream_that_ends_early_is_a_failure() {
             ..
         }]
     ));
-    // The end of the stream within a frame is a violation.
+    // A stream that ends within a frame is a protocol violation.
     let mut connection = self::connection();
     feed(&mut connection, 0, &format!("{OK} 0005 61"));
     connection.handle_fin(0, NOW);
@@ -377,7 +378,7 @@ fn responses_are_bounded() {
         assert!(last.contains("TooLarge"), "{input}: {events:?}");
         assert_eq!(connection.fault(), None);
     }
-    // The limit counts the fields of each section, without `:status`.
+    // The limit applies to the number of fields in each section, without `:status`.
     let mut bounded = small();
     let fields = "2178 0179 2178 0179";
     let events = feed(
@@ -389,7 +390,7 @@ fn responses_are_bounded() {
         events[1].contains("Head") && events[2].contains("Trailers"),
         "{events:?}"
     );
-    // Endless frames of unknown types.
+    // Too many frames of unknown types.
     let mut connection = connection();
     let flood = [0x21, 0].repeat(10_001);
     let mut input = &flood[..];
@@ -497,7 +498,7 @@ proptest! {
         fuzz(&input);
     }
 
-    /// Starts with well-formed frames, so that more than the first frame is parsed.
+    /// Sends well-formed frames first, so that the arbitrary input is parsed in several states.
     #[test]
     fn any_input_after_a_valid_start_passes_the_fuzz_entry(
         requests in any::<u8>(),

@@ -1,34 +1,34 @@
-//! Records which request streams have arrived. QUIC may deliver streams in any order, and a priority before its
-//! stream.
+//! Records the request streams that have arrived. QUIC may deliver streams in any order, and a priority may arrive
+//! before its stream.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::h3::{Fault, Priority};
 
-/// The maximum number of stream IDs that may be skipped: QUIC permits far fewer concurrent streams.
+/// The maximum number of skipped stream IDs. QUIC permits far fewer concurrent streams.
 const MOST_SKIPPED: usize = 10_000;
-/// The maximum number of priorities that are kept for streams that have not arrived.
+/// The maximum number of stored priorities for streams that have not arrived.
 const MOST_PRIORITIES: usize = 64;
 
-/// The request streams that have arrived, and the priorities of those that have not.
+/// The request streams that have arrived, and the priorities of streams that have not arrived.
 ///
-/// Invariants: a stream arrives once. `skipped` holds exactly the IDs below `next` that have not arrived. There
-/// are at most [`MOST_PRIORITIES`] priorities; the oldest is dropped for a new one.
+/// Invariants: a stream arrives once. `skipped` contains exactly the IDs below `next` that have not arrived. At most
+/// [`MOST_PRIORITIES`] priorities are stored; a new one then replaces the oldest.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
-    /// The lowest ID such that no request stream with this or a higher ID has arrived.
+    /// The lowest request stream ID above all IDs that have arrived.
     next: u64,
     skipped: BTreeSet<u64>,
     priorities: VecDeque<(u64, Priority)>,
 }
 
 impl Arrivals {
-    /// The lowest ID such that no request stream with this or a higher ID has arrived.
+    /// The lowest request stream ID above all IDs that have arrived.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Handles bytes or signals of a stream. Returns whether they are the first of this stream.
+    /// Handles bytes or signals of a stream. Returns whether the stream arrives with them.
     ///
     /// # Errors
     /// If the client skips too many streams.
@@ -47,7 +47,7 @@ impl Arrivals {
         Ok(true)
     }
 
-    /// Keeps the priority of a stream that has not arrived. Does nothing for other streams.
+    /// Stores the priority of a stream that has not arrived. Does nothing for other streams.
     pub fn set_priority(&mut self, stream: u64, priority: Priority) {
         if stream < self.next && !self.skipped.contains(&stream) {
             return;
@@ -58,7 +58,7 @@ impl Arrivals {
         self.priorities.push_back((stream, priority));
     }
 
-    /// Takes the last priority that was set for a stream; called when the stream arrives.
+    /// Removes and returns the last priority that was set for a stream. Called when the stream arrives.
     pub fn take_priority(&mut self, stream: u64) -> Option<Priority> {
         let mut priorities = self.priorities.iter();
         let place = priorities.rposition(|&(other, _)| other == stream)?;
@@ -83,7 +83,11 @@ mod tests {
         assert_eq!(arrivals.arrive(8), Ok(true));
         assert_eq!(arrivals.next(), 12);
         assert_eq!(arrivals.arrive(8), Ok(false));
-        assert_eq!(arrivals.arrive(0), Ok(true), "it was skipped");
+        assert_eq!(
+            arrivals.arrive(0),
+            Ok(true),
+            "a skipped stream can arrive later"
+        );
         assert_eq!(arrivals.arrive(0), Ok(false));
         assert_eq!(arrivals.arrive(4), Ok(true));
         assert_eq!(arrivals.arrive(12), Ok(true));
@@ -109,7 +113,11 @@ mod tests {
         for number in 0..MOST_PRIORITIES as u64 {
             arrivals.set_priority(8 + 4 * number, urgency(6));
         }
-        assert_eq!(arrivals.take_priority(0), None, "the oldest was dropped");
+        assert_eq!(
+            arrivals.take_priority(0),
+            None,
+            "the oldest priority was dropped"
+        );
         assert_eq!(arrivals.take_priority(8), Some(urgency(6)));
     }
 }

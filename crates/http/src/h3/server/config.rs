@@ -1,4 +1,4 @@
-//! Settings of a server, set by its operator or by the design of an experiment.
+//! Configuration and limits of an HTTP/3 server.
 
 use std::time::Duration;
 
@@ -9,32 +9,29 @@ use crate::h3::Settings;
 use crate::h3::client::Qpack;
 use crate::pace::ContentPace;
 
-/// The settings of a server for its connections. All connections share them.
+/// The configuration of all connections of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
     /// Limits on requests.
     pub limits: Limits,
-    /// Settings of field compression.
+    /// The configuration of field compression.
     pub qpack: Qpack,
-    /// Whether the client's priorities are used. If not, all responses take turns.
+    /// Whether the client's priorities are used. If not, all responses are interleaved (round robin).
     pub priorities: bool,
-    /// The maximum number of bytes of an incremental response that are sent before the next response gets its
-    /// turn.
+    /// The maximum number of bytes of an incremental response in one turn, before the next response is sent.
     pub turn: Bytes,
     /// The number of responses after which the server sends GOAWAY; `None`: no limit.
     pub max_requests_per_connection: Option<u64>,
-    /// The emulated processing time of a request, from the complete request until its response is ready. The
-    /// requests of a connection are processed one after another. Zero is the server's own speed; a larger value
-    /// emulates a slower server in an experiment.
+    /// Simulated service time: the time from a complete request until its response is ready. The requests of one
+    /// connection are processed one after another. Zero: no simulated delay.
     pub service_time: Duration,
-    /// The emulated processing time of a connection, added to the time of its first request.
+    /// Additional service time of the first request of a connection.
     pub connection_time: Duration,
-    /// Whether a reserved setting and a reserved frame are sent, which the peer must ignore (RFC 9114 section
-    /// 7.2.8).
+    /// Whether a reserved setting and a reserved frame are sent, which the client must ignore (RFC 9114 section 7.2.8).
     pub reserved: bool,
-    /// Whether [`Served`](super::Served) events are produced.
+    /// Whether [`Served`](super::Served) events are recorded.
     pub events: bool,
-    /// Whether events come with the [text](super::RequestText) of their requests.
+    /// Whether events include the [texts](super::RequestText) of requests.
     pub request_text: bool,
 }
 
@@ -82,7 +79,7 @@ impl From<&h1::server::ServerConfig> for ServerConfig {
 }
 
 impl ServerConfig {
-    /// The settings that are sent to the client.
+    /// Returns the settings that are sent to the client.
     pub fn settings(&self) -> Settings {
         Settings {
             max_field_section_size: Some(self.limits.section.0),
@@ -92,33 +89,31 @@ impl ServerConfig {
     }
 }
 
-/// Limits on the memory and the waiting time that one client can cause. QUIC limits the number of open streams.
+/// Limits on the memory and the delays that one client can cause. QUIC limits the number of open streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The largest field section, with 32 bytes added for each field; also the limit on its compressed size.
-    /// The response to a larger one is 431.
+    /// The maximum size of a field section, plus 32 bytes for each field; also the maximum of its compressed size. A
+    /// larger section is refused with 431.
     pub section: Bytes,
-    /// The maximum number of fields of a request; the response to more is 431.
+    /// The maximum number of fields of a request. More fields are refused with 431.
     pub fields: u32,
-    /// The longest request target; the response to a longer one is 414.
+    /// The maximum length of the request target. A longer target is refused with 414.
     pub target: Bytes,
-    /// The largest request content; the response to more is 413.
+    /// The maximum length of request content. Longer content is refused with 413.
     pub body: Bytes,
-    /// The maximum number of bytes of response heads that wait for the transport. Above this limit no request is
-    /// read.
+    /// The maximum amount of response heads that wait for the transport. Above this limit, no request is read.
     pub backlog: Bytes,
-    /// The longest idle time while no request is in flight.
+    /// The maximum idle time while no request is in flight.
     pub idle: Duration,
-    /// The longest time from the first byte of a request to the end of its head; also the longest pause within
-    /// its content.
+    /// The maximum time from the first byte of a request to the end of its head, and the maximum pause within its
+    /// content.
     pub request: Duration,
-    /// The slowest permitted pace of request content; the response to a slower pace is 408.
+    /// The minimum rate of request content. Slower requests are refused with 408.
     pub content: ContentPace,
-    /// The longest time in which the transport takes no byte of a response. A host also closes the connection
-    /// if fewer than [`stall_bytes`](Self::stall_bytes) are acknowledged within this time while data waits for
-    /// acknowledgement.
+    /// The maximum time in which the transport takes no byte of a response. A host also closes the connection if the
+    /// client acknowledges less than [`stall_bytes`](Self::stall_bytes) in this time while unacknowledged data exists.
     pub send: Duration,
-    /// The bytes that a client must acknowledge within [`send`](Self::send).
+    /// The amount of data that a client must acknowledge within [`send`](Self::send).
     pub stall_bytes: Bytes,
 }
 

@@ -1,48 +1,48 @@
-//! The end of the connection: GOAWAY, the last responses, and the close (RFC 9114 section 5.2).
+//! The end of a connection: GOAWAY, the last responses, and the close (RFC 9114 section 5.2).
 
 use std::collections::VecDeque;
 
 use crate::h3::{Action, ErrorCode, Fault};
 
-/// Why a connection ended.
+/// The reason for the close of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
-    /// The client closed it.
+    /// The client closed the connection.
     ClientClosed,
     /// The server shut down.
     ServerEnds,
-    /// The limit on requests of one connection was reached.
+    /// The maximum number of requests on one connection was reached.
     RequestLimit,
-    /// No data arrived for too long.
+    /// No data arrived within the idle time-out.
     IdleTimeout,
     /// The client violated the protocol.
     Fault(Fault),
-    /// The transport failed, as reported by the host.
+    /// The host reported that the transport failed.
     TransportFailed,
 }
 
 /// The progress of the connection's end, and the actions for the host.
 ///
-/// Invariants: the shutdown only moves forward, and the first reason for the close is kept. A close is the last
-/// action. A close with an error is the only action.
+/// Invariants: the shutdown only moves forward, and the close reason never changes. A close is the last action. If the
+/// close reports an error, all earlier actions are dropped.
 #[derive(Debug)]
 pub(super) struct Ending {
     leaving: Leaving,
-    /// The reason for the close that follows when no request is in flight.
+    /// The reason for the close after a shutdown, when no request is in flight.
     leave_reason: CloseReason,
     closed: Option<CloseReason>,
-    /// Whether the connection closed without a fault: queued data is still sent.
+    /// Whether the connection closed without a fault, so that queued data is still sent.
     is_graceful: bool,
     actions: VecDeque<Action>,
 }
 
-/// The progress of this side's graceful shutdown.
+/// The progress of the server's graceful shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leaving {
     No,
     /// GOAWAY with the largest identifier was sent.
     Announced,
-    /// Streams from this one on are rejected.
+    /// Streams with this or a higher ID are rejected.
     From(u64),
 }
 
@@ -62,7 +62,7 @@ impl Ending {
         self.closed.is_none()
     }
 
-    /// Whether output is still sent: until the close, and after a graceful close.
+    /// Whether output is still sent: true until the close, and after a graceful close.
     pub fn is_sending(&self) -> bool {
         self.is_open() || self.is_graceful
     }
@@ -72,7 +72,7 @@ impl Ending {
         !self.is_open() && self.actions.is_empty()
     }
 
-    /// The reason why the connection closed; `None` while it is open.
+    /// The reason for the close of the connection; `None` while it is open.
     pub fn reason(&self) -> Option<CloseReason> {
         self.closed
     }
@@ -84,7 +84,7 @@ impl Ending {
         }
     }
 
-    /// Takes the next action.
+    /// Removes and returns the next action.
     pub fn take_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -98,7 +98,7 @@ impl Ending {
         begins
     }
 
-    /// Rejects streams from `first` on. Returns whether GOAWAY must be sent.
+    /// Rejects streams with the ID `first` or higher. Returns whether GOAWAY must be sent.
     pub fn reject_from(&mut self, first: u64) -> bool {
         let begins = self.is_open() && !self.is_leaving();
         if begins {
@@ -107,7 +107,7 @@ impl Ending {
         begins
     }
 
-    /// Sets the reason for the close that follows a shutdown.
+    /// Sets the close reason that applies after a shutdown.
     pub fn leave_for(&mut self, reason: CloseReason) {
         self.leave_reason = reason;
     }
@@ -122,20 +122,20 @@ impl Ending {
         matches!(self.leaving, Leaving::From(first) if stream >= first)
     }
 
-    /// Closes the connection if this side shuts down. Called when no request is in flight.
+    /// Closes the connection if the server shuts down. Called when no request is in flight.
     pub fn leave(&mut self) {
         if self.is_leaving() {
             self.close(self.leave_reason, Some(ErrorCode::NO_ERROR));
         }
     }
 
-    /// Closes the connection. If `code` is given, the transport is closed with it.
+    /// Closes the connection. If `code` is given, the transport is closed with this error code.
     pub fn close(&mut self, reason: CloseReason, code: Option<ErrorCode>) {
         if !self.is_open() {
             return;
         }
         self.closed = Some(reason);
-        // On a graceful close, actions on single streams are still carried out before the close.
+        // Before a graceful close, actions on single streams are still performed.
         self.is_graceful = code == Some(ErrorCode::NO_ERROR);
         if !self.is_graceful {
             self.actions.clear();
@@ -162,10 +162,13 @@ mod tests {
     fn a_shutdown_moves_forward_only() {
         let mut ending = Ending::new();
         assert!(ending.announce());
-        assert!(!ending.announce(), "it is announced once");
+        assert!(!ending.announce(), "the shutdown is announced only once");
         assert!(!ending.rejects(8));
         assert!(ending.reject_from(8));
-        assert!(!ending.reject_from(12), "the first identifier stays");
+        assert!(
+            !ending.reject_from(12),
+            "a later GOAWAY does not raise the identifier"
+        );
         assert!(ending.rejects(8) && !ending.rejects(4));
         assert!(!ending.announce());
         ending.leave();
@@ -180,7 +183,7 @@ mod tests {
         ending.act(RESET);
         ending.leave_for(CloseReason::RequestLimit);
         ending.leave();
-        assert!(ending.is_open(), "it does not shut down");
+        assert!(ending.is_open(), "the connection does not shut down yet");
         ending.reject_from(0);
         ending.leave();
         assert!(ending.is_sending());
@@ -199,7 +202,11 @@ mod tests {
         ending.close(reason, Some(Fault::Flood.code()));
         ending.close(CloseReason::ClientClosed, None);
         assert!(!ending.is_sending());
-        assert_eq!(ending.reason(), Some(reason), "the first reason stays");
+        assert_eq!(
+            ending.reason(),
+            Some(reason),
+            "the first close reason does not change"
+        );
         let code = Fault::Flood.code();
         assert_eq!(ending.take_action(), Some(Action::Close { code }));
         assert!(ending.is_finished());

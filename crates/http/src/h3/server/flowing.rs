@@ -1,4 +1,4 @@
-//! Responses whose content is produced while it is sent: each DATA frame holds the content that is ready.
+//! Responses whose content is generated during sending. Each DATA frame contains the content that is ready.
 
 use fathometer_model::{Bytes, Instant};
 
@@ -9,11 +9,11 @@ use crate::origin::Origin;
 use crate::origin::dynamic::{Flow, Flowed, Ready};
 use crate::waiting::{MAX_UNSENT_PER_CONNECTION, MAX_UNSENT_PER_RESPONSE};
 
-/// Content that is not complete yet.
+/// Content that is not completely generated.
 #[derive(Debug)]
 pub(super) struct Flowing {
     flow: Flow,
-    /// The time at which more content is ready.
+    /// The time at which the next content is ready.
     next: Instant,
 }
 
@@ -22,15 +22,15 @@ impl Flowing {
         Flowing { flow, next: now }
     }
 
-    /// The time at which more content is ready and may be produced. `waiting` is the number of bytes that wait
-    /// in the stream of the response, `backlog` the bytes of text that wait in all streams of the connection. A
-    /// stream without waiting bytes is never delayed by the other streams.
+    /// The time at which the next content is ready and may be queued; `None` while too much output waits. `waiting` is
+    /// the number of waiting bytes of this response; `backlog` is the size of the text that waits in all streams of the
+    /// connection. Other streams never delay a response without waiting bytes.
     pub fn due(&self, waiting: u64, backlog: u64) -> Option<Instant> {
         let has_room = waiting < MAX_UNSENT_PER_RESPONSE.0 && backlog < MAX_UNSENT_PER_CONNECTION.0;
         (waiting == 0 || has_room).then_some(self.next)
     }
 
-    /// Queues the content that is ready. Returns whether and when there will be more.
+    /// Queues the content that is ready. Returns the state of the remaining content.
     pub fn produce(
         &mut self,
         origin: &Origin,

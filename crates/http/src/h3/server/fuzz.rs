@@ -1,4 +1,4 @@
-//! Fuzzing: feeds a connection arbitrary input.
+//! Fuzzing of a server connection with arbitrary input.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -13,10 +13,12 @@ use crate::h3::{Action, Direction};
 use crate::origin::{Origin, OriginConfig};
 use crate::qpack::EncoderPolicy;
 
-/// An entry point for fuzzing. The first byte selects the server's configuration and the end of the connection.
-/// The rest controls the client, in pieces: one byte for the stream and the operation, one for the length, and
-/// that many bytes. Panics if the result depends on how the pieces are split, if the bytes taken do not agree
-/// with `transmit`, or if the connection never ends.
+/// An entry point for fuzzing. The first byte selects the server's configuration and the end of the connection. The
+/// remaining bytes control the client, in pieces: one byte for the stream and the operation, one for the length, and
+/// the data. Panics in these cases:
+/// - the result depends on the split of the pieces;
+/// - the number of taken bytes contradicts `transmit`;
+/// - the connection does not end.
 pub fn fuzz(data: &[u8]) {
     let Some((&setup, script)) = data.split_first() else {
         return;
@@ -25,7 +27,7 @@ pub fn fuzz(data: &[u8]) {
     assert_eq!(whole, run(setup, script, 1));
 }
 
-/// The bytes sent on each stream, whether the stream ended, and the end of the connection.
+/// The bytes sent on each stream, whether each stream ended, and the end of the connection.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Log {
     streams: BTreeMap<u64, (Vec<u8>, bool)>,
@@ -121,10 +123,10 @@ fn act(connection: &mut Connection, log: &mut Log) {
     }
 }
 
-/// The stream of QPACK acknowledgements. Their merging depends on the split.
+/// The stream of QPACK acknowledgements, whose number depends on the split of the input.
 const ACKNOWLEDGEMENTS: u64 = 11;
 
-/// Takes the offered bytes, at most `most` bytes of responses.
+/// Takes the offered bytes, but at most `most` bytes of a response in each step.
 fn send(connection: &mut Connection, log: &mut Log, most: usize, now: Instant) {
     let mut left = most;
     while left > 0 {
@@ -133,14 +135,17 @@ fn send(connection: &mut Connection, log: &mut Log, most: usize, now: Instant) {
             break;
         };
         assert!(offer.bytes > 0 || offer.end);
-        assert!(offer.file.is_none(), "there are no files");
+        assert!(
+            offer.file.is_none(),
+            "the origin has no files behind descriptors"
+        );
         let filled = &slices[..offer.slices];
         let bytes: usize = filled.iter().map(|slice| slice.len()).sum();
         assert_eq!(bytes, offer.bytes);
         let stream = offer.stream;
         if stream != ACKNOWLEDGEMENTS {
             let (sent, ended) = log.streams.entry(stream).or_default();
-            assert!(!*ended, "bytes behind the end");
+            assert!(!*ended, "bytes after the end of the stream");
             sent.extend(filled.iter().flat_map(|slice| slice.iter().copied()));
             *ended = offer.end;
         }
@@ -156,7 +161,7 @@ pub(super) fn origin() -> Arc<Origin> {
     ORIGIN.get_or_init(make_origin).clone()
 }
 
-/// A site with a short file and a file that is assembled from pieces.
+/// Creates a site with a short file, and a file that consists of several pieces.
 fn make_origin() -> Arc<Origin> {
     let file = |path: &str, body: Body| File {
         path: path.to_owned(),
@@ -180,5 +185,5 @@ fn make_origin() -> Arc<Origin> {
         discard: Some("/discard".to_owned()),
         ..OriginConfig::default()
     };
-    Arc::new(Origin::new(Arc::new(site), config).expect("the site is one that can be served"))
+    Arc::new(Origin::new(Arc::new(site), config).expect("the site is valid"))
 }

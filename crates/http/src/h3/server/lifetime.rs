@@ -1,4 +1,4 @@
-//! The opening of streams, and the end of the connection.
+//! The start of streams, and the end of the connection.
 
 use fathometer_model::Instant;
 
@@ -11,8 +11,8 @@ use crate::h3::{Action, ErrorCode, Fault, Priority, request_of, varint};
 const LARGEST_REQUEST: u64 = varint::LARGEST - 3;
 
 impl Connection {
-    /// The request on a stream. If the stream has not arrived before, it is created. `None` if the request is
-    /// finished or rejected.
+    /// Returns the request on a stream; opens the request if the stream is new. `None` if the request is finished or
+    /// rejected.
     pub(super) fn open(&mut self, stream: u64, now: Instant) -> Option<RequestId> {
         let request = request_of(stream)?;
         if self.streams.get(request).is_some() {
@@ -41,7 +41,7 @@ impl Connection {
         Some(request)
     }
 
-    /// Handles a changed priority of the response on a stream.
+    /// Applies a changed priority of the response on a stream.
     pub(super) fn reprioritize(&mut self, stream: u64, priority: Priority) {
         let Some(request) = request_of(stream) else {
             return;
@@ -55,16 +55,16 @@ impl Connection {
         }
     }
 
-    /// Announces the server's shutdown: sends GOAWAY with the largest identifier, so that the client starts no
-    /// more requests. The host continues to read until it calls [`end`](Self::end).
+    /// Announces the shutdown: sends GOAWAY with the largest identifier, so that the client starts no more requests.
+    /// The host must continue to read until it calls [`end`](Self::end).
     pub fn announce_end(&mut self) {
         if self.ending.announce() {
             self.go_away(LARGEST_REQUEST);
         }
     }
 
-    /// Shuts the server side down: requests that have begun to arrive are answered, and later ones are
-    /// rejected. Then the connection closes; it closes at once if there are no such requests.
+    /// Shuts the server down. Requests that have begun to arrive are answered, and later requests are rejected. After
+    /// the last answer, or immediately if there is no request, the connection closes.
     pub fn end(&mut self, _now: Instant) {
         let first = self.arrivals.next();
         if self.ending.reject_from(first) {
@@ -77,17 +77,17 @@ impl Connection {
         frame::write_number(FrameType::GOAWAY, first, self.critical.control());
     }
 
-    /// Handles a failure of the QUIC connection. No event follows.
+    /// Handles a failure of the QUIC connection. No more events follow.
     pub fn handle_failure(&mut self) {
         self.ending.close(CloseReason::TransportFailed, None);
     }
 
-    /// Handles the client's close of the QUIC connection with this HTTP/3 error code.
+    /// Handles a close of the QUIC connection by the client with an HTTP/3 error code.
     pub fn handle_peer_close(&mut self, _code: u64, _now: Instant) {
         self.ending.close(CloseReason::ClientClosed, None);
     }
 
-    /// Closes the connection if this side shuts down and no request is in flight.
+    /// Closes the connection if the server shuts down and no request is in flight.
     pub(super) fn leave(&mut self) {
         if self.streams.is_empty() {
             self.ending.leave();

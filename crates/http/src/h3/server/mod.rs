@@ -1,21 +1,20 @@
-//! The server side of one HTTP/3 connection, without I/O and without QUIC (RFC 9114).
+//! The server side of one HTTP/3 connection; performs no I/O and contains no QUIC (RFC 9114).
 //!
-//! [`Connection`] turns bytes of request streams into bytes of response streams. It parses requests as they
-//! arrive, gets each answer from the [`Origin`], and sends responses by the client's priorities (RFC 9218):
-//! more urgent responses first, and responses of equal urgency one after another, or in turns if they are
-//! incremental. Content is not copied: `transmit` offers it in place, for one stream at a time and at most as
-//! many bytes as the transport requests. [`crate::h3`] describes how a host drives the state machine. On this
-//! side:
+//! [`Connection`] turns bytes of request streams into bytes of response streams. It parses requests as they arrive, and
+//! gets each answer from the [`Origin`]. Responses are sent by the client's priorities (RFC 9218), the most urgent
+//! first. Within one urgency, responses are sent one after another; incremental responses are interleaved. Content is
+//! not copied: `transmit` offers slices of it. Each call offers bytes of one stream, at most as many as the transport
+//! requests. [`crate::h3`] describes the interface to the host. On the server side:
 //!
 //! - [`handle_data`](Connection::handle_data) accepts all bytes that are passed to it.
-//!   [`wants_data`](Connection::wants_data) returns whether the host should read more of a stream. If the host
-//!   stops reading, flow control limits the client.
+//!   [`wants_data`](Connection::wants_data) returns whether the host should read more of a stream. If the host stops
+//!   reading, QUIC's flow control stops the client.
 //! - If content is in a file, [`Transmit::file`](super::Transmit::file) is set and no slices are filled.
-//! - A request is answered when it is complete. If a request is invalid but can be parsed, the response is an
-//!   error; otherwise its stream is reset.
+//! - A request is answered when it is complete. If an invalid request can be parsed, it is answered with an error
+//!   status. Otherwise, its stream is reset.
 //!
-//! The output does not depend on how a stream's input is split. An exchange allocates nothing once the buffers
-//! have grown. Not implemented: pushes, CONNECT, datagrams.
+//! The output does not depend on the split of a stream's input. An exchange allocates no memory after the buffers have
+//! reached their final sizes. Not implemented: pushes, CONNECT, datagrams.
 
 mod arrivals;
 mod config;
@@ -59,8 +58,7 @@ pub use self::fuzz::fuzz;
 pub use self::records::Served;
 pub use crate::exchange::{FilePart, RequestText};
 
-/// One connection: turns bytes of request streams into answers, and answers into bytes in the order of their
-/// priorities.
+/// One connection. It turns bytes of request streams into answers, and sends the answers in the order of priorities.
 #[derive(Debug)]
 pub struct Connection {
     origin: Arc<Origin>,
@@ -85,7 +83,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection that was opened at `now`.
+    /// Creates a connection that was opened at `now`.
     pub fn new(origin: Arc<Origin>, config: Arc<ServerConfig>, now: Instant) -> Connection {
         let qpack = &config.qpack;
         let section = config.limits.section.0;
@@ -117,17 +115,17 @@ impl Connection {
         }
     }
 
-    /// The kind of stream to open as soon as the transport can open one.
+    /// The kind of stream that the host must open as soon as the transport permits it; `None` if none is needed.
     pub fn wants_stream(&self) -> Option<Direction> {
         (self.ending.is_open() && self.critical.wants_stream()).then_some(Direction::Unidirectional)
     }
 
-    /// Handles a stream that the transport has opened as requested.
+    /// Handles a stream that the transport has opened on request.
     pub fn handle_opened(&mut self, stream: u64, _now: Instant) {
         self.critical.opened(stream);
     }
 
-    /// The bytes to send next: at most `most` bytes, all of one stream. Critical streams come first, then
+    /// Returns the bytes to send next: at most `most` bytes of one stream. Critical streams come first, followed by
     /// responses by priority.
     pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<Transmit<'a>> {
         if !self.ending.is_sending() {
@@ -164,8 +162,8 @@ impl Connection {
         })
     }
 
-    /// Handles the first `bytes` bytes that [`transmit`](Self::transmit) offered and the transport took. If
-    /// these were all bytes and the stream ends there, the transport has also finished the stream.
+    /// Notes that the transport took the first `bytes` bytes that [`transmit`](Self::transmit) offered. If these were
+    /// all bytes and `end` was set, the transport has also finished the stream.
     pub fn transmitted(&mut self, stream: u64, bytes: usize, now: Instant) {
         self.activity.note_use(now);
         if self.critical.is_own(stream) {
@@ -188,7 +186,7 @@ impl Connection {
         }
     }
 
-    /// Notes that the transport accepts no more bytes of a stream for now.
+    /// Notes that the transport currently accepts no more bytes of a stream.
     pub fn handle_blocked(&mut self, stream: u64) {
         self.set_blocked(stream, true);
     }
@@ -220,9 +218,9 @@ impl Connection {
         stream.priority.incremental || !self.config.priorities
     }
 
-    /// Whether the host should read more bytes of a stream. False while the stream waits for QPACK's table, and
-    /// false for a new request while too many response heads wait to be sent. Bytes that are passed in anyway
-    /// are buffered.
+    /// Whether the host should read more bytes of a stream. False while the stream waits for the QPACK table. Also
+    /// false for a new request while too many response heads wait. Bytes that the host passes in spite of this are
+    /// buffered.
     pub fn wants_data(&self, stream: u64) -> bool {
         if !self.ending.is_open() {
             return false;
@@ -231,15 +229,14 @@ impl Connection {
             return true;
         }
         match request_of(stream).and_then(|request| self.streams.get(request)) {
-            // The trailers may wait too, and there is no separate limit on the bytes that are buffered
-            // meanwhile.
+            // Trailers may also wait for the QPACK table, and the bytes buffered in the meantime have no other limit.
             Some(open) if open.waiting => false,
             Some(open) if open.expect != Expect::Head => true,
             _ => self.sending.backlog() <= self.config.limits.backlog.0,
         }
     }
 
-    /// Handles a file that is shorter than the bytes offered from it: the response cannot be completed.
+    /// Handles a file that is shorter than the offered bytes. The response cannot be completed.
     pub fn handle_truncated_file(&mut self, stream: u64, now: Instant) {
         if let Some(request) = request_of(stream) {
             self.break_off(request, stream, ErrorCode::INTERNAL_ERROR, now);
@@ -268,7 +265,7 @@ impl Connection {
         self.settle();
     }
 
-    /// Ends both directions of a stream whose response will not be completed.
+    /// Ends both directions of a stream whose response cannot be completed.
     fn break_off(&mut self, request: RequestId, stream: u64, code: ErrorCode, now: Instant) {
         let Some(open) = self.streams.get_mut(request) else {
             return;
@@ -288,7 +285,7 @@ impl Connection {
         self.end_response(request, stream, Some(code), now);
     }
 
-    /// Stops reading a request whose response is still sent.
+    /// Stops reading a request whose response is still being sent.
     fn stop_reading(&mut self, request: RequestId, stream: u64) {
         if let Some(open) = self.streams.get_mut(request)
             && open.reads()
@@ -302,7 +299,7 @@ impl Connection {
         }
     }
 
-    /// Ends a response that was passed on completely, or that is abandoned.
+    /// Ends a response that was handed to the transport completely, or that was aborted.
     fn end_response(
         &mut self,
         request: RequestId,
@@ -319,7 +316,7 @@ impl Connection {
         let sent = open.output.sent();
         self.records.note_end(request, record, sent, reset, now);
         if open.reads() {
-            // The client still sends its request although it has the complete response.
+            // The client still sends request content, but the complete response has been sent.
             let code = ErrorCode::NO_ERROR;
             self.ending.act(Action::StopSending { stream, code });
             self.critical.decoder.cancel(stream);
@@ -344,28 +341,27 @@ impl Connection {
         }
     }
 
-    /// The next action for the host to carry out on the transport. Each action is returned once.
-    /// [`Action::Close`] with `H3_NO_ERROR` must wait until all bytes that [`transmit`](Self::transmit) still
-    /// returns are delivered.
+    /// The next action that the host must perform on the transport. Each action is returned once. Before it performs
+    /// [`Action::Close`] with `H3_NO_ERROR`, the host must deliver all bytes that [`transmit`](Self::transmit) returns.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.ending.take_action()
     }
 
-    /// The next exchange whose response was passed to the transport, if events are
-    /// [enabled](ServerConfig::events). Events are kept until they are taken.
+    /// The next exchange whose response was passed to the transport, if events are [enabled](ServerConfig::events).
+    /// Events wait until the caller takes them.
     pub fn poll_event(&mut self) -> Option<Served> {
         self.records.take().map(|(served, _)| served)
     }
 
-    /// Like [`poll_event`](Self::poll_event), with the texts of the request if they are
-    /// [kept](ServerConfig::request_text).
+    /// Like [`poll_event`](Self::poll_event), with the texts of the request if texts are
+    /// [recorded](ServerConfig::request_text).
     pub fn poll_event_with_text(&mut self) -> Option<(Served, RequestText<'_>)> {
         self.records.take()
     }
 
-    /// For a connection that is not served any further: like
-    /// [`poll_event_with_text`](Self::poll_event_with_text), with an additional event for each exchange whose
-    /// response was passed on in part. Call it until it returns `None`.
+    /// The next exchange of a connection that is no longer served. Returns the events of
+    /// [`poll_event_with_text`](Self::poll_event_with_text) first, and then the exchanges whose response was passed on
+    /// only in part. Call it until it returns `None`.
     pub fn cut_short(&mut self, now: Instant) -> Option<(Served, RequestText<'_>)> {
         self.sending.clear();
         let reset = Some(ErrorCode::REQUEST_CANCELLED);
@@ -382,12 +378,12 @@ impl Connection {
         self.ending.is_finished()
     }
 
-    /// The reason why the connection closed; `None` while it is open.
+    /// The reason for the close of the connection; `None` while it is open.
     pub fn close_reason(&self) -> Option<CloseReason> {
         self.ending.reason()
     }
 
-    /// The number of requests answered, including refused ones.
+    /// The number of answered requests, including refused ones.
     pub fn requests(&self) -> u64 {
         self.requests
     }

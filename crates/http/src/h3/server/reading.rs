@@ -1,4 +1,4 @@
-//! Reading requests.
+//! Reads requests.
 
 use fathometer_model::{Bytes, Instant};
 
@@ -15,12 +15,12 @@ use crate::origin::{Method, Status};
 use crate::pace::Paid;
 use crate::qpack::{self, Decoded};
 
-/// The reason why reading a request stops.
+/// The reason why a request cannot be read further.
 #[derive(Clone, Copy)]
 enum Trouble {
-    /// The request is malformed: its stream is reset.
+    /// The request is malformed. Its stream is reset with this code.
     Stream(ErrorCode),
-    /// The request is answered with this status, and the rest of it is not read.
+    /// The request is answered with this status, and its remaining bytes are not read.
     Refused(Status),
     Connection(Fault),
 }
@@ -62,7 +62,7 @@ impl Connection {
         self.settle();
     }
 
-    /// Handles the end of a stream, after all of its bytes.
+    /// Handles the end of a stream. All bytes of the stream must already be passed.
     pub fn handle_fin(&mut self, stream: u64, now: Instant) {
         self.activity.note_use(now);
         if !self.ending.is_open() {
@@ -124,7 +124,7 @@ impl Connection {
                 Ok(Some(ControlEvent::Priority(stream, priority))) => {
                     self.reprioritize(stream, priority);
                 }
-                // A client's GOAWAY refuses pushes, which this server never sends.
+                // A client's GOAWAY only refuses pushes, which this server never sends.
                 Ok(Some(ControlEvent::Settings(_) | ControlEvent::GoAway(_))) => {}
                 Ok(None) => return,
                 Err(fault) => return self.fail(fault),
@@ -132,8 +132,7 @@ impl Connection {
         }
     }
 
-    /// Executes the instructions of the client's encoder. Resumes blocked streams as soon as their entries are
-    /// in the table.
+    /// Executes the instructions of the client's encoder. Resumes blocked streams when their entries are in the table.
     fn follow(&mut self, now: Instant) {
         while self.ending.is_open() {
             match self.critical.decoder.follow_on() {
@@ -192,8 +191,7 @@ impl Connection {
         }
     }
 
-    /// Reads until a field section is complete or the bytes are used up. Returns whether there may be more to
-    /// read.
+    /// Reads until a field section is complete or the input is consumed. Returns whether more may be read.
     fn read_some(
         &mut self,
         request: RequestId,
@@ -364,7 +362,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Handles a request that is complete, or that will never be completed.
+    /// Handles a request that is complete, or that cannot be completed.
     fn finish_request(&mut self, request: RequestId, now: Instant) {
         let Some(open) = self.streams.get_mut(request) else {
             return;
@@ -385,7 +383,7 @@ impl Connection {
         self.trouble(request, trouble, now);
     }
 
-    /// Records those fields of a refused request that can be read.
+    /// Records the readable fields of a refused request, for logs.
     fn describe_refused(&mut self, request: RequestId, fields: &FieldBlock) {
         let value = |name| fields.get(name).unwrap_or_default();
         let (method, target) = (value(":method"), value(":path"));
@@ -400,7 +398,7 @@ impl Connection {
     }
 }
 
-/// Determines how a frame on a request stream is processed.
+/// Selects the treatment of a frame on a request stream.
 fn reading(kind: FrameType, expect: Expect) -> Result<Reading, Fault> {
     match (kind, expect) {
         (FrameType::HEADERS, Expect::Head | Expect::Body) => Ok(Reading::Section),

@@ -7,24 +7,24 @@ use fathometer_model::{Bytes, Instant};
 use crate::exchange::{self, Pending, RequestId, RequestText, StreamServed};
 use crate::h3::ErrorCode;
 
-/// An exchange whose response was passed to the transport, completely or in part. The size of a head is the
-/// size of its HEADERS frames, including types and lengths.
+/// An exchange whose response was passed to the transport, completely or in part. The size of a head is the size of its
+/// HEADERS frames, with their types and lengths.
 pub type Served = StreamServed<u64, ErrorCode>;
 
-/// The records that have not been taken.
+/// Records that the caller has not taken.
 ///
-/// Invariant: a request has a text only from the time at which it is read until its record is produced or
-/// dropped.
+/// Invariant: the text of a request is stored only from the time at which the request is read until its record is
+/// created or dropped.
 #[derive(Debug)]
 pub(super) struct Records {
-    /// Whether records are produced.
+    /// Whether records are created.
     are_made: bool,
-    /// Whether the records have texts.
+    /// Whether records include the texts of requests.
     have_text: bool,
     events: VecDeque<(Served, [u32; 3], Vec<u8>)>,
-    /// Texts of requests in flight.
+    /// Texts of the requests in flight.
     texts: Pending<Vec<u8>>,
-    /// The text of the event that was taken last.
+    /// The text of the event that the caller took last.
     text: Vec<u8>,
 }
 
@@ -39,7 +39,7 @@ impl Records {
         }
     }
 
-    /// The hash of a target for a record; 0 if no records are produced.
+    /// The hash of a request target for a record; 0 if no records are created.
     pub fn target_hash(&self, target: &[u8]) -> u64 {
         match self.are_made {
             true => exchange::Served::target_hash(target),
@@ -47,7 +47,7 @@ impl Records {
         }
     }
 
-    /// Keeps the texts of a request that access logs contain. Returns their lengths.
+    /// Stores the texts of a request that access logs contain; returns the lengths of the texts.
     pub fn keep_text(
         &mut self,
         request: RequestId,
@@ -67,9 +67,9 @@ impl Records {
         lengths.map(|length| length as u32)
     }
 
-    /// Records an exchange that ended at `now`, after `sent` bytes of its stream were passed on. With `reset`,
-    /// it ended before its response was complete. If no byte of an incomplete response was passed on, there is
-    /// no record.
+    /// Records an exchange that ended at `now`, after the transport took `sent` bytes of its stream. If `reset` is set,
+    /// the exchange ended before its response was complete. An incomplete response of which no byte was taken has no
+    /// record.
     pub fn note_end(
         &mut self,
         request: RequestId,
@@ -91,7 +91,7 @@ impl Records {
         self.events.push_back((served, lengths, text));
     }
 
-    /// Takes the next record.
+    /// Removes and returns the next record.
     pub fn take(&mut self) -> Option<(Served, RequestText<'_>)> {
         let (served, lengths, text) = self.events.pop_front()?;
         self.text = text;
@@ -104,7 +104,7 @@ impl Records {
     }
 }
 
-/// The record of an exchange of which only the first `sent` bytes of the stream were passed on.
+/// Reduces a record to the first `sent` bytes of the stream.
 fn cut(mut served: Served, sent: u64) -> Served {
     let head = served.exchange.head.0.min(sent);
     let frames = served.body_frames.0.min(sent - head);
@@ -121,7 +121,7 @@ mod tests {
 
     const REQUEST: RequestId = RequestId(1);
 
-    /// A response of 10 bytes of head and 20 of content in frames of 23.
+    /// Creates the record of a response: a head of 10 bytes, and 20 bytes of content in frames of 23 bytes.
     fn served() -> Served {
         let mut served = Served::unread(4, false, Instant::ZERO);
         served.exchange.head = Bytes(10);
@@ -148,7 +148,11 @@ mod tests {
     fn a_record_counts_what_was_sent() {
         assert_eq!(cut_at(0), None);
         assert_eq!(cut_at(4), Some([4, 0, 0]));
-        assert_eq!(cut_at(12), Some([10, 2, 0]), "a part of the frame header");
+        assert_eq!(
+            cut_at(12),
+            Some([10, 2, 0]),
+            "the cut is within the frame header"
+        );
         assert_eq!(cut_at(18), Some([10, 8, 5]));
         assert_eq!(cut_at(33), Some([10, 23, 20]));
     }

@@ -1,4 +1,4 @@
-//! Writing responses.
+//! Writes responses.
 
 use fathometer_model::{Bytes, Instant};
 
@@ -43,7 +43,7 @@ impl Connection {
         self.schedule(request);
     }
 
-    /// Handles a completely read request: starts its processing time, or answers it.
+    /// Starts the processing time of a completely read request, or answers the request.
     pub(super) fn take_up(&mut self, request: RequestId, now: Instant) {
         let mut time = self.config.service_time;
         if !std::mem::replace(&mut self.has_worked, true) {
@@ -82,7 +82,7 @@ impl Connection {
         }
     }
 
-    /// Queues the response to a request that was read completely or is not read any further.
+    /// Queues the response to a request that was read completely or is not read further.
     pub(super) fn respond(&mut self, request: RequestId, now: Instant) {
         let stream = stream_of(request);
         let Some(open) = self.streams.get_mut(request) else {
@@ -135,7 +135,7 @@ impl Connection {
         }
     }
 
-    /// Continues all responses that have more content ready.
+    /// Continues all responses whose next content is ready.
     pub(super) fn flow_on(&mut self, now: Instant) {
         let backlog = self.sending.backlog();
         let is_due = |stream: &Stream| stream.flows_at(backlog).is_some_and(|at| at <= now);
@@ -156,7 +156,7 @@ impl Connection {
             return;
         };
         if open.output.is_empty() {
-            // The client's time limit starts when there are bytes that it can read.
+            // The client's time limit starts when bytes for the client are ready.
             open.active = now;
         }
         let others = self.sending.backlog_of_others(open);
@@ -172,7 +172,7 @@ impl Connection {
         }
     }
 
-    /// Finishes the field section that is being encoded and queues it as a HEADERS frame.
+    /// Ends the field section that is being encoded, and queues it as a HEADERS frame.
     fn queue_section(&mut self, request: RequestId, fields: u64) {
         self.section.clear();
         self.critical.encoder.finish(&mut self.section);
@@ -203,21 +203,21 @@ impl Connection {
 /// Encodes fields for HTTP/3.
 struct Sink<'a> {
     encoder: &'a mut Encoder,
-    /// The size of the names and values.
+    /// The size of the names and values in bytes.
     bytes: u64,
 }
 
 impl<'a> Sink<'a> {
-    /// Begins a field section with `:status`.
+    /// Starts a field section with `:status`.
     fn new(encoder: &'a mut Encoder, status: Status) -> Sink<'a> {
         let mut sink = Sink { encoder, bytes: 0 };
-        // The status line starts with the status code.
+        // The status line starts with the three digits of the status code.
         sink.field(":status", &status.line().as_bytes()[..3]);
         sink
     }
 }
 
-/// The capacity for field names: longer than any field name of a server persona. Longer names allocate.
+/// The capacity for field names. All field names of server personas are shorter; longer names need an allocation.
 const LONGEST_NAME: usize = 64;
 
 impl FieldSink for Sink<'_> {
@@ -231,7 +231,7 @@ impl FieldSink for Sink<'_> {
             }
             None => &*name.to_ascii_lowercase().into_bytes(),
         };
-        // Values that differ in almost every response would only evict other entries from the dynamic table.
+        // Values that differ in almost every response would only evict useful entries from the dynamic table.
         let indexing = match name {
             b"content-length" | b"content-range" | b"etag" | b"last-modified" | b"location" => {
                 Indexing::No

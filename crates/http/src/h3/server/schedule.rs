@@ -6,15 +6,15 @@ use crate::h3::Priority;
 
 /// Streams with bytes to send, by urgency.
 ///
-/// Streams of the same urgency are in the order in which they were added. The first stream is sent until it has
-/// no more bytes or, if it is incremental, until its turn ends.
+/// Within one urgency, streams are in the order in which they were added. The first stream is sent until it has no more
+/// bytes. If it is incremental, it is sent until its turn ends.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     queues: [VecDeque<u64>; 8],
 }
 
 impl Schedule {
-    /// Streams in the order in which they are sent next.
+    /// Iterates over the streams in sending order.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         self.queues.iter().flatten().copied()
     }
@@ -34,7 +34,7 @@ impl Schedule {
         }
     }
 
-    /// Moves a stream behind the others of its urgency, after its turn.
+    /// Moves a stream to the end of its urgency, after its turn.
     pub fn rotate(&mut self, stream: u64, priority: Priority) {
         let queue = self.queue(priority);
         if queue.len() > 1 && queue.front() == Some(&stream) {
@@ -73,7 +73,11 @@ mod tests {
         schedule.rotate(0, urgency(3));
         assert_eq!(order(&schedule), [8, 4, 16, 0, 12]);
         schedule.rotate(0, urgency(3));
-        assert_eq!(order(&schedule), [8, 4, 16, 0, 12], "it is not its turn");
+        assert_eq!(
+            order(&schedule),
+            [8, 4, 16, 0, 12],
+            "only the first stream of an urgency is moved"
+        );
         schedule.remove(16, urgency(3));
         schedule.remove(8, urgency(1));
         assert_eq!(order(&schedule), [4, 0, 12]);

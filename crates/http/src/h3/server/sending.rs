@@ -1,37 +1,37 @@
-//! The output that is queued on all streams, and the order in which it is sent.
+//! The queued output of all streams, and the order in which it is sent.
 
 use super::schedule::Schedule;
 use super::stream::Stream;
 use crate::h3::Priority;
 
-/// The streams with bytes to send, and the text that waits in them.
+/// The streams with bytes to send, and the size of the text that waits in them.
 ///
-/// Invariants: `backlog` is the sum of the text that waits in the streams whose output was queued here. A
-/// stream is in the schedule if and only if [`Stream::scheduled`] is set.
+/// Invariants: `backlog` is the sum of the waiting text in all streams whose output was queued with
+/// [`queue`](Self::queue). A stream is in the schedule if and only if [`Stream::scheduled`] is set.
 #[derive(Debug, Default)]
 pub(super) struct Sending {
     schedule: Schedule,
-    /// The bytes of text that wait in all streams.
+    /// The size of the text that waits in all streams, in bytes.
     backlog: u64,
 }
 
 impl Sending {
-    /// The bytes of text that wait in all streams. Content that the origin holds is not text.
+    /// The size of the text that waits in all streams, in bytes. Content in the memory of the origin is not text.
     pub fn backlog(&self) -> u64 {
         self.backlog
     }
 
-    /// The bytes of text that wait in all streams except this one.
+    /// The size of the text that waits in all other streams, in bytes.
     pub fn backlog_of_others(&self, open: &Stream) -> u64 {
         self.backlog - open.output.text_waiting()
     }
 
-    /// Streams in the order in which they are sent next.
+    /// Iterates over the streams in sending order.
     pub fn order(&self) -> impl Iterator<Item = u64> + '_ {
         self.schedule.iter()
     }
 
-    /// Queues output on a stream. Add the stream to the schedule when its output may be sent.
+    /// Queues output on a stream. The caller adds the stream to the schedule when the output may be sent.
     pub fn queue<R>(&mut self, open: &mut Stream, write: impl FnOnce(&mut Stream) -> R) -> R {
         let before = open.output.text_waiting();
         let result = write(open);
@@ -39,7 +39,7 @@ impl Sending {
         result
     }
 
-    /// Adds a stream to the schedule, unless it is already in it.
+    /// Adds a stream to the schedule, unless already scheduled.
     pub fn add(&mut self, stream: u64, open: &mut Stream) {
         if !open.scheduled {
             open.scheduled = true;
@@ -56,8 +56,8 @@ impl Sending {
         }
     }
 
-    /// Handles bytes that the transport took from a stream. If the stream takes turns, its turn has ended.
-    /// Returns whether the output of the stream is empty.
+    /// Notes that the transport took bytes of a stream. If the stream is incremental, its turn has ended. Returns
+    /// whether all output of the stream was taken.
     pub fn transmitted(
         &mut self,
         stream: u64,
@@ -79,7 +79,7 @@ impl Sending {
         false
     }
 
-    /// Removes a closed stream; its output is not sent.
+    /// Removes a closed stream. Its output is not sent.
     pub fn remove(&mut self, stream: u64, open: &mut Stream) {
         open.scheduled = false;
         self.schedule.remove(stream, open.priority);
@@ -124,7 +124,7 @@ mod tests {
         queue(&mut sending, 0, &mut a, 1);
         assert_eq!(sending.backlog(), 16);
         assert_eq!(sending.backlog_of_others(&a), 5);
-        assert_eq!(order(&sending), [0, 4], "each is in the schedule once");
+        assert_eq!(order(&sending), [0, 4], "each stream is scheduled once");
         assert!(!sending.transmitted(0, &mut a, 10, false));
         assert_eq!(sending.backlog(), 6);
         assert!(sending.transmitted(0, &mut a, 1, false));
@@ -143,7 +143,11 @@ mod tests {
         sending.transmitted(0, &mut a, 1, true);
         assert_eq!(order(&sending), [4, 0]);
         sending.transmitted(4, &mut b, 1, false);
-        assert_eq!(order(&sending), [4, 0], "it takes no turns");
+        assert_eq!(
+            order(&sending),
+            [4, 0],
+            "a stream that is not incremental keeps its position"
+        );
         let urgent = Priority {
             urgency: 0,
             ..a.priority

@@ -17,19 +17,19 @@ pub(super) struct Stream {
     pub frames: Frames,
     pub expect: Expect,
     pub reading: Reading,
-    /// The field section that is being read, or that waits for QPACK's table.
+    /// The field section that is being read, or that waits for the QPACK table.
     pub section: Vec<u8>,
     pub waiting: bool,
-    /// Bytes that arrived after a waiting field section.
+    /// Bytes that arrived while the field section waited for the QPACK table.
     pub held: Vec<u8>,
     /// Whether the client has ended the stream.
     pub fin: bool,
     pub content_length: Option<u64>,
-    /// The time allowance for the rest of its content.
+    /// The time allowance for the remaining request content.
     pub paid: Option<Paid>,
-    /// The time at which its first byte arrived.
+    /// The time at which the first byte of the request arrived.
     pub started: Instant,
-    /// The time at which bytes last arrived or were taken.
+    /// The last time at which bytes arrived or the transport took bytes.
     pub active: Instant,
 
     /// Whether the request is complete, and waits for its turn or is being processed.
@@ -37,17 +37,17 @@ pub(super) struct Stream {
     /// The answer that is sent when the request is complete.
     pub answer: Option<Answer>,
     pub served: Served,
-    /// The lengths of the kept texts of its request.
+    /// The lengths of the stored texts of the request.
     pub text: [u32; 3],
     pub output: Queue,
-    /// Set while the content of the response is still being produced.
+    /// The generator of the remaining response content; `None` if the content is complete.
     pub flowing: Option<Box<Flowing>>,
     /// Whether the complete response is queued.
     pub ends: bool,
     pub priority: Priority,
     /// Whether a PRIORITY_UPDATE frame set the priority; it overrides the `priority` field.
     pub has_priority: bool,
-    /// Whether the transport accepts no more bytes for now.
+    /// Whether the transport currently accepts no more bytes.
     pub blocked: bool,
     /// Whether the stream is in the schedule.
     pub scheduled: bool,
@@ -61,7 +61,7 @@ pub(super) enum Expect {
     Body,
     /// Only frames of unknown types.
     End,
-    /// All further input is ignored.
+    /// No more input. All further input is ignored.
     Nothing,
 }
 
@@ -101,7 +101,7 @@ impl Stream {
         }
     }
 
-    /// Resets the stream for another request; buffers keep their memory.
+    /// Resets the stream for another request. Buffers retain their memory.
     pub fn renew(&mut self, stream: u64, now: Instant) {
         let (mut output, mut section, mut held) = (
             std::mem::take(&mut self.output),
@@ -119,29 +119,29 @@ impl Stream {
         };
     }
 
-    /// Whether there are bytes to send, or an end of the stream to report to the transport.
+    /// Whether there is something for the transport: bytes to send, or the end of the stream.
     pub fn has_something(&self) -> bool {
         !self.blocked && (self.ends || !self.output.is_empty())
     }
 
-    /// Whether the response was started.
+    /// Whether the response has been started.
     pub fn is_answered(&self) -> bool {
         self.ends || self.flowing.is_some()
     }
 
-    /// Whether the client may still send bytes of the request that are read.
+    /// Whether bytes of the request may still arrive that must be read.
     pub fn reads(&self) -> bool {
         !self.fin && self.expect != Expect::Nothing
     }
 
-    /// When more of the content is ready and may be produced; `backlog` is the size in bytes of the text that
-    /// waits in all streams of the connection.
+    /// The time at which the next content is ready and may be queued. `backlog` is the size of the text that waits in
+    /// all streams of the connection, in bytes.
     pub fn flows_at(&self, backlog: u64) -> Option<Instant> {
         self.flowing.as_ref()?.due(self.output.waiting(), backlog)
     }
 
-    /// Queues the content that is ready; `others` is the size in bytes of the text that waits in other streams.
-    /// Returns whether the content cannot be completed.
+    /// Queues the content that is ready. `others` is the size of the text that waits in other streams, in bytes.
+    /// Returns true if the content cannot be completed.
     pub fn produce(&mut self, origin: &Origin, others: u64, now: Instant) -> bool {
         while self
             .flows_at(others + self.output.text_waiting())

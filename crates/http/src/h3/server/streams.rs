@@ -6,10 +6,10 @@ use super::stream::Stream;
 use crate::exchange::{Pending, RequestId};
 use crate::h3::stream_of;
 
-/// The maximum number of closed streams whose memory is kept for reuse.
+/// The maximum number of closed streams whose memory is stored for reuse.
 const MOST_SPARE: usize = 32;
 
-/// The open request streams by request number, which is a quarter of the stream ID.
+/// The open request streams by request number (the stream ID divided by four).
 ///
 /// Invariant: each stream object is either open or spare, and a newly opened stream has the initial state.
 #[derive(Debug, Default)]
@@ -39,27 +39,27 @@ impl Streams {
         self.get_mut(request)
     }
 
-    /// An open stream.
+    /// Returns an open stream.
     pub fn get(&self, request: RequestId) -> Option<&Stream> {
         self.open.get(request).map(|open| &**open)
     }
 
-    /// An open stream, mutable.
+    /// Returns an open stream, mutable.
     pub fn get_mut(&mut self, request: RequestId) -> Option<&mut Stream> {
         self.open.get_mut(request).map(|open| &mut **open)
     }
 
-    /// All open streams, in no particular order.
+    /// Iterates over all open streams, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (RequestId, &Stream)> {
         self.open.iter().map(|(request, open)| (request, &**open))
     }
 
-    /// Closes a stream. [Recycle](Self::recycle) it afterwards.
+    /// Closes and returns a stream. The caller must [recycle](Self::recycle) it afterwards.
     pub fn close(&mut self, request: RequestId) -> Option<Box<Stream>> {
         self.open.remove(request)
     }
 
-    /// Keeps the memory of a closed stream for reuse.
+    /// Stores the memory of a closed stream for reuse.
     pub fn recycle(&mut self, mut closed: Box<Stream>) {
         if self.spare.len() < MOST_SPARE {
             closed.output.clear();

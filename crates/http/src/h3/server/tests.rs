@@ -1,4 +1,4 @@
-//! Tests of invalid input from clients, byte by byte, and of time limits.
+//! Tests of invalid client input, of input that arrives byte by byte, and of time limits.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::origin::Method;
 use crate::qpack;
 
 const NOW: Instant = Instant::ZERO;
-/// `GET https://h/`.
+/// A HEADERS frame with `GET https://h/`.
 const GET: &str = "01 08 0000 d1 d7 c1 500168";
 
 fn connection() -> Connection {
@@ -33,7 +33,7 @@ fn feed(connection: &mut Connection, stream: u64, hexadecimal: &str) {
     connection.handle_data(stream, &bytes(hexadecimal), NOW);
 }
 
-/// Takes all offered bytes. Returns the bytes sent on one stream, and whether the stream ended.
+/// Takes all offered bytes. Returns the bytes sent on `stream`, and whether the stream ended.
 fn sent(connection: &mut Connection, stream: u64) -> (Vec<u8>, bool) {
     let mut all = (Vec::new(), false);
     loop {
@@ -52,11 +52,11 @@ fn sent(connection: &mut Connection, stream: u64) -> (Vec<u8>, bool) {
     }
 }
 
-/// The status of the response on a stream, as its index in the static table.
+/// The static table index of the response's `:status` field.
 fn status(connection: &mut Connection, stream: u64) -> Option<u8> {
     let (bytes, end) = sent(connection, stream);
     assert!(end, "the response ends");
-    // Type, length (one or two bytes), prefix, and then `:status`.
+    // The HEADERS frame starts with type, length (one or two bytes) and prefix; then `:status` follows.
     let start = if bytes[1] & 0xc0 == 0 { 4 } else { 5 };
     (bytes[start] & 0xc0 == 0xc0).then(|| bytes[start] & 0x3f)
 }
@@ -66,12 +66,12 @@ fn a_request_is_answered() {
     let mut connection = connection();
     feed(&mut connection, 2, "00 0400");
     feed(&mut connection, 0, GET);
-    assert_eq!(connection.requests(), 0, "it may go on");
+    assert_eq!(connection.requests(), 0, "the request is not complete");
     connection.handle_fin(0, NOW);
     assert_eq!(connection.requests(), 1);
     let (bytes, end) = sent(&mut connection, 0);
     assert!(end && bytes.ends_with(b"\x00\x05hello"));
-    // `:status: 200` of the static table comes first.
+    // The first field is `:status: 200` of the static table.
     assert_eq!(bytes[0], 1);
     assert!(bytes.windows(3).any(|three| three == [0, 0, 0xd9]));
     assert!(connection.is_idle());
@@ -159,7 +159,7 @@ fn faults_end_the_connection_with_their_codes() {
 
 #[test]
 fn malformed_requests_are_reset() {
-    // No `:path`; capitals; a wrong length; an empty stream.
+    // Requests without `:path`, with a name in capitals, with a wrong content length, and an empty stream.
     for (input, code) in [
         ("01 07 0000 d1 d7 500168", ErrorCode::MESSAGE_ERROR),
         (
@@ -275,7 +275,7 @@ fn head_that_is_refused_has_no_content() {
             assert!(line.starts_with(token.token().unwrap()), "{line}");
         }
     }
-    // A method that was not read may have been HEAD.
+    // If the method was not read, it may have been HEAD.
     let mut connection = with(config);
     feed(&mut connection, 0, "01 412d 00");
     let (bytes, end) = sent(&mut connection, 0);
@@ -308,7 +308,7 @@ fn floods_end_the_connection() {
     feed(&mut control, 2, "00 0400");
     control.handle_data(2, &bytes("800f0700 0100").repeat(10_001), NOW);
     assert_eq!(control.close_reason(), flood);
-    // A client that does not read acknowledgements: the connection closes before many accumulate.
+    // If a client does not read acknowledgements, the connection closes before many of them accumulate.
     let mut deaf = connection();
     deaf.handle_blocked(11);
     feed(&mut deaf, 6, "02 3fe11f 4161 0162");
@@ -331,7 +331,7 @@ fn streams_may_come_in_any_order() {
         connection.handle_fin(stream, NOW);
         assert_eq!(status(&mut connection, stream), Some(25));
     }
-    // Finished streams stay finished.
+    // Finished streams cannot be opened again.
     feed(&mut connection, 0, GET);
     connection.handle_fin(0, NOW);
     assert_eq!(connection.requests(), 3);
@@ -411,19 +411,19 @@ fn a_slow_server_works_on_one_request_after_the_other() {
     assert_eq!(
         slow.poll_timeout(),
         Some(at(15)),
-        "the connection's time too"
+        "`connection_time` is added"
     );
     slow.handle_timeout(at(14));
     assert!(sent(&mut slow, 0).0.is_empty());
     slow.handle_timeout(at(15));
     assert!(sent(&mut slow, 0).0.ends_with(b"hello"));
-    // The wait exceeds the client's time limit, but the client did not cause it.
+    // The wait exceeds the client's time limit, but the server causes it, so no time-out occurs.
     assert_eq!(slow.poll_timeout(), Some(at(25)));
     slow.handle_timeout(at(25));
     assert!(sent(&mut slow, 4).0.ends_with(b"hello"));
     assert_eq!(slow.requests(), 2);
     assert!(slow.is_idle());
-    // A cancelled request is not answered, and delays other requests only by its own processing time.
+    // A cancelled request is not answered. It delays other requests only by its own processing time.
     feed(&mut slow, 8, GET);
     slow.handle_fin(8, at(30));
     slow.handle_stop_sending(8, 0x10c, at(31));
@@ -470,7 +470,7 @@ fn a_client_that_reads_nothing_is_not_read() {
         connection.handle_fin(stream, NOW);
     }
     assert!(!connection.wants_data(40));
-    assert!(connection.wants_data(2), "control goes on");
+    assert!(connection.wants_data(2), "the control stream is still read");
     sent(&mut connection, 0);
     assert!(connection.wants_data(40));
 }
@@ -483,7 +483,7 @@ fn records_have_the_text_of_requests() {
         ..ServerConfig::default()
     };
     let mut connection = with(config);
-    // `referer: r` and `user-agent: u`.
+    // A GET request with `referer: r` and `user-agent: u`.
     feed(
         &mut connection,
         0,
@@ -502,7 +502,7 @@ fn records_have_the_text_of_requests() {
     );
     assert_eq!(served.exchange.request_head, Bytes(17));
     assert_eq!(served.reset, None);
-    // An exchange whose response is cut short.
+    // An exchange that ends before its response is complete.
     feed(&mut connection, 4, GET);
     connection.handle_fin(4, NOW);
     let mut slices = [IoSlice::new(&[]); 4];
@@ -524,7 +524,7 @@ proptest! {
         super::fuzz(&input);
     }
 
-    /// Starts with well-formed frames, so that more than the first frame is parsed.
+    /// Sends well-formed frames first, so that the arbitrary input is parsed in several states.
     #[test]
     fn any_input_after_a_valid_start_passes_the_fuzz_entry(
         setup in any::<u8>(),
@@ -548,7 +548,7 @@ proptest! {
 fn a_decided_request_with_slow_content_is_answered_without_it() {
     let at = |milliseconds| NOW + Duration::from_millis(milliseconds);
     let mut slow = connection();
-    // `POST https://h/`, which is not allowed, and the head of a DATA frame of 60 000 bytes.
+    // `POST https://h/`, which the server refuses, and the header of a DATA frame of 60 000 bytes.
     feed(&mut slow, 0, "01 08 0000 d4 d7 c1 500168");
     feed(&mut slow, 0, "00 8000ea60");
     for step in 1..=4 {
@@ -579,7 +579,7 @@ fn a_response_waits_for_its_turn_as_long_as_others_are_taken() {
         feed(&mut connection, stream, GET);
         connection.handle_fin(stream, NOW);
     }
-    // The client takes the first response byte by byte, for longer than the limit on a stalled response.
+    // The client takes the first response byte by byte, for longer than the time limit of a stalled response.
     for step in 1..=3 {
         let mut slices = [IoSlice::new(&[]); 8];
         let offer = connection.transmit(&mut slices, 1).unwrap();
@@ -588,9 +588,9 @@ fn a_response_waits_for_its_turn_as_long_as_others_are_taken() {
         connection.transmitted(stream, taken, at(50 * step));
         connection.handle_timeout(at(50 * step));
     }
-    assert_eq!(connection.poll_action(), None, "neither is given up");
+    assert_eq!(connection.poll_action(), None, "no response is aborted");
     connection.handle_timeout(at(150 + 60));
-    assert!(connection.is_idle(), "both are");
+    assert!(connection.is_idle(), "both responses are aborted");
 }
 
 #[test]
@@ -599,10 +599,10 @@ fn a_stream_whose_trailers_wait_for_the_table_is_not_read() {
     feed(&mut connection, 2, "00 0400");
     feed(&mut connection, 0, GET);
     assert!(connection.wants_data(0));
-    // Trailers that need entry 0 of the dynamic table, which has not arrived.
+    // Trailers that refer to entry 0 of the dynamic table, which has not arrived.
     feed(&mut connection, 0, "01 03 020080");
     assert!(!connection.wants_data(0));
-    // The capacity 4096, and the entry `abc: a`.
+    // The instructions that set the capacity to 4096 and insert the entry `abc: a`.
     feed(&mut connection, 6, "02 3fe11f 43616263 0161");
     assert!(connection.wants_data(0));
 }

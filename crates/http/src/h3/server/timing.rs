@@ -8,16 +8,16 @@ use crate::exchange::RequestId;
 use crate::h3::{ErrorCode, stream_of};
 use crate::origin::Status;
 
-/// The times at which the connection was last used.
+/// The times of the last activity on the connection.
 ///
-/// Invariant: `last_taken` and `last_busy` are never after `last`.
+/// Invariant: `last_taken` and `last_busy` are not later than `last`.
 #[derive(Debug)]
 pub(super) struct Activity {
-    /// When the transport last delivered or took bytes.
+    /// The last time at which the transport delivered or took bytes.
     last: Instant,
-    /// When a request was last in flight.
+    /// The last time at which a request was in flight.
     last_busy: Instant,
-    /// When the transport last took content of any response.
+    /// The last time at which the transport took content of any response.
     last_taken: Instant,
 }
 
@@ -45,13 +45,13 @@ impl Activity {
         self.last_busy = now;
     }
 
-    /// The time at which the client's time limit on a stream expires; `None` while the server is working.
+    /// The time at which the client's time limit on a stream expires; `None` while the server processes the request.
     fn deadline(&self, stream: &Stream, limits: &Limits) -> Option<Instant> {
         match stream.expect {
             _ if stream.working => None,
             _ if stream.flowing.is_some() && stream.output.is_empty() => None,
-            // A stream may wait behind others: it is not late while the client takes bytes of the other
-            // streams.
+            // A stream may wait behind others, so its time limit restarts whenever the client takes bytes of any
+            // stream.
             _ if stream.is_answered() => Some(stream.active.max(self.last_taken) + limits.send),
             Expect::Head => Some(stream.started + limits.request),
             _ => match stream.paid {
@@ -63,8 +63,8 @@ impl Activity {
 }
 
 impl Connection {
-    /// When to call [`handle_timeout`](Self::handle_timeout) if no other event happens before. Query it again
-    /// after each call.
+    /// The time at which to call [`handle_timeout`](Self::handle_timeout) if no other event happens before. Query it
+    /// again after each call.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if !self.ending.is_open() {
             return None;
@@ -117,8 +117,7 @@ impl Connection {
         self.settle();
     }
 
-    /// Handles a request that arrives too slowly or not at all. If its content would not change the answer, the
-    /// request is answered.
+    /// Handles a request that is too slow or stops. A request whose answer does not depend on the content is answered.
     fn give_up_request(&mut self, request: RequestId, now: Instant) {
         let open = self.streams.get_mut(request);
         let answer = open.and_then(|open| open.answer.as_ref());
@@ -130,7 +129,7 @@ impl Connection {
         }
     }
 
-    /// The time since which the connection waits for its client; see
+    /// The time since which the connection has been waiting for the client; see
     /// [`h1`](crate::h1::server::Connection::waits_since).
     pub fn waits_since(&self) -> Option<Instant> {
         if !self.ending.is_open() || !self.work.is_empty() {
@@ -165,7 +164,11 @@ mod tests {
         let deadline = |activity: &Activity, stream: &Stream| activity.deadline(stream, &limits);
         assert_eq!(deadline(&activity, &stream), Some(start + limits.request));
         stream.working = true;
-        assert_eq!(deadline(&activity, &stream), None, "the server takes time");
+        assert_eq!(
+            deadline(&activity, &stream),
+            None,
+            "no time limit while the server processes the request"
+        );
         stream.working = false;
         stream.ends = true;
         assert_eq!(deadline(&activity, &stream), Some(start + limits.send));

@@ -1,4 +1,4 @@
-//! Tests of both state machines connected to each other.
+//! Tests of the client and server state machines, connected to each other.
 
 mod pair;
 
@@ -35,7 +35,10 @@ fn a_package_is_composed_over_several_turns() {
         let Some(next) = next.filter(|&next| next < pair.now + Duration::from_micros(1)) else {
             break;
         };
-        assert!(next > pair.now, "no other connection would have a turn");
+        assert!(
+            next > pair.now,
+            "the time-out is not after the current time"
+        );
         pair.now = next;
         pair.server.handle_timeout(next);
         turns += 1;
@@ -97,12 +100,16 @@ fn requests_are_answered_and_both_sides_count_the_same() {
         assert!(received.head.0 < received.fields.0 && received.head.0 > 10);
         let fields = exchange.fields.iter();
         let bytes: usize = fields.map(|(name, value)| name.len() + value.len()).sum();
-        assert_eq!(received.fields, Bytes(bytes as u64 + 10), "with :status");
+        assert_eq!(
+            received.fields,
+            Bytes(bytes as u64 + 10),
+            "the size includes :status"
+        );
     }
-    // Names and values: the pseudo-header fields, and two more.
+    // The names and values of the pseudo-header fields and of two more fields.
     let text = ":methodGET:schemehttps:authorityorigin.example:path/accept*/*user-agenttest";
     assert_eq!(queued[0].fields, Bytes(text.len() as u64));
-    // Repeated fields need fewer bytes after their entries are inserted and acknowledged.
+    // Repeated fields need fewer bytes after they have been inserted into the dynamic table and acknowledged.
     let before = queued[0].head;
     pair.get("/", &[("Accept", "*/*"), ("user-agent", "test")]);
     pair.run();
@@ -190,7 +197,10 @@ fn request_content_waits_for_100_continue() {
     let chunked = upload(&mut pair, "/discard", Content::Chunked, false);
     let asked = upload(&mut pair, "/discard", Content::Sized(3), true);
     let refused = upload(&mut pair, "/", Content::Sized(3), true);
-    assert!(pair.client.send_content(asked, b"abc").is_err(), "not yet");
+    assert!(
+        pair.client.send_content(asked, b"abc").is_err(),
+        "100 (Continue) has not arrived yet"
+    );
     pair.run();
     assert_eq!(pair.exchanges[&asked].interims, [100]);
     assert!(
@@ -221,7 +231,7 @@ fn urgent_responses_are_first_and_incremental_ones_take_turns() {
     let mut pair = Pair::plain();
     pair.at_once = 5000;
     pair.run();
-    // All requests have arrived before the first response is sent.
+    // All requests arrive before the first response is sent.
     for priority in ["u=5", "u=5", "u=2", "u=3, i", "u=3, i", ""] {
         match priority {
             "" => pair.get("/big", &[]),
@@ -235,7 +245,7 @@ fn urgent_responses_are_first_and_incremental_ones_take_turns() {
     pair.client.reprioritize(RequestId(5), update);
     pair.up();
     pair.run();
-    // The stream with the updated priority first, then 8; 12 and 16 in turns; then 0 completely before 4.
+    // Stream 20, whose priority was updated, is first; then 8; 12 and 16 alternate; 0 is complete before 4.
     let order = &pair.order;
     assert_eq!(order[..2], [20, 8]);
     let turns = order.iter().filter(|&&stream| stream == 12).count();
@@ -257,7 +267,7 @@ fn a_cancelled_request_does_not_affect_others() {
     pair.up();
     pair.server.handle_opened(3, pair.now);
     pair.own[1] += 4;
-    // A part of each response is sent; then one response is cancelled.
+    // A part of each response is sent. Then one response is cancelled.
     for _ in 0..6 {
         let mut slices = [IoSlice::new(&[]); 2];
         let offer = pair.server.transmit(&mut slices, 100).unwrap();
@@ -300,7 +310,7 @@ fn a_shutdown_answers_requests_that_have_arrived() {
     pair.up();
     pair.server.end(pair.now);
     pair.run();
-    assert!(pair.closed.is_none(), "nothing of it is known yet");
+    assert!(pair.closed.is_none(), "no GOAWAY has arrived yet");
     pair.release(4);
     pair.release(3);
     pair.run();
@@ -334,7 +344,7 @@ fn a_limit_on_requests_makes_the_client_leave() {
     );
 }
 
-/// Encoders that refer to entries before they are acknowledged.
+/// The configuration of encoders that refer to entries before these are acknowledged.
 fn risky() -> Qpack {
     Qpack {
         encoder: EncoderPolicy {
@@ -365,12 +375,19 @@ fn streams_wait_for_the_qpack_table_and_continue() {
     let body = upload(&mut pair, "/discard", Content::Sized(4), false);
     pair.client.send_content(body, b"body").unwrap();
     pair.run();
-    assert_eq!(pair.server.requests(), 0, "the requests wait");
+    assert_eq!(
+        pair.server.requests(),
+        0,
+        "the requests wait for the QPACK table"
+    );
     assert!(!pair.server.wants_data(0));
     pair.release(6);
     pair.run();
     assert_eq!(pair.server.requests(), 4);
-    assert!(pair.exchanges.is_empty(), "the responses wait");
+    assert!(
+        pair.exchanges.is_empty(),
+        "the responses wait for the QPACK table"
+    );
     pair.release(7);
     pair.run();
     for number in 0..3 {
@@ -378,7 +395,7 @@ fn streams_wait_for_the_qpack_table_and_continue() {
     }
     assert_eq!(pair.exchanges[&body].status, Some(204));
     assert!(pair.server.wants_data(0));
-    // A waiting stream can be cancelled.
+    // A stream that waits for the QPACK table can be cancelled.
     pair.held.insert(6);
     let late = pair.get("/", &[("x-custom", "other")]).request;
     pair.run();

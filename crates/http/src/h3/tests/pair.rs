@@ -1,4 +1,4 @@
-//! Both state machines, connected by streams whose deliveries the test controls.
+//! A client and a server state machine, connected by streams. Tests control the delivery of bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
@@ -11,7 +11,7 @@ use crate::h3::server::{self, Served, ServerConfig};
 use crate::h3::{Action, Direction, ErrorCode};
 use crate::origin::{Origin, OriginConfig};
 
-/// The length of `/big`.
+/// The length of `/big` in bytes.
 pub(super) const BIG: usize = 100_000;
 
 fn origin() -> Arc<Origin> {
@@ -44,7 +44,7 @@ pub(super) fn content(length: usize) -> Vec<u8> {
     (0..length).map(|place| (place % 251) as u8).collect()
 }
 
-/// The end of a request.
+/// The result of a request.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Exchange {
     pub status: Option<u16>,
@@ -62,17 +62,17 @@ pub(super) struct Pair {
     pub closed: Option<CloseReason>,
     pub other: Vec<String>,
     pub served: Vec<Served>,
-    /// The streams whose bytes are held back. `pipes` contains the undelivered bytes of each stream, and
-    /// whether the stream ended.
+    /// The streams whose bytes are held back. `pipes` has the undelivered bytes of each stream, and whether the stream
+    /// ended.
     pub held: BTreeSet<u64>,
     pub pipes: BTreeMap<u64, (Vec<u8>, bool)>,
-    /// The order in which responses were sent, by stream.
+    /// The stream of each sent piece of a response, in order.
     pub order: Vec<u64>,
-    /// The maximum number of bytes of a stream that are moved in one step.
+    /// The maximum number of bytes of one stream that are moved in one step.
     pub at_once: usize,
     pub own: [u64; 2],
     pub close: Option<ErrorCode>,
-    /// Whether the server closes the connection when everything is delivered.
+    /// Whether the server closes the connection after everything is delivered.
     pub closes: bool,
     pub now: Instant,
 }
@@ -102,7 +102,7 @@ impl Pair {
         }
     }
 
-    /// Like `plain`, with a server of another origin.
+    /// Like [`plain`](Self::plain), but the server has the given origin.
     pub fn of(origin: Arc<Origin>) -> Pair {
         let config = Arc::new(ServerConfig::default());
         let mut pair = Pair::plain();
@@ -132,7 +132,7 @@ impl Pair {
         request.send().unwrap()
     }
 
-    /// Delivers until nothing is left to deliver.
+    /// Delivers bytes in both directions until no undelivered bytes remain.
     pub fn run(&mut self) -> &mut Pair {
         while self.up() | self.down() | self.act() {}
         if self.closes && self.held.is_empty() {
@@ -202,7 +202,7 @@ impl Pair {
                 break;
             };
             let (stream, end) = (offer.stream, offer.end);
-            // Request streams are bidirectional: their pipes to the client have other keys than their pipes to
+            // Request streams are bidirectional. The key of the pipe to the client differs from the key of the pipe to
             // the server.
             let pipe = self.pipes.entry(stream | DOWN).or_default();
             for slice in &slices[..offer.slices] {
@@ -275,7 +275,7 @@ impl Pair {
         moved
     }
 
-    /// Carries out the transport actions of both sides.
+    /// Performs the transport actions of both sides.
     pub fn act(&mut self) -> bool {
         let mut moved = false;
         while let Some(action) = self.client.poll_action() {
@@ -321,7 +321,7 @@ impl Pair {
     }
 }
 
-/// Marks the pipe from the server to the client of a bidirectional stream.
+/// Marks the key of the pipe from the server to the client on a bidirectional stream.
 pub(super) const DOWN: u64 = 1 << 63;
 
 fn note(

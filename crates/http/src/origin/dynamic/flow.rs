@@ -1,4 +1,4 @@
-//! The content of one response, generated when it becomes ready.
+//! The content of one response that is generated during sending.
 
 use fathometer_model::Instant;
 
@@ -8,17 +8,17 @@ use crate::origin::ranges::ByteRange;
 use crate::origin::render::Segment;
 use crate::origin::{Answer, Content, Origin, Selected, Subject};
 
-/// Content that is generated while it is sent.
+/// Content that is generated during sending.
 #[derive(Debug)]
 pub struct Flow {
-    /// The time of the request, from which the times of all dynamic parts are counted.
+    /// The time of the request. The times of all dynamic parts are relative to it.
     start: Instant,
     source: Source,
-    /// The last generated part of text.
+    /// The text part that was generated last.
     text: Vec<u8>,
 }
 
-/// The ready content of a flow, for protocols that send its length first.
+/// The ready content of a flow, for protocols that send the length before the content.
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
     text: Vec<u8>,
@@ -40,9 +40,9 @@ enum Source {
 }
 
 impl Origin {
-    /// The content of an answer to a request that arrived at `now`, if the content is generated while it is
-    /// sent. [`write_content`](Origin::write_content) then writes nothing. `None` for all other answers, and if
-    /// no content is sent.
+    /// Returns the content of an answer to a request that arrived at `now`, if it is generated during sending.
+    /// [`write_content`](Origin::write_content) then writes nothing. `None` for all other answers and for answers
+    /// without content.
     pub fn flow(&self, answer: &Answer, now: Instant) -> Option<Flow> {
         if answer.head_only {
             return None;
@@ -60,9 +60,9 @@ impl Origin {
 }
 
 impl Flow {
-    /// Passes on the content that is ready at `now`: at most one part of text at a time, which the caller must
-    /// keep until the client takes it. Files are passed on whole, except files that must be read for their
-    /// checksum. `origin` must be the one that decided the answer.
+    /// Passes the content that is ready at `now` to `sink`. Each call passes at most one text part, which the caller
+    /// must store until the client takes it. Files are passed completely, except files that must be read for their
+    /// checksum. `origin` must be the origin that decided the answer.
     pub fn poll(
         &mut self,
         origin: &Origin,
@@ -95,7 +95,7 @@ impl Ready {
         }
     }
 
-    /// The number of bytes.
+    /// The length of all segments in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }

@@ -1,7 +1,7 @@
-//! Packages that are composed while they are sent.
+//! Packages that are composed during sending.
 //!
-//! A file whose checksum is known is sent by reference, without being read. Other files are read for their
-//! checksum while they are sent, one slice per turn. The caller can serve other responses between turns.
+//! A file with a known checksum is sent without a copy and without a read. Other files are read for their checksum
+//! during sending, one slice per turn. The caller can serve other responses between turns.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,28 +34,28 @@ enum Step {
     Content(ByteRange),
 }
 
-/// The requested byte range of a package; other bytes are skipped.
+/// The requested byte range of a package. Other bytes are skipped.
 #[derive(Debug)]
 struct Window {
     range: ByteRange,
-    /// The bytes of the package that have passed.
+    /// The number of package bytes processed so far, including skipped bytes.
     passed: u64,
 }
 
-/// A package of which a part was passed on.
+/// A package that is being composed.
 #[derive(Debug)]
 struct Packing {
     encoder: Encoder,
     composed: Arc<Composed>,
-    /// The bytes of the current file that were passed on.
+    /// The number of processed bytes of the current file.
     at: u64,
-    /// The dynamic member whose parts are being passed on.
+    /// The dynamic member that is being passed on.
     running: Option<Running>,
-    /// The rest of the last ready part of a file.
+    /// The remaining bytes of a ready part of a file.
     part: Option<(Selected, ByteRange)>,
 }
 
-/// The remaining budget of a turn, and the sink for its bytes.
+/// The remaining read budget of a turn, and the sink for the content.
 struct Turn<'t, S> {
     origin: &'t Origin,
     start: Instant,
@@ -66,7 +66,7 @@ struct Turn<'t, S> {
 }
 
 impl Sending {
-    /// The content of an answer with a package that is composed while it is sent; `None` for other answers.
+    /// Returns the content of an answer with a package that is composed during sending; `None` for other answers.
     pub fn new(origin: &Origin, answer: &Answer) -> Option<Sending> {
         let of = |subject: &Subject| match subject {
             Subject::Composed(composed) if composed.recipe().is_some() => {
@@ -78,7 +78,7 @@ impl Sending {
             first: 0,
             end: u64::MAX,
         };
-        // Most answers are not of this kind, and must not allocate.
+        // Most answers have other content, and must not cause an allocation.
         let (composed, steps) = match &answer.content {
             Content::Whole(subject) | Content::Flowing(subject) => {
                 (of(subject)?, VecDeque::from([Step::Content(everything)]))
@@ -107,7 +107,7 @@ impl Sending {
         })
     }
 
-    /// Passes on the ready content, and reads at most the budget of one turn. `None` if the package cannot be
+    /// Passes the ready content to `sink`, and reads at most the budget of one turn. `None` if the package cannot be
     /// completed.
     pub fn poll(
         &mut self,
@@ -153,7 +153,7 @@ impl Packing {
         let recipe = composed.recipe()?;
         let mut entries = recipe.entries.clone();
         for (entry, content) in entries.iter_mut().zip(&recipe.contents) {
-            // Another response may have computed the checksum in the meantime.
+            // Another response may have computed the checksum after the package was decided.
             if entry.checksum.is_none() && !entry.kept {
                 entry.checksum = content.file().and_then(|file| origin.known_checksum(file));
             }
@@ -167,7 +167,7 @@ impl Packing {
         })
     }
 
-    /// Passes on as much as possible. `None` if the package cannot be completed.
+    /// Passes on all content that is ready and within the budget. `None` if the package cannot be completed.
     fn poll(
         &mut self,
         turn: &mut Turn<'_, impl FnMut(Segment<'_>)>,
@@ -238,8 +238,8 @@ impl Packing {
         }
     }
 
-    /// Passes on bytes of a file: all bytes if the file need not be read, otherwise as many as the budget of
-    /// this turn allows. `left` is updated to the remaining range.
+    /// Passes on bytes of a file: all bytes if the file need not be read, otherwise as many as the remaining budget
+    /// permits. Removes them from the range `left`.
     fn hand_over(
         &mut self,
         turn: &mut Turn<'_, impl FnMut(Segment<'_>)>,
@@ -275,7 +275,7 @@ impl Packing {
         is_read.then_some(())
     }
 
-    /// Ends a file that was passed on completely, and stores its checksum if it was not known before.
+    /// Ends a completely processed file. Stores its checksum if it was unknown.
     fn end_of_file(&mut self, origin: &Origin, file: &Selected) -> Option<()> {
         if self.encoder.needs_content() {
             origin.learn_checksum(file, self.encoder.checksum());
@@ -285,7 +285,7 @@ impl Packing {
 }
 
 impl<S: FnMut(Segment<'_>)> Turn<'_, S> {
-    /// Passes on the requested bytes of a segment.
+    /// Passes the requested bytes of a segment to the sink.
     fn pass(&mut self, segment: Segment<'_>) {
         let length = match segment {
             Segment::Text(bytes) => bytes.len() as u64,
@@ -296,7 +296,7 @@ impl<S: FnMut(Segment<'_>)> Turn<'_, S> {
             return;
         }
         (self.sink)(match segment {
-            // Not larger than the length of the text in memory.
+            // Both positions are at most the length of the text in memory.
             Segment::Text(bytes) => Segment::Text(&bytes[first as usize..end as usize]),
             Segment::Body(selected, range) => Segment::Body(
                 selected,
@@ -314,7 +314,7 @@ impl<S: FnMut(Segment<'_>)> Turn<'_, S> {
 }
 
 impl Window {
-    /// Skips `length` bytes. Returns the requested bytes among them, relative to the first one.
+    /// Counts `length` bytes as processed. Returns the requested range among them, relative to the first byte.
     fn take(&mut self, length: u64) -> ByteRange {
         let end = self.passed.saturating_add(length);
         let of = |place: u64| place.clamp(self.passed, end) - self.passed;
@@ -326,7 +326,7 @@ impl Window {
         taken
     }
 
-    /// Whether no further bytes are requested.
+    /// Whether all requested bytes have been processed.
     fn is_past(&self) -> bool {
         self.passed >= self.range.end
     }

@@ -1,4 +1,4 @@
-//! The parts of one dynamic resource, when they become ready.
+//! The parts of one dynamic resource, each with the time at which it becomes ready.
 
 use std::io::Write;
 
@@ -12,27 +12,27 @@ use crate::origin::render::Segment;
 /// The state of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flowed {
-    /// More content is ready at this time. The time may have passed already: a caller that buffers content
-    /// polls again when the client has taken some of it. A time one nanosecond ahead means that the next step
-    /// is expensive and other responses should have their turn first.
+    /// More content is ready at this time, which may be in the past. A caller that buffers content polls again after
+    /// the client has taken some bytes. A time one nanosecond ahead means that the next step is expensive, so other
+    /// responses should be served first.
     Until(Instant),
     /// The content is complete.
     Whole,
-    /// The rest cannot be generated.
+    /// The remaining content cannot be generated.
     Broken,
 }
 
-/// A dynamic resource of which some parts were passed on.
+/// A dynamic resource that is being passed on.
 #[derive(Debug)]
 pub(super) struct Running {
     live: Live,
-    /// The number of parts passed on.
+    /// The number of parts that were passed on.
     done: u32,
 }
 
 /// A part that is ready.
 pub(super) enum Part {
-    /// Text, in the buffer that was passed.
+    /// Text, written to the given buffer.
     Text,
     File(Selected, ByteRange),
     /// The part has no bytes.
@@ -53,14 +53,14 @@ impl Running {
         (self.done < dynamic.parts).then(|| start + dynamic.ready(self.done))
     }
 
-    /// The next part, which must be ready.
+    /// Returns the next part, which must be ready.
     pub fn next(&mut self, text: &mut Vec<u8>) -> Part {
         let (dynamic, part) = (&self.live.dynamic, self.done);
         self.done += 1;
         if let Some((file, length)) = &self.live.file {
             let place = |part: u32| {
                 let place = u128::from(*length) * u128::from(part) / u128::from(dynamic.parts);
-                // Not larger than the length.
+                // At most the length of the file.
                 place as u64
             };
             let range = ByteRange {
@@ -76,7 +76,7 @@ impl Running {
         Part::Text
     }
 
-    /// Passes on the ready parts, at most one part of text.
+    /// Passes the ready parts to `sink`, at most one text part per call.
     pub fn poll(
         &mut self,
         start: Instant,
@@ -101,7 +101,7 @@ impl Running {
     }
 }
 
-/// Writes a part of text of exactly `bytes` bytes: the number of the part, and lines of digits.
+/// Writes a text part of exactly `bytes` bytes: a line with the number of the part, and lines of digits.
 fn write_text(part: u32, parts: u32, bytes: u32, text: &mut Vec<u8>) {
     const LINE: &[u8] = b"0123456789012345678901234567890123456789012345678901234567890123456789\n";
     let bytes = bytes as usize;

@@ -9,7 +9,8 @@ use crate::origin::target::Target;
 use crate::origin::tests::{Response, ask};
 use crate::origin::{Answer, Located, Method, Origin, OriginConfig, Request, Segment};
 
-/// An origin with generated text at `/text`, and a dynamic resource with the file at `/dir/index.html`.
+/// Creates an origin with generated text at `/text`, and a dynamic resource whose content is the file
+/// `/dir/index.html`.
 fn origin() -> Origin {
     let file = |path: &str, body: Body| File {
         path: path.to_owned(),
@@ -66,14 +67,14 @@ fn at(milliseconds: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(milliseconds)
 }
 
-/// The bytes that a poll passes on, and its result.
+/// Polls the flow at `now`; returns the content and the result.
 fn poll(origin: &Origin, flow: &mut Flow, now: u64) -> (Vec<u8>, Flowed) {
     let mut got = Vec::new();
     let flowed = flow.poll(origin, at(now), |segment| match segment {
         Segment::Text(text) => got.extend_from_slice(text),
         Segment::Body(selected, range) => {
             let Located::Memory(body) = origin.content_of(selected) else {
-                panic!("a descriptor where there is none");
+                panic!("the content is not in memory");
             };
             let bytes = range.first as usize..range.end as usize;
             got.extend_from_slice(&body.bytes()[bytes]);
@@ -95,7 +96,7 @@ fn parts_are_ready_at_their_times() {
     let (first, then) = poll(&origin, &mut flow, 1050);
     assert_eq!((first.len(), then), (100, Flowed::Until(at(1250))));
     assert!(first.starts_with(b"part 1 of 3\n0123") && first.ends_with(b"\n"));
-    // A late caller gets one part at a time, and the result that more follows.
+    // A late caller gets one part per call. The result states that more content is ready.
     let (second, then) = poll(&origin, &mut flow, 9000);
     assert!(second.starts_with(b"part 2 of 3\n"));
     assert_eq!(then, Flowed::Until(at(1450)));

@@ -12,8 +12,8 @@ use super::Dynamic;
 #[error("{0}")]
 pub struct DynamicTextError(String);
 
-/// `PATH[,parts=N][,size=BYTES][,every=TIME][,first=TIME][,type=TYPE]`. The default is ten parts of the file at
-/// the path, the first at once and then one every 100 ms.
+/// The text form is `PATH[,parts=N][,size=BYTES][,every=TIME][,first=TIME][,type=TYPE]`. The default is the file at the
+/// path in ten parts: the first part immediately, then one part every 100 ms.
 impl FromStr for Dynamic {
     type Err = DynamicTextError;
 
@@ -40,7 +40,8 @@ fn read(text: &str) -> Result<Dynamic, String> {
         match name.trim() {
             "parts" => {
                 let parts = value.parse();
-                dynamic.parts = parts.map_err(|_| format!("{value:?} is not a number of parts"))?;
+                dynamic.parts =
+                    parts.map_err(|_| format!("parts must be a whole number, not {value:?}"))?;
             }
             "size" => {
                 let size = quantity::bytes(value).map_err(|error| error.to_string())?;

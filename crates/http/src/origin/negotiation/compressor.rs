@@ -1,8 +1,8 @@
-//! Compression on the fly: each representation is compressed once, in slices, and kept in a bounded cache.
+//! Compression on the fly. Each representation is compressed once, in slices, and stored in a bounded cache.
 //!
-//! The compressor starts no threads. Every response that waits for a compression advances it by one slice in
-//! each of its turns. The work is thus shared, and continues when the first client disconnects. It stops when
-//! no response waits for it.
+//! The compressor starts no threads. In each of its turns, a response that waits for a compression compresses one
+//! slice. Several responses thus share the work, and the compression continues if the first client disconnects. It
+//! stops when no response waits for it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,18 +15,17 @@ use super::memory::{Memory, Share};
 use super::options::CompressionOptions;
 use crate::origin::encoding::Coding;
 
-/// The bytes of content that are compressed in one turn.
+/// The number of content bytes that are compressed in one turn.
 pub(super) const SLICE: u64 = 32 * 1024;
 
-/// The maximum number of compressions in progress. Further ones wait, because an encoder takes megabytes of
-/// memory.
+/// The maximum number of concurrent compressions. Further compressions wait, because an encoder needs several megabytes
+/// of memory.
 pub(super) const MOST_JOBS: usize = 8;
 
-/// The encoders, which the caller provides because it has the libraries.
+/// The encoders. The caller provides them, because it has the compression libraries.
 pub trait Encoders: fmt::Debug + Send + Sync {
-    /// An encoder at a level for content of `length` bytes; `None` if the coding is not supported. A coding
-    /// that needs a dictionary gets the dictionary's content, and must return the stream without the header of
-    /// RFC 9842.
+    /// Creates an encoder with a level, for content of `length` bytes; `None` if the coding is not supported. If the
+    /// coding needs a dictionary, `dictionary` is its content, and the output must not contain the header of RFC 9842.
     fn start(
         &self,
         coding: Coding,
@@ -36,12 +35,12 @@ pub trait Encoders: fmt::Debug + Send + Sync {
     ) -> Option<Box<dyn Encoder>>;
 }
 
-/// A compression in progress. The same content gives the same bytes, however the content is divided.
+/// A running compression. The output does not depend on the division of the content.
 pub trait Encoder: Send {
-    /// Compresses more content. Returns false on failure.
+    /// Compresses more content. Returns false if the compression fails.
     fn write(&mut self, bytes: &[u8]) -> bool;
 
-    /// The complete compressed content; `None` on failure.
+    /// Returns the complete compressed content; `None` if the compression fails.
     fn finish(self: Box<Self>) -> Option<Vec<u8>>;
 }
 
@@ -60,16 +59,16 @@ pub struct Compressor {
 #[derive(Debug, Default)]
 struct State {
     kept: Kept,
-    /// The compressions in progress. Each ends when no response waits for it.
+    /// The running compressions. A compression is dropped when no response waits for it.
     jobs: HashMap<Key, Weak<Job>>,
 }
 
-/// How content is compressed.
+/// The coding, level and dictionary of a compression.
 #[derive(Debug, Clone)]
 pub(super) struct Recipe {
     pub coding: Coding,
     pub level: u32,
-    /// Set if the coding needs a dictionary.
+    /// The dictionary, if the coding needs one.
     pub dictionary: Option<Arc<Dictionary>>,
 }
 
@@ -77,7 +76,7 @@ pub(super) struct Recipe {
 pub(super) struct Job {
     key: Key,
     length: u64,
-    /// The bytes before the compressed content.
+    /// The bytes that precede the compressed content.
     header: Vec<u8>,
     progress: Mutex<Progress>,
 }
@@ -97,7 +96,7 @@ enum Progress {
 pub(super) enum Advanced {
     Running,
     Whole(Arc<CodedBody>),
-    /// The content changed or could not be read, or the encoder failed.
+    /// The content changed, a read failed, or the encoder failed.
     Failed,
 }
 
@@ -106,24 +105,24 @@ pub(super) enum Advanced {
 pub(super) enum Joined {
     Kept(Arc<CodedBody>),
     Job(Arc<Job>),
-    /// The maximum number of compressions is in progress.
+    /// The maximum number of compressions is already running.
     Busy,
-    /// Responses use all the memory, or there is no such encoder.
+    /// Responses use all the memory, or there is no encoder for the coding.
     Impossible,
 }
 
-/// The content of a job.
+/// The content to compress.
 pub(super) trait Content {
-    /// Passes up to [`SLICE`] bytes from `offset` on to `sink`, and returns their number; `None` if reading or
-    /// the sink fails.
+    /// Passes up to [`SLICE`] bytes from `offset` to `sink`; returns the number of bytes. `None` if the read or the
+    /// sink fails.
     fn read(&mut self, offset: u64, sink: &mut dyn FnMut(&[u8]) -> bool) -> Option<u64>;
 
-    /// Whether the content is unchanged since the start.
+    /// Whether the content has not changed since the start of the compression.
     fn is_unchanged(&mut self) -> bool;
 }
 
 impl Compressor {
-    /// A compressor with an empty cache.
+    /// Creates a compressor with an empty cache.
     pub fn new(options: CompressionOptions, encoders: Box<dyn Encoders>) -> Compressor {
         Compressor {
             memory: Memory::of(options.memory.0),
@@ -136,12 +135,13 @@ impl Compressor {
         }
     }
 
-    /// Its options.
+    /// The options of the compressor.
     pub fn options(&self) -> &CompressionOptions {
         &self.options
     }
 
-    /// The number of representations compressed, and of responses whose body was cached, since the last call.
+    /// The number of compressed representations, and the number of responses whose body was cached, since the last
+    /// call.
     pub fn take_counts(&self) -> (u64, u64) {
         let order = Ordering::Relaxed;
         (self.compressed.swap(0, order), self.reused.swap(0, order))
@@ -157,12 +157,12 @@ impl Compressor {
         self.with_dictionary.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The bytes of all compressed bodies: cached, in responses and in progress.
+    /// The memory of all compressed bodies in bytes: cached, in responses, and in progress.
     pub fn memory_in_use(&self) -> u64 {
         self.memory.used()
     }
 
-    /// The cached body with this tag.
+    /// Finds the cached body with this tag.
     pub(super) fn find(&self, key: &Key) -> Option<Arc<CodedBody>> {
         let found = self.state().kept.find(key);
         if found.is_some() {
@@ -171,7 +171,7 @@ impl Compressor {
         found
     }
 
-    /// The cached body with this tag, or the job that compresses it.
+    /// Returns the cached body with this tag, or the running compression, or starts a compression.
     pub(super) fn join(&self, key: &Key, recipe: &Recipe, length: u64) -> Joined {
         if let Some(body) = self.find(key) {
             return Joined::Kept(body);
@@ -184,7 +184,7 @@ impl Compressor {
         if state.jobs.len() >= MOST_JOBS {
             return Joined::Busy;
         }
-        // Content that does not shrink grows by less than a sixteenth.
+        // Compression enlarges content by less than a sixteenth.
         let dictionary = recipe.dictionary.as_deref();
         let header = dictionary.map_or(Vec::new(), |dictionary| dictionary.header(recipe.coding));
         let most = length + length / 16 + header.len() as u64 + ENTRY;
@@ -216,7 +216,7 @@ impl Compressor {
         Joined::Job(job)
     }
 
-    /// Compresses one more slice. If another thread is compressing a slice, waits for that thread.
+    /// Compresses one more slice. If another thread is compressing a slice of the same job, waits for that thread.
     pub(super) fn advance(&self, job: &Job, content: &mut impl Content) -> Advanced {
         let mut progress = job.progress.lock().unwrap_or_else(PoisonError::into_inner);
         let Progress::Running { encoder, done, .. } = &mut *progress else {

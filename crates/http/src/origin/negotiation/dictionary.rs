@@ -1,9 +1,9 @@
-//! Compression dictionaries: content that the client has, such as an earlier version of a file (RFC 9842,
+//! Compression dictionaries: content that the client already has, such as an earlier version of a file (RFC 9842,
 //! Compression Dictionary Transport).
 //!
-//! A response whose content is a dictionary states this by `Use-As-Dictionary`. A client that keeps the
-//! dictionary sends its hash in `Available-Dictionary`, and gets content in `dcb` or `dcz` that is compressed
-//! with it. The hash alone identifies a dictionary, so `Dictionary-ID` is not read.
+//! A response whose content is a dictionary has the field `Use-As-Dictionary`. A client that stores the dictionary
+//! sends the dictionary's hash in `Available-Dictionary`. The client then gets content in `dcb` or `dcz`, compressed
+//! with this dictionary. The hash identifies the dictionary, so `Dictionary-ID` is not read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,33 +13,34 @@ use ring::digest::{SHA256, digest};
 use crate::message::fields;
 use crate::origin::encoding::Coding;
 
-/// The largest dictionary, in bytes: an encoder indexes all of it before it compresses the first slice.
+/// The maximum size of a dictionary in bytes. An encoder indexes the whole dictionary before it compresses the first
+/// slice.
 pub const LARGEST_DICTIONARY: usize = 2 << 20;
 
-/// The longest identifier in characters (RFC 9842 section 2.1.3).
+/// The maximum length of an identifier in characters (RFC 9842 section 2.1.3).
 const LONGEST_ID: usize = 1024;
 
-/// The start of a formatted Zstandard dictionary. Encoders do not use such a dictionary as raw content, but
+/// The first bytes of a formatted Zstandard dictionary. Encoders do not use such a dictionary as raw content, but
 /// clients do (RFC 9842 section 2.1.4).
 const ZSTD_DICTIONARY: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
 
-/// The start of `dcb` content (RFC 9842 section 4).
+/// The first bytes of `dcb` content (RFC 9842 section 4).
 const DCB: [u8; 4] = [0xff, 0x44, 0x43, 0x42];
 
-/// The start of `dcz` content: a skippable Zstandard frame of 32 bytes (RFC 9842 section 5).
+/// The first bytes of `dcz` content: a skippable Zstandard frame with 32 bytes of content (RFC 9842 section 5).
 const DCZ: [u8; 8] = [0x5e, 0x2a, 0x4d, 0x18, 0x20, 0, 0, 0];
 
-/// How a resource is announced as a dictionary.
+/// The announcement of a resource as a dictionary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
     /// The canonical path of the resource ([`target::canonical`](crate::origin::target::canonical)).
     pub path: String,
-    /// `match`: the paths of the content that is compressed with the dictionary; `*` stands for any text.
-    /// `None`: the path of the dictionary, for its later versions.
+    /// `match`: the paths of the content that is compressed with the dictionary; `*` matches any text. `None`: the path
+    /// of the dictionary, so that the dictionary is used for later versions of the same file.
     pub pattern: Option<String>,
     /// `id`: clients return it in `Dictionary-ID`.
     pub id: Option<String>,
-    /// `max-age` of `Cache-Control`: clients use a dictionary only while it is fresh (RFC 9842 section 2.2.1).
+    /// `max-age` of `Cache-Control`. Clients use a dictionary only while it is fresh (RFC 9842 section 2.2.1).
     pub max_age: Option<Duration>,
 }
 
@@ -50,7 +51,7 @@ pub struct DictionaryResource {
     pattern: Pattern,
     /// The value of `Use-As-Dictionary`.
     field: Box<str>,
-    /// The time for which clients use the dictionary, in seconds.
+    /// The time in seconds for which clients may use the dictionary.
     max_age: Option<u64>,
     /// The current content and earlier contents.
     versions: Vec<Arc<Dictionary>>,
@@ -72,7 +73,7 @@ pub struct DictionaryError {
 }
 
 impl DictionaryResource {
-    /// A resource with its contents: the current one, and earlier ones that clients may have.
+    /// Creates a resource from its current content and earlier contents, which clients may have.
     pub fn new(
         announcement: Announcement,
         contents: Vec<Vec<u8>>,
@@ -89,7 +90,7 @@ impl DictionaryResource {
         };
         if !path.starts_with('/') || path.ends_with('/') {
             return Err(failed(
-                "is not the path of a file: start it with a slash, and do not end it with one",
+                "is not the path of a file: the path must start with a slash and must not end with a slash",
             ));
         }
         let pattern = Pattern::new(pattern.as_deref().unwrap_or(&path)).ok_or_else(|| {
@@ -164,7 +165,7 @@ impl Dictionary {
         &self.hash
     }
 
-    /// The bytes before content that is compressed with the dictionary.
+    /// The bytes that precede content that is compressed with the dictionary.
     pub fn header(&self, coding: Coding) -> Vec<u8> {
         match coding {
             Coding::DictionaryBrotli => [&DCB[..], &self.hash].concat(),
@@ -174,18 +175,18 @@ impl Dictionary {
     }
 }
 
-/// The index of the dictionary at this path.
+/// Finds the index of the dictionary at this path.
 pub(in crate::origin) fn announced(all: &[DictionaryResource], path: &[u8]) -> Option<u16> {
     let place = all.iter().position(|resource| *resource.path == *path)?;
     u16::try_from(place).ok()
 }
 
-/// Whether there is a dictionary for the content at this path.
+/// Whether a dictionary may be used for the content at this path.
 pub(super) fn covers(all: &[DictionaryResource], path: &[u8]) -> bool {
     all.iter().any(|resource| resource.pattern.matches(path))
 }
 
-/// The dictionary for this path that the client names in `Available-Dictionary`.
+/// Finds the dictionary for this path whose hash is in `Available-Dictionary`.
 pub(super) fn named<'a>(
     all: &'a [DictionaryResource],
     path: &[u8],
@@ -198,19 +199,19 @@ pub(super) fn named<'a>(
         .find(|dictionary| dictionary.hash == hash)
 }
 
-/// A path in which each `*` stands for any text.
+/// A path pattern in which each `*` matches any text.
 #[derive(Debug, Clone)]
 struct Pattern(Box<str>);
 
 impl Pattern {
-    /// `None` if the text is not a path, or has characters with which a URL pattern begins groups, names or
-    /// parts of other components.
+    /// Creates a pattern. `None` if the text is not a path, or contains characters that start groups, names or other
+    /// URL components in a URL pattern.
     fn new(text: &str) -> Option<Pattern> {
         let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\"\\(){}:?+#<>%".contains(&byte);
         (text.starts_with('/') && text.bytes().all(is_plain)).then(|| Pattern(text.into()))
     }
 
-    /// Whether the path matches. The time is at most proportional to the product of both lengths.
+    /// Whether the path matches. The run time is at most proportional to the product of the two lengths.
     fn matches(&self, path: &[u8]) -> bool {
         let mut parts = self.0.as_bytes().split(|&byte| byte == b'*');
         let first = parts.next().unwrap_or_default();
@@ -220,7 +221,7 @@ impl Pattern {
         let Some(last) = parts.next_back() else {
             return rest.is_empty();
         };
-        // The first place of each part leaves the most text for the parts after it.
+        // The first occurrence of each part leaves the longest text for the parts that follow.
         for part in parts {
             match memchr::memmem::find(rest, part) {
                 Some(place) => rest = &rest[place + part.len()..],
@@ -231,15 +232,15 @@ impl Pattern {
     }
 }
 
-/// The 32 bytes of a structured field that is a byte sequence (RFC 9651 section 3.3.5). The field's parameters
-/// are ignored.
+/// Parses a structured field that is a byte sequence of 32 bytes (RFC 9651 section 3.3.5). The field's parameters are
+/// ignored.
 fn byte_sequence(field: &[u8]) -> Option<[u8; 32]> {
     let text = fields::trim(field).strip_prefix(b":")?;
     let end = text.iter().position(|&byte| byte == b':')?;
     if !matches!(text.get(end + 1), None | Some(b';')) {
         return None;
     }
-    // 32 bytes are 43 digits. Parsers accept missing padding.
+    // 32 bytes are 43 digits in base 64. Parsers accept missing padding.
     let digits = text[..end].strip_suffix(b"=").unwrap_or(&text[..end]);
     if digits.len() != 43 {
         return None;
@@ -349,7 +350,7 @@ mod tests {
         assert_eq!(found.hash()[..4], [0xba, 0x78, 0x16, 0xbf]);
         assert!(
             named(&all, b"/b.css", abc).is_none(),
-            "it is for other paths"
+            "the dictionary is for other paths"
         );
         assert!(covers(&all, b"/b.js") && !covers(&all, b"/b.css"));
         assert_eq!(announced(&all, b"/a.js"), Some(0));

@@ -1,6 +1,5 @@
-//! Tests of the responses to clients with dictionaries. The encoder here writes the dictionary before the
-//! content, so that the result depends on it. Encoders that use dictionaries are tested in the crates of the
-//! callers.
+//! Tests of the responses to clients with dictionaries. The encoder in these tests writes the dictionary before the
+//! content, so that the output depends on the dictionary. Real encoders are tested in the crates that provide them.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +23,7 @@ fn dictionary(path: &str, pattern: &str, contents: &[&[u8]]) -> DictionaryResour
     DictionaryResource::new(announcement, contents).unwrap()
 }
 
-/// An origin with a script that is a dictionary for scripts, two earlier versions of the script, and other
+/// Creates an origin with a script that is a dictionary for scripts, two earlier versions of the script, and other
 /// files.
 fn origin_of(memory: u64) -> Origin {
     let files = vec![
@@ -57,7 +56,7 @@ fn get(origin: &Origin, path: &str, accept: &str, available: &[&str]) -> Respons
     ask(origin, &format!("GET {path}"), &fields)
 }
 
-/// The content of a response after the header of its coding with a dictionary.
+/// Returns the content of a response after the header of the `dcb` or `dcz` coding.
 fn after_header<'a>(response: &'a Response, hash: &[u8; 32]) -> &'a [u8] {
     let start: &[u8] = match encoding_of(response) {
         Some("dcb") => b"\xffDCB",
@@ -164,7 +163,7 @@ fn each_dictionary_has_variants_with_their_own_strong_tags() {
         assert_eq!(vary, Some("Accept-Encoding, Available-Dictionary"));
         tags.insert(tag);
     }
-    // With an unknown dictionary, and without a coding, the representation is the same.
+    // The representation with an unknown dictionary is the same as without a dictionary, so there are four tags.
     assert_eq!(tags.len(), 4, "{tags:?}");
 }
 
@@ -257,7 +256,7 @@ fn variants_of_all_dictionaries_stay_within_the_memory() {
     assert_eq!(compressor.take_with_dictionary(), 2000);
 }
 
-/// A byte sequence of a structured field.
+/// Formats a byte sequence as a structured field.
 fn field_of(hash: &[u8; 32]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::from(":");

@@ -1,4 +1,5 @@
-//! Alternative types of an image, in files beside it with the same name: `x.webp` and `x.avif` beside `x.png`.
+//! Alternative media types of an image, in files with the same name in the same folder: `x.webp` and `x.avif` next to
+//! `x.png`.
 
 use std::cmp::Reverse;
 
@@ -18,16 +19,16 @@ const ORIGINALS: [&str; 3] = ["image/png", "image/jpeg", "image/gif"];
 /// The alternative types and the extensions of their files.
 const ALTERNATIVES: [(&str, &str); 2] = [("image/webp", "webp"), ("image/avif", "avif")];
 
-/// Whether content of this type may have alternatives. Alternatives may be added later; therefore the response
-/// always varies by `Accept`.
+/// Whether content of this type may have alternatives. An alternative may be added later, so the response always varies
+/// by `Accept`.
 pub(super) fn may_have_alternatives(content_type: &[u8]) -> bool {
     ORIGINALS
         .iter()
         .any(|original| original.as_bytes() == content_type)
 }
 
-/// The quality of a type that the client names; `None` if the client does not name the type, or refuses it.
-/// Wildcards do not count: clients that support no alternative types send `image/*` and `*/*`.
+/// The quality of a type that the client lists; `None` if the client does not list the type, or refuses it. Wildcards
+/// are ignored, because clients without support for the alternative types also send `image/*` and `*/*`.
 fn named(accept: &Lines<'_>, content_type: &str) -> Option<u16> {
     let element = |element: &[u8]| {
         let mut parts = element.split(|&byte| byte == b';').map(fields::trim);
@@ -36,7 +37,7 @@ fn named(accept: &Lines<'_>, content_type: &str) -> Option<u16> {
             .then(|| match parts.next() {
                 None => 1000,
                 Some([b'q' | b'Q', b'=', value @ ..]) => thousandths(value).unwrap_or(0),
-                // A parameter would select another representation.
+                // A range with a parameter would select a different representation.
                 Some(_) => 0,
             })
     };
@@ -45,8 +46,8 @@ fn named(accept: &Lines<'_>, content_type: &str) -> Option<u16> {
 }
 
 impl Origin {
-    /// The best of an image and its alternatives, with its address: the one with the highest quality, then the
-    /// smallest. `None`: the image itself.
+    /// Selects the alternative of an image with the highest quality; among equal qualities, the smallest. Returns the
+    /// alternative and its address; `None` if the image itself is selected.
     pub(super) fn better_image(
         &self,
         path: &[u8],

@@ -11,8 +11,7 @@ use crate::origin::conditions::ETAG_LENGTH;
 /// The entity tag of a compressed representation, which identifies its bytes.
 pub(super) type Key = [u8; ETAG_LENGTH];
 
-/// The bytes of a compressed representation. They count as used memory until the last response that uses them
-/// ends.
+/// The bytes of a compressed representation. They count as used memory until the last response with them has ended.
 #[derive(Debug)]
 pub(in crate::origin) struct CodedBody {
     pub body: Body,
@@ -20,7 +19,7 @@ pub(in crate::origin) struct CodedBody {
 }
 
 impl CodedBody {
-    /// A body of a header and content. `share` covers the bytes and the entry.
+    /// Creates a body from its header and its content. `share` covers the bytes and the cache entry.
     pub fn new(header: &[u8], content: &[u8], mut share: Share) -> CodedBody {
         share.shrink((header.len() + content.len()) as u64 + ENTRY);
         let body = match header {
@@ -34,20 +33,20 @@ impl CodedBody {
     }
 }
 
-/// The approximate memory of an entry, without its bytes.
+/// The approximate memory of a cache entry in bytes, without the body.
 pub(super) const ENTRY: u64 = 512;
 
 /// The bodies by their entity tags.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     entries: HashMap<Key, (Arc<CodedBody>, u64)>,
-    /// The entries by the number of their last use.
+    /// The keys of the entries, ordered by the number of the last use.
     order: BTreeMap<u64, Key>,
     uses: u64,
 }
 
 impl Kept {
-    /// The body with this tag, which becomes the most recently used one.
+    /// Finds the body with this tag, which becomes the most recently used body.
     pub fn find(&mut self, key: &Key) -> Option<Arc<CodedBody>> {
         let (body, last) = self.entries.get_mut(key)?;
         self.order.remove(last);
@@ -65,7 +64,7 @@ impl Kept {
         self.order.insert(self.uses, key);
     }
 
-    /// Evicts the least recently used body that no response uses: evicting a body in use would release no
+    /// Evicts the least recently used body that no response uses. The eviction of a body in use would not release
     /// memory. Returns whether a body was evicted.
     pub fn evict(&mut self) -> bool {
         for _ in 0..self.order.len() {
@@ -80,7 +79,7 @@ impl Kept {
                 self.entries.remove(&key);
                 return true;
             }
-            // A body in use counts as used just now, so that it is not examined again each time.
+            // Marks a body in use as just used, so that later calls do not examine it again.
             self.uses = self.uses.max(last) + 1;
             if let Some((_, last)) = self.entries.get_mut(&key) {
                 *last = self.uses;
@@ -112,9 +111,15 @@ mod tests {
         let in_use = kept.find(&key(1)).unwrap();
         drop(kept.find(&key(0)));
         assert!(kept.evict());
-        assert!(kept.find(&key(2)).is_none(), "it was used least recently");
+        assert!(
+            kept.find(&key(2)).is_none(),
+            "body 2 was used least recently"
+        );
         assert!(kept.evict());
-        assert!(kept.find(&key(0)).is_none(), "the other one is in use");
+        assert!(
+            kept.find(&key(0)).is_none(),
+            "body 1 is in use, so body 0 is evicted"
+        );
         assert!(!kept.evict());
         assert_eq!(memory.used(), 100 + ENTRY);
         drop(in_use);

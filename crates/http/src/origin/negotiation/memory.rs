@@ -1,16 +1,16 @@
-//! The limit on the memory of compressed content: cached, in responses and in progress.
+//! The limit on the memory for compressed content: cached, in responses, and in progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Memory of a fixed size, of which parts are in use.
+/// A fixed amount of memory, parts of which are in use.
 #[derive(Debug)]
 pub(super) struct Memory {
     most: u64,
     used: AtomicU64,
 }
 
-/// A part of the memory in bytes. It is released when this is dropped.
+/// A reserved part of the memory. Dropping the share releases it.
 #[derive(Debug)]
 pub(super) struct Share {
     bytes: u64,
@@ -25,7 +25,7 @@ impl Memory {
         })
     }
 
-    /// Takes a part; `None` if fewer than `bytes` bytes are free.
+    /// Reserves a part of the memory; `None` if less than `bytes` bytes are free.
     pub fn take(self: &Arc<Memory>, bytes: u64) -> Option<Share> {
         let taken = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.most);
         let order = Ordering::Relaxed;
@@ -36,14 +36,14 @@ impl Memory {
         })
     }
 
-    /// The bytes in use.
+    /// The number of bytes in use.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 }
 
 impl Share {
-    /// Releases the bytes above `bytes`.
+    /// Releases all but `bytes` bytes of the share.
     pub fn shrink(&mut self, bytes: u64) {
         let released = self.bytes.saturating_sub(bytes);
         self.bytes -= released;

@@ -1,14 +1,12 @@
 //! Proactive negotiation (RFC 9110 section 12.1): selects the best representation for the client, and
 //! compresses it on the fly if none is stored.
 //!
-//! Without negotiation, an origin chooses only among the stored representations of a resource. With
-//! negotiation:
+//! Without negotiation, an origin selects only among the stored representations of a resource. With negotiation:
 //!
-//! - `Compressor`: content without a stored coding is compressed, and kept in a bounded cache
-//! - `dictionary`: content that the client has is used to compress other content
-//! - `images`: an image may be replaced by an alternative type beside it
-//! - `Varies`: each response of a negotiated resource, with any status, names the request fields that selected
-//!   it
+//! - `Compressor`: content without a stored coding is compressed, and stored in a bounded cache
+//! - `dictionary`: content that the client already has is used to compress other content
+//! - `images`: an image may be replaced by a file with the same name in another media type
+//! - `Varies`: each response of a negotiated resource, whatever its status, lists the request fields that selected it
 //! - a client that accepts no representation gets 406
 
 mod compressor;
@@ -41,16 +39,16 @@ pub use compressor::{Compressor, Encoder, Encoders};
 pub use dictionary::{Announcement, DictionaryError, DictionaryResource, LARGEST_DICTIONARY};
 pub use options::{CompressionOptions, Levels};
 
-/// Negotiation beyond the stored codings.
+/// Negotiation in addition to the stored codings.
 #[derive(Debug, Clone, Default)]
 pub struct Negotiation {
-    /// Whether an image is replaced by an alternative beside it in a type that the client names: `x.webp` and
-    /// `x.avif` beside `x.png`, `x.jpg` or `x.gif`.
+    /// Whether an image is replaced by an alternative in a media type that the client lists: `x.webp` and `x.avif` for
+    /// `x.png`, `x.jpg` or `x.gif` in the same folder.
     pub images: bool,
     /// Compresses content on the fly.
     pub compressor: Option<Arc<Compressor>>,
-    /// Resources whose content is a dictionary for the compressor. Clients use dictionaries only in secure
-    /// contexts (RFC 9842 section 8), so leave them empty if neither TLS nor loopback protects the connection.
+    /// Resources whose content is a dictionary for the compressor. Clients use dictionaries only in secure contexts
+    /// (RFC 9842 section 8). The list should be empty if neither TLS nor loopback protects the connection.
     pub dictionaries: Arc<[DictionaryResource]>,
 }
 
@@ -61,7 +59,7 @@ impl Negotiation {
     }
 }
 
-/// The request fields that a response depends on, for `Vary` (RFC 9110 section 12.5.5).
+/// The request fields on which a response depends, for `Vary` (RFC 9110 section 12.5.5).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Varies {
     pub accept: bool,
@@ -83,7 +81,7 @@ pub(super) struct Coded {
     plain: Selected,
     recipe: Recipe,
     etag: [u8; ETAG_LENGTH],
-    /// `None` until the content is compressed. A response without content does not need it.
+    /// The compressed content; `None` until the compression is complete. A response without content does not need it.
     body: Option<Arc<CodedBody>>,
 }
 
@@ -98,7 +96,7 @@ pub(super) struct Compressing {
 }
 
 impl Origin {
-    /// Answers a GET or HEAD for a resource whose representation is negotiated.
+    /// Answers GET or HEAD for a resource with negotiated representations.
     pub(super) fn negotiate(
         &self,
         path: &[u8],
@@ -154,7 +152,7 @@ impl Origin {
         let dictionaries = &self.negotiation.dictionaries;
         varies.available_dictionary =
             compressor.is_some() && dictionary::covers(dictionaries, path);
-        // A file with a weak tag may change unnoticed while it is compressed.
+        // A file with a weak tag may change during compression without a change of the tag.
         let compressor = compressor.filter(|_| !request.no_transform && !of.validators.weak);
         let qualities = Qualities::of(&request.accept_encoding);
         let is_stored = |coding: Coding| self.stored(source, coding).is_some();
@@ -168,12 +166,13 @@ impl Origin {
         let levels = compressor
             .into_iter()
             .flat_map(|all| all.options().levels.iter());
-        // With a dictionary, content is smaller than in any other coding.
+        // Content is smallest when it is compressed with a dictionary.
         let with_dictionary = levels
             .clone()
             .filter_map(|(coding, _)| coding.with_dictionary().filter(|_| dictionary.is_some()))
             .zip(0..);
-        // A stored representation needs no processor time. Among the others, the order of the options decides.
+        // A stored representation needs no CPU time, so it is preferred. For the other codings, the order in the
+        // options decides.
         let compressible = levels
             .filter(|&(coding, _)| !is_stored(coding))
             .enumerate()
@@ -203,14 +202,14 @@ impl Origin {
         }
     }
 
-    /// The stored representation with a coding.
+    /// The stored representation in a coding, if any.
     fn stored(&self, source: &Source, coding: Coding) -> Option<Selected> {
         self.all(source)
             .find(|selected| self.describe_selected(selected).coding == Some(coding))
     }
 
-    /// Answers a request for a representation that is compressed on the fly. Answers at once if the content is
-    /// not needed or is cached.
+    /// Answers a request with a representation that is compressed on the fly. The answer is decided immediately if the
+    /// content is cached or not needed.
     fn compress(
         &self,
         compressor: &Compressor,
@@ -247,8 +246,8 @@ impl Origin {
         }
     }
 
-    /// Continues with an answer whose content is being compressed, for one slice. `None` if it needs another
-    /// turn. Without `patient`, the content is sent without a coding when other compressions must end first.
+    /// Compresses one more slice for an answer. `None` if the answer needs another turn. If `patient` is false and
+    /// other compressions must end first, the content is sent without a coding.
     pub(super) fn compress_on(
         &self,
         compressing: &mut Compressing,
@@ -305,7 +304,7 @@ impl Origin {
         self.represent(coded.into(), &compressing.asked.request())
     }
 
-    /// The answer when the content cannot be compressed now.
+    /// Returns the answer if the content cannot be compressed now.
     fn uncompressed(&self, compressing: &Compressing) -> Answer {
         if compressing.refuses_identity {
             return Answer::refusal(Status::SERVICE_UNAVAILABLE);
@@ -314,7 +313,7 @@ impl Origin {
         self.represent(plain, &compressing.asked.request())
     }
 
-    /// The values for the response fields of a representation that is compressed on the fly.
+    /// Values for the response fields of a representation that is compressed on the fly.
     pub(super) fn describe_coded<'a>(&'a self, coded: &'a Coded) -> Described<'a> {
         let plain = self.describe_selected(&coded.plain);
         Described {
@@ -340,7 +339,7 @@ impl Coded {
         }
     }
 
-    /// The content, if it is compressed.
+    /// The compressed content, if the compression is complete.
     pub fn content(&self) -> Option<&fathometer_model::Body> {
         self.body.as_ref().map(|coded| &coded.body)
     }
@@ -352,9 +351,9 @@ impl From<Coded> for Subject {
     }
 }
 
-/// The entity tag of a compressed representation. It is derived from all data that determine the bytes: the
-/// content, the coding, the level, the dictionary, and the version of this program with its encoders. Therefore
-/// a 304 needs no compression.
+/// Computes the entity tag of a compressed representation from all data that determine the bytes: the content, the
+/// coding, the level, the dictionary, and the version of this program with its encoders. Therefore, a 304 response
+/// needs no compression.
 fn tag(plain: &Validators<'_>, recipe: &Recipe) -> [u8; ETAG_LENGTH] {
     let (words, _) = plain.etag[1..ETAG_LENGTH - 1].as_chunks::<8>();
     let [first, second] = [words[0], words[1]].map(u64::from_le_bytes);
@@ -367,7 +366,7 @@ fn tag(plain: &Validators<'_>, recipe: &Recipe) -> [u8; ETAG_LENGTH] {
     etag_text(digest_words(&all))
 }
 
-/// The content to compress, in the state in which the resource was looked up.
+/// The content to compress, in the state that was looked up.
 struct Plain<'a> {
     origin: &'a Origin,
     selected: &'a Selected,
@@ -400,8 +399,8 @@ impl compressor::Content for Plain<'_> {
         if matches!(self.origin.content_of(self.selected), Located::Memory(_)) {
             return true;
         }
-        // The file is open, and its bytes may change. Its metadata was settled when it was looked up, so every
-        // later change shows in its tag.
+        // The bytes of an open file may change. The file's metadata was settled at the look-up, so every later change
+        // also changes the tag.
         let found = self
             .origin
             .store

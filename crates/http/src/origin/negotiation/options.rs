@@ -8,14 +8,14 @@ use fathometer_model::Bytes;
 use crate::message::fields;
 use crate::origin::encoding::Coding;
 
-/// How content is compressed on the fly.
+/// The options for compression on the fly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompressionOptions {
-    /// The codings with their levels.
+    /// The codings, each with its level.
     pub levels: Levels,
-    /// The shortest content that is compressed. Shorter content fits into one packet with the response head.
+    /// The minimum length of compressed content. Shorter content fits into one packet with the response head.
     pub from: Bytes,
-    /// The longest content that is compressed. A response waits until all of its content is compressed.
+    /// The maximum length of compressed content. A response waits until all of its content is compressed.
     pub up_to: Bytes,
     /// The maximum memory of all compressed bodies: cached, in responses, and in progress.
     pub memory: Bytes,
@@ -29,7 +29,7 @@ impl CompressionOptions {
     /// Default of [`memory`](Self::memory).
     pub const MEMORY: Bytes = Bytes(64 << 20);
 
-    /// These codings with the default limits.
+    /// Creates options with these codings and the default limits.
     pub fn new(levels: Levels) -> CompressionOptions {
         CompressionOptions {
             levels,
@@ -45,17 +45,17 @@ impl CompressionOptions {
     }
 }
 
-/// Content codings with a level each, in the order of preference.
+/// Content codings, each with a level, in order of preference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Levels(Vec<(Coding, u32)>);
 
 impl Levels {
-    /// The codings with their levels, in the order of preference.
+    /// Iterates over the codings with their levels, in order of preference.
     pub fn iter(&self) -> impl Iterator<Item = (Coding, u32)> + Clone {
         self.0.iter().copied()
     }
 
-    /// The level of a coding. A coding with a dictionary has the level of its algorithm.
+    /// The level of a coding. A coding with a dictionary has the level of the coding without one.
     pub fn of(&self, coding: Coding) -> Option<u32> {
         self.iter()
             .find(|(other, _)| *other == coding || other.with_dictionary() == Some(coding))
@@ -69,9 +69,8 @@ impl Levels {
     }
 }
 
-/// The default level of a coding, and its permitted levels: those that compress a slice within milliseconds. An
-/// event loop serves no other connection meanwhile, so higher levels are only for files that are compressed in
-/// advance.
+/// Returns the default level of a coding, and the levels that compress a slice within milliseconds. During that time,
+/// an event loop serves no other connection. Higher levels are therefore only for files that are compressed in advance.
 const fn permitted(coding: Coding) -> (u32, std::ops::RangeInclusive<u32>) {
     match coding {
         Coding::Deflate | Coding::Gzip => (6, 1..=9),
@@ -80,8 +79,8 @@ const fn permitted(coding: Coding) -> (u32, std::ops::RangeInclusive<u32>) {
     }
 }
 
-/// Text form: codings separated by commas, each with a level after a colon or with its default level:
-/// `br:4,gzip`.
+/// The text form is a list of codings separated by commas, such as `br:4,gzip`. A coding without a level has its
+/// default level.
 impl FromStr for Levels {
     type Err = String;
 
@@ -107,7 +106,7 @@ impl FromStr for Levels {
                     .filter(|level| range.contains(level))
                     .ok_or_else(|| {
                         format!(
-                            "{level:?} is not a level of {name} on the fly: use {} to {}",
+                            "{level:?} is not a level for compression with {name} on the fly: use {} to {}",
                             range.start(),
                             range.end()
                         )
@@ -132,7 +131,7 @@ impl fmt::Display for Levels {
     }
 }
 
-/// Compressible types that neither start with `text/` nor end with a suffix such as `+json`.
+/// Compressible media types that neither start with `text/` nor end with a suffix such as `+json`.
 const COMPRESSIBLE: [&str; 12] = [
     "application/javascript",
     "application/json",
@@ -148,8 +147,8 @@ const COMPRESSIBLE: [&str; 12] = [
     "application/vnd.ms-fontobject",
 ];
 
-/// Whether content of this type usually shrinks: images, archives and most fonts are already compressed. Events
-/// (`text/event-stream`) must not wait for each other.
+/// Whether compression usually reduces the size of content of this type. Images, archives and most fonts are already
+/// compressed. Event streams (`text/event-stream`) are excluded, because an event must not wait for later events.
 fn is_compressible(content_type: &[u8]) -> bool {
     let essence = content_type
         .split(|&byte| byte == b';')

@@ -1,5 +1,5 @@
-//! Tests of the responses of negotiated resources, and of the memory and turns that compressions share. The
-//! encoders are those of flate2; the other encoders are tested in the crates of the callers.
+//! Tests of responses with negotiated representations, and of the memory and the turns that compressions share. The
+//! encoder is flate2; other encoders are tested in the crates that provide them.
 
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
@@ -73,7 +73,7 @@ pub(super) fn gunzipped(bytes: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Text that compresses to about a third. It differs for each seed.
+/// Generates text that compresses to about a third. Each seed gives a different text.
 pub(super) fn text(seed: u32, length: usize) -> Vec<u8> {
     (0..)
         .flat_map(|n: u32| {
@@ -213,7 +213,7 @@ fn the_best_coding_is_sent_and_each_response_varies() {
     assert_eq!(
         compressor(&origin).take_counts().0,
         2,
-        "once in each coding"
+        "the content is compressed once in each coding"
     );
 }
 
@@ -245,7 +245,7 @@ fn validators_and_ranges_are_those_of_the_variant() {
     let tags = [&coded, &plain, &deflated].map(|response| response.field("ETag").unwrap());
     assert!(
         tags.iter().all(|tag| tag.starts_with('"')),
-        "they are strong"
+        "the entity tags are strong"
     );
     assert!(tags[0] != tags[1] && tags[1] != tags[2] && tags[0] != tags[2]);
     compressor(&origin).take_counts();
@@ -321,7 +321,7 @@ fn an_image_is_sent_in_the_best_type_that_the_client_names() {
             Some("/x.webp"),
         ),
         ("/x.png", Some("text/html"), "image/png", None),
-        // The other type is larger.
+        // The alternative is larger than the image.
         ("/y.png", Some(browser), "image/png", None),
         ("/y.png", Some("image/avif"), "image/avif", Some("/y.avif")),
     ];
@@ -353,7 +353,7 @@ fn an_image_is_sent_in_the_best_type_that_the_client_names() {
     assert_eq!((direct.field("Vary"), direct.content.len()), (None, 1000));
 }
 
-/// An answer that is not decided yet, for gzip.
+/// Returns an undecided answer with the coding gzip.
 fn begun(origin: &Origin, path: &str) -> Answer {
     let mut accept_encoding = Lines::default();
     assert!(accept_encoding.push(b"gzip"));
@@ -397,9 +397,12 @@ fn responses_share_one_compression_and_it_survives_the_first_client() {
     let origin = origin();
     let mut answers: Vec<Answer> = (0..5).map(|_| begun(&origin, "/page.html")).collect();
     for answer in &mut answers {
-        assert!(!origin.go_on(answer, Instant::ZERO), "one slice a turn");
+        assert!(
+            !origin.go_on(answer, Instant::ZERO),
+            "a turn compresses only one slice"
+        );
     }
-    // Five slices are compressed. A client that disconnects does not discard them.
+    // Five slices are compressed. They are not discarded when a client disconnects.
     drop(answers.remove(0));
     let rest: usize = answers
         .iter_mut()
@@ -446,7 +449,7 @@ fn compressions_wait_for_each_other_and_none_is_forgotten() {
         assert!(rounds < 100);
     }
     assert!(answers.iter().all(is_coded));
-    // A response that cannot wait is sent without a coding when all encoders are in use.
+    // When all encoders are in use, a response that cannot wait is sent without a coding.
     let origin = origin_of(many(count, 100_000), options());
     let mut busy: Vec<Answer> = (0..MOST_JOBS)
         .map(|n| begun(&origin, &format!("/{n}")))
@@ -468,7 +471,7 @@ fn clients_that_never_finish_hold_no_more_than_the_memory() {
     };
     let origin = origin_of(many(60, 30_000), options);
     let compressor = compressor(&origin);
-    // The client of each response keeps it open.
+    // The response of each client stays open.
     let mut held = Vec::new();
     for n in 0..60 {
         let mut answer = begun(&origin, &format!("/{n}"));
@@ -480,7 +483,7 @@ fn clients_that_never_finish_hold_no_more_than_the_memory() {
     let coded = held.iter().filter(|answer| is_coded(answer)).count();
     assert!(
         (5..40).contains(&coded),
-        "{coded} were compressed, the others sent as they are"
+        "{coded} of 60 responses were compressed (expected: 5 to 39)"
     );
     let refuses = ask(
         &origin,
@@ -491,7 +494,7 @@ fn clients_that_never_finish_hold_no_more_than_the_memory() {
         (refuses.status, refuses.field("Vary")),
         (503, Some("Accept-Encoding"))
     );
-    // When the responses end, the least recently used bodies are evicted.
+    // After the responses have ended, the least recently used bodies are evicted.
     drop(held);
     let mut last = begun(&origin, "/59");
     turns(&origin, &mut last);

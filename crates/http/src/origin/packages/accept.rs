@@ -1,8 +1,7 @@
-//! The form of a page that a client accepts: the page itself, a package or an archive (RFC 9110 section
-//! 12.5.1).
+//! The form of a page that a client prefers: the page itself, a package or an archive (RFC 9110 section 12.5.1).
 //!
-//! A package is sent only to a client that names its media type. A wildcard never selects a package, because
-//! clients that expect a page send `*/*`.
+//! A package is sent only to a client that lists its media type. A wildcard never selects a package, because clients
+//! that expect a page also send `*/*`.
 
 use super::{Format, Formats};
 use crate::message::fields;
@@ -10,17 +9,17 @@ use crate::origin::conditions::Lines;
 use crate::origin::encoding::thousandths;
 use fathometer_package::{MEDIA_TYPE, Version};
 
-/// The length of the shortest name that is searched for. A shorter field cannot name a format.
+/// The length of the shortest format name. A shorter field cannot contain a format.
 const SHORTEST: usize = b"application/zip".len();
 
-/// The quality of each format in thousandths; 0 if the client does not name or does not accept the format.
+/// The quality of each format in thousandths; 0 if the client does not list or does not accept the format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct AcceptedFormats {
     qualities: [u16; Format::COUNT],
 }
 
 impl AcceptedFormats {
-    /// Reads the formats that the field names, among the offered formats.
+    /// Parses the field, and returns the qualities of the offered formats.
     pub fn of(accept: &Lines<'_>, offered: Formats) -> AcceptedFormats {
         let mut wishes = AcceptedFormats::default();
         for element in elements(accept) {
@@ -42,8 +41,8 @@ impl AcceptedFormats {
         self.qualities == [0; Format::COUNT]
     }
 
-    /// The best accepted format, if its quality is at least `other`. If qualities are equal, packages precede
-    /// archives, and later versions precede earlier ones.
+    /// The best accepted format, if its quality is at least `other`. Among equal qualities, packages precede archives,
+    /// and later versions precede earlier ones.
     pub fn best(&self, other: u16) -> Option<Format> {
         Format::ALL
             .into_iter()
@@ -92,7 +91,7 @@ fn elements<'a>(accept: &Lines<'a>) -> impl Iterator<Item = &'a [u8]> {
         .flat_map(fields::list)
 }
 
-/// Whether the field is long enough to name a format.
+/// Whether the field is long enough to contain a format.
 pub(super) fn may_name_a_format(accept: &Lines<'_>) -> bool {
     accept.iter().any(|line| line.len() >= SHORTEST)
 }
@@ -100,9 +99,9 @@ pub(super) fn may_name_a_format(accept: &Lines<'_>) -> bool {
 /// One media range.
 struct Range<'a> {
     essence: &'a [u8],
-    /// The value of the `version` parameter, the only one that is allowed besides the weight.
+    /// The value of the `version` parameter, the only parameter that is allowed besides the weight.
     version: Option<&'a [u8]>,
-    /// Whether there is an unknown parameter.
+    /// Whether the range has an unknown parameter.
     has_unknown_parameter: bool,
     quality: u16,
 }
@@ -122,8 +121,8 @@ impl<'a> Range<'a> {
                 None => (part, &[][..]),
             };
             if name.eq_ignore_ascii_case(b"q") {
-                // An invalid weight counts as zero. Parameters after a weight were extensions in earlier HTTP
-                // versions.
+                // An invalid weight counts as zero. In earlier HTTP versions, parameters after the weight were
+                // extensions.
                 range.quality = thousandths(value).unwrap_or(0);
                 break;
             } else if name.eq_ignore_ascii_case(b"version") && range.version.is_none() {

@@ -22,27 +22,27 @@ use crate::origin::{Answer, Content, Method, Origin, Place, Request, Selected, S
 use fathometer_package::have::Keys;
 use fathometer_package::{Checksum, Version};
 
-/// The maximum number of packages in a store, and of pages whose scanned HTML is kept. The entry that was
-/// checked least recently is evicted.
+/// The maximum number of packages in a store, and of pages whose scanned HTML is cached. The least recently checked
+/// entry is evicted.
 const MOST_KEPT: usize = 1024;
 
-/// The highest quality that a type can have.
+/// The maximum quality of a media type, in thousandths.
 const BEST: u16 = 1000;
 
-/// Builds packages of an origin's files, and stores those that are built in advance.
+/// Builds packages of an origin's files, and stores the packages that are built in advance.
 #[derive(Debug)]
 pub(in crate::origin) struct Packager {
     options: Packages,
     groups: Groups,
-    /// For a site: the package of each group and format, if it was built. An inner `None`: the package cannot
-    /// be built.
+    /// For a site: the packages that were built, by group and format. An inner `None` means that the package cannot be
+    /// built.
     made: Vec<[OnceLock<Option<Arc<Composed>>>; Format::COUNT]>,
     /// For a site: whether each file is the page of a group.
     pages: Vec<bool>,
     /// For a site: the checksum of each representation.
     checksums: Vec<OnceLock<Checksum>>,
     cache: Mutex<Cache>,
-    /// The number of packages and archives sent as answers.
+    /// The number of packages and archives that were sent.
     sent: AtomicU64,
 }
 
@@ -53,18 +53,18 @@ struct Cache {
     scanned: HashMap<Box<[u8]>, Scanned>,
 }
 
-/// A package kept in the store.
+/// A package in the store.
 #[derive(Debug)]
 struct Kept {
-    /// Its name in the store.
+    /// The name of the package in the store.
     name: Box<str>,
     about: About,
-    /// The states of the files when the package was built.
+    /// The states of the member files when the package was built.
     states: Vec<Option<u64>>,
     looked_at: Instant,
 }
 
-/// The files named by the HTML of a page.
+/// The references in the HTML of a page.
 #[derive(Debug)]
 struct Scanned {
     etag: [u8; ETAG_LENGTH],
@@ -72,27 +72,27 @@ struct Scanned {
     looked_at: Instant,
 }
 
-/// An answer with a package whose files are still being looked up.
+/// An answer with a package whose files are being looked up.
 #[derive(Debug, Clone)]
 pub(in crate::origin) struct Undecided {
     asked: Asked,
     place: GroupPlace,
     format: Format,
-    /// The files that the client has.
+    /// The files that the client already has.
     keys: Keys,
-    /// Whether files are sent in codings that the client accepts, and dynamic resources are included.
+    /// Whether files are sent in the codings that the client accepts, and dynamic resources are included.
     as_it_is: bool,
     progress: Progress,
 }
 
-/// The source of a group.
+/// The index of a group in the plan, or a group that was looked up.
 #[derive(Debug, Clone)]
 enum GroupPlace {
     Planned(usize),
     Looked(Arc<Group>),
 }
 
-/// A group from either source.
+/// A group from the plan, or a group that was looked up.
 enum Found<'a> {
     Planned(usize, &'a Group),
     Looked(Arc<Group>),
@@ -128,7 +128,7 @@ impl std::ops::Deref for Found<'_> {
 }
 
 impl Packager {
-    /// A packager for an origin; `None` if there are no packages to build.
+    /// Creates a packager for an origin; `None` if packages are disabled.
     pub fn new(options: Packages, origin: &Origin) -> Option<Packager> {
         if options.making == Making::None {
             return None;
@@ -160,7 +160,7 @@ impl Packager {
         })
     }
 
-    /// The number of packages and archives sent since the last call.
+    /// The number of packages and archives that were sent since the last call.
     pub fn take_sent(&self) -> u64 {
         self.sent.swap(0, Ordering::Relaxed)
     }
@@ -186,7 +186,7 @@ impl Packager {
 
 impl Origin {
     /// With [`Making::Made`], builds the packages of all groups of the plan or the site. Without this call, each
-    /// package is built at its first request. Does nothing in the other modes.
+    /// package is built at its first request. In the other modes, this call does nothing.
     pub fn prepare(&self, now: Instant) {
         let Some(packager) = &self.packager else {
             return;
@@ -202,8 +202,8 @@ impl Origin {
         }
     }
 
-    /// The answer to a request that prefers a package or an archive to the resource at the path. `None` if the
-    /// request does not prefer one, or if there is no package.
+    /// Answers a request that prefers a package or an archive to the resource at the path. `None` if the request does
+    /// not prefer one, or if there is no package.
     pub(in crate::origin) fn decide_package(
         &self,
         packager: &Packager,
@@ -233,7 +233,7 @@ impl Origin {
                         let content_type = self.describe_selected(&plain).content_type;
                         accept::quality_of(&request.accept, content_type)
                     }
-                    // A folder is available only as a package.
+                    // A folder exists only as a package.
                     (Err(NoPackage::Overloaded), _) | (_, Err(NoPackage::Overloaded)) => {
                         return Some(overloaded());
                     }
@@ -258,8 +258,8 @@ impl Origin {
             place: found.place(),
             format,
             keys,
-            // Archives and version 1 have no content codings, and all formats but version 2 need sizes in
-            // advance.
+            // Archives and packages of version 1 have no content codings. All formats except version 2 need the sizes
+            // in advance.
             as_it_is: format == Format::Package(Version::Two) && on_the_fly,
             progress: Progress::default(),
         };
@@ -273,7 +273,7 @@ impl Origin {
         }
     }
 
-    /// Continues with an answer whose package's files are being looked up. `None` if it is not decided yet.
+    /// Continues an answer whose files are being looked up. `None` if the answer needs another turn.
     pub(in crate::origin) fn decide_on(
         &self,
         undecided: &mut Undecided,
@@ -293,8 +293,8 @@ impl Origin {
         }))
     }
 
-    /// Looks up files of a package for one turn, and composes the package when all files are looked up. `None`
-    /// until then.
+    /// Looks up files of a package for one turn. When all files are looked up, composes the package; `None` before
+    /// that.
     fn gather_for(
         &self,
         packager: &Packager,
@@ -329,7 +329,7 @@ impl Origin {
         )
     }
 
-    /// The answer with a package; `None` if there is no package.
+    /// Creates the answer with a package; `None` if there is no package.
     fn answer_package(
         &self,
         packager: &Packager,
@@ -353,7 +353,7 @@ impl Origin {
         Some(answer)
     }
 
-    /// The checksum of a representation. It is computed once.
+    /// Returns the checksum of a representation, which is computed once.
     pub(super) fn checksum(&self, selected: &Selected) -> Option<Checksum> {
         let place = self.checksum_place(selected)?;
         if let Some(known) = place.get() {
@@ -363,12 +363,12 @@ impl Origin {
         Some(*place.get_or_init(|| computed))
     }
 
-    /// The checksum of a representation, if it was computed before.
+    /// Returns the checksum of a representation, if it is already known.
     pub(in crate::origin) fn known_checksum(&self, selected: &Selected) -> Option<Checksum> {
         self.checksum_place(selected)?.get().copied()
     }
 
-    /// Stores a computed checksum.
+    /// Stores a checksum that was computed during sending.
     pub(in crate::origin) fn learn_checksum(&self, selected: &Selected, checksum: Checksum) {
         if let Some(place) = self.checksum_place(selected) {
             place.get_or_init(|| checksum);
@@ -381,12 +381,12 @@ impl Origin {
             Place::Stored(resource, variant) => {
                 Some(resource.variants()[*variant as usize].checksum())
             }
-            // Packages contain no content that is compressed on the fly.
+            // Packages never contain content that was compressed on the fly.
             Place::Coded(_) => None,
         }
     }
 
-    /// The group of a path: the files of its package.
+    /// Finds the group at a path: the files of its package.
     fn group<'a>(&self, packager: &'a Packager, path: &[u8], now: Instant) -> Option<Found<'a>> {
         if let Some(place) = packager.groups.find(path) {
             return Some(Found::Planned(place, packager.groups.at(place)));
@@ -405,7 +405,7 @@ impl Origin {
         }
     }
 
-    /// The group of a page by its HTML. The HTML is scanned once for each entity tag.
+    /// Returns the group that the HTML of a page defines. The HTML is scanned once for each entity tag.
     fn scanned(
         &self,
         packager: &Packager,
@@ -450,7 +450,7 @@ impl Origin {
         Some(group)
     }
 
-    /// The package of a group: built before, or built now.
+    /// Returns the package of a group. Builds it unless it exists.
     fn package(
         &self,
         packager: &Packager,
@@ -471,7 +471,7 @@ impl Origin {
         }
     }
 
-    /// The package in a store. It is rebuilt when one of its files has changed.
+    /// Returns the package in a store. Rebuilds it if a member file has changed.
     fn stored_package(
         &self,
         packager: &Packager,
@@ -493,7 +493,7 @@ impl Origin {
         let mut cache = packager.cache();
         let mut now_states = None;
         if let Some(kept) = cache.kept.get_mut(&key) {
-            // Files with a weak tag may have changed without a change of the tag.
+            // Files with a weak tag may change without a change of the tag.
             let is_still = now.since(kept.looked_at) < packager.options.fresh
                 || !kept.about.weak && *now_states.insert(states()) == kept.states;
             if is_still
@@ -506,8 +506,7 @@ impl Origin {
                 return Ok(Arc::new(Composed::of_whole(kept.about.clone(), whole)));
             }
         }
-        // The states are read before the files are looked up, so that a change in between is detected the next
-        // time.
+        // The states are read before the files are looked up. A change in between is thus detected at the next check.
         let states = now_states.unwrap_or_else(states);
         let gathering = Gathering {
             anew: true,
@@ -520,7 +519,7 @@ impl Origin {
         let extension = format.extension();
         let name = match about.weak {
             false => format!("{digits}.{extension}"),
-            // Different bytes may get this tag later, so the tag alone is not a unique name.
+            // Later packages with different bytes may have the same tag, so the name also contains a number.
             true => {
                 static NEXT: AtomicU64 = AtomicU64::new(0);
                 let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -543,7 +542,7 @@ impl Origin {
         let gone = make_room(&mut cache.kept, |kept| kept.looked_at);
         let before = cache.kept.insert(key, kept);
         for gone in [gone, before].into_iter().flatten() {
-            // Folders with the same files share one package.
+            // Folders with the same files may share one stored package.
             if cache.kept.values().all(|kept| kept.name != gone.name) {
                 store.forget(&gone.name);
             }
@@ -556,7 +555,7 @@ impl Origin {
         })
     }
 
-    /// A package of these files. With `at_once` the package is not composed while it is sent.
+    /// Composes a package of these files. With `at_once`, the package is not composed during sending.
     fn compose(
         &self,
         gathered: &Gathered,
@@ -571,7 +570,7 @@ impl Origin {
         .ok_or(NoPackage::None)
     }
 
-    /// The same package as one piece in memory.
+    /// Copies a package into one piece in memory.
     fn in_one_piece(&self, composed: &Composed) -> Arc<Composed> {
         let mut whole = Vec::with_capacity(composed.length() as usize);
         composed.write_all(self, &mut |bytes| {
@@ -590,7 +589,7 @@ impl Packager {
     }
 }
 
-/// Removes the least recently checked entry if the table is full.
+/// Evicts the least recently checked entry if the table is full.
 fn make_room<K: Clone + Eq + std::hash::Hash, V>(
     entries: &mut HashMap<K, V>,
     looked_at: impl Fn(&V) -> Instant,

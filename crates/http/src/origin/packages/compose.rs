@@ -1,4 +1,4 @@
-//! Packages as pieces: heads and ends as text, files by reference.
+//! Packages that consist of pieces: heads and ends as text, files by reference.
 
 use std::sync::Arc;
 
@@ -18,30 +18,29 @@ use fathometer_package::{
     Attributes, Checksum, Encoder, Entry, Limits, Piece as PackagePiece, Version,
 };
 
-/// The bytes of a file that are read in one step.
+/// The number of bytes that are read from a file in one step.
 const READ: usize = 64 * 1024;
 
-/// The maximum number of bytes of files behind descriptors that are read into memory, for an archive that cannot
-/// be written in pieces.
+/// The maximum number of bytes that are read from files into memory, for an archive that cannot be written in pieces.
 const LARGEST_IN_MEMORY: u64 = 256 << 20;
 
-/// A package as pieces.
+/// A package that consists of pieces, or that is composed during sending.
 #[derive(Debug)]
 pub(in crate::origin) struct Composed {
     /// The texts of all pieces, in order.
     text: Vec<u8>,
     pieces: Vec<Piece>,
     about: About,
-    /// Set if the package is composed while it is sent; there are no pieces then.
+    /// Set if the package is composed during sending. There are then no pieces.
     recipe: Option<Recipe>,
 }
 
-/// The parts of a package that is composed while it is sent.
+/// The parts of a package that is composed during sending.
 #[derive(Debug)]
 pub(in crate::origin) struct Recipe {
-    /// Its files, in order.
+    /// The entries of the package, in order.
     pub entries: Vec<Entry>,
-    /// The sources of the contents. Unused for a file that the client has.
+    /// The content of each entry. Unused for a file that the client already has.
     pub contents: Vec<Packed>,
     /// Whether the sizes of all files are known.
     pub is_sized: bool,
@@ -50,11 +49,11 @@ pub(in crate::origin) struct Recipe {
 /// The checksums that a package includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Checked {
-    /// No checksums: the format has none.
+    /// No checksums, because the format has none.
     Never,
-    /// The known checksums. The others are computed when the files are sent.
+    /// Only known checksums. The others are computed when the files are sent.
     Known,
-    /// All checksums. Unknown ones are computed now, by reading the complete files.
+    /// All checksums. Unknown checksums are computed immediately, from the complete files.
     All,
 }
 
@@ -63,12 +62,12 @@ enum Checked {
 pub(in crate::origin) struct About {
     pub format: Format,
     pub length: u64,
-    /// The opaque part of its entity tag, in quotes.
+    /// The opaque part of the entity tag, in quotes.
     pub etag: [u8; ETAG_LENGTH],
     pub weak: bool,
-    /// The address of its page; empty for a folder.
+    /// The address of the package's page; empty for a folder.
     pub base: Arc<str>,
-    /// Whether a file in the package has a content coding, or could have one.
+    /// Whether a file in the package has, or might have had, a content coding.
     pub is_coded: bool,
 }
 
@@ -81,10 +80,11 @@ enum Piece {
 }
 
 impl Composed {
-    /// A package of these files. `None` if the format cannot contain them, or if one of them could not be read.
+    /// Composes a package of these files. `None` if the format cannot contain the files, or if a file could not be
+    /// read.
     ///
-    /// Files without a known checksum are read while the package is sent, one slice at a time. With `at_once`
-    /// they are read now, so that the package always consists of pieces.
+    /// Files with an unknown checksum are read during sending, slice by slice. With `at_once`, these files are read
+    /// immediately, so that the package always consists of pieces.
     pub(super) fn new(
         origin: &Origin,
         format: Format,
@@ -114,7 +114,7 @@ impl Composed {
         Some(composed)
     }
 
-    /// A package that was built earlier, as one piece.
+    /// Creates a package that was built earlier, as one piece.
     pub fn of_whole(about: About, whole: Arc<Resource>) -> Composed {
         let length = about.length;
         Composed {
@@ -125,8 +125,8 @@ impl Composed {
         }
     }
 
-    /// A package with dynamic members: of version 2, without a length or an entity tag. `None` for the reasons
-    /// given at [`new`](Composed::new).
+    /// Creates a package with dynamic members: version 2, without a length and without an entity tag. `None` for the
+    /// same reasons as [`new`](Composed::new).
     pub(super) fn of_open(origin: &Origin, gathered: &Gathered) -> Option<Composed> {
         let room = gathered.parts.len() + gathered.live.len() + 1;
         let (mut entries, mut contents) = (Vec::with_capacity(room), Vec::with_capacity(room));
@@ -156,7 +156,7 @@ impl Composed {
         for part in &gathered.live {
             contents.push(push_live(&mut entries, part, false));
         }
-        // Creates an encoder now, so that an error occurs before any part of the package is sent.
+        // Creates an encoder in advance, so that an error occurs before any part of the package is sent.
         Encoder::new(Version::Two, entries.clone(), &Limits::default()).ok()?;
         let of = of_unknown_state(b"");
         Some(Composed {
@@ -178,7 +178,7 @@ impl Composed {
         })
     }
 
-    /// The recipe, if the package is composed while it is sent.
+    /// The recipe, if the package is composed during sending.
     pub fn recipe(&self) -> Option<&Recipe> {
         self.recipe.as_ref()
     }
@@ -188,17 +188,17 @@ impl Composed {
         self.recipe.as_ref().is_some_and(|recipe| !recipe.is_sized)
     }
 
-    /// Its properties.
+    /// The properties of the package.
     pub fn about(&self) -> &About {
         &self.about
     }
 
-    /// The number of bytes.
+    /// The length of the package in bytes.
     pub fn length(&self) -> u64 {
         self.about.length
     }
 
-    /// The value of `Content-Location`, if this is the package of a page.
+    /// The value of `Content-Location`; `None` for a folder.
     pub fn base(&self) -> Option<&str> {
         (!self.about.base.is_empty()).then_some(&*self.about.base)
     }
@@ -209,8 +209,8 @@ impl Composed {
             validators: Validators {
                 etag: &self.about.etag,
                 weak: self.about.weak,
-                // There is no date: a date would not change when a member is removed or replaced by an older
-                // one.
+                // Packages have no modification date. A date would not change when a member is removed or replaced by
+                // an older file.
                 modified: None,
             },
             coding: None,
@@ -221,7 +221,7 @@ impl Composed {
         }
     }
 
-    /// Writes a range of the package, in segments. Writes nothing if the package is composed while it is sent.
+    /// Writes a range of the package in segments. Writes nothing if the package is composed during sending.
     pub fn write(&self, range: ByteRange, mut sink: impl FnMut(Segment<'_>)) {
         let mut text = &self.text[..];
         let mut passed = 0;
@@ -233,7 +233,7 @@ impl Composed {
                 Piece::Text(length) => *length as u64,
                 Piece::File(_, length) => *length,
             };
-            // Relative to the start of the piece.
+            // The positions are relative to the start of the piece.
             let first = range.first.clamp(passed, passed + length) - passed;
             let end = range.end.clamp(passed, passed + length) - passed;
             passed += length;
@@ -253,8 +253,8 @@ impl Composed {
         }
     }
 
-    /// Passes all bytes to `sink`, including those of files, until `sink` refuses them or a file cannot be
-    /// read. Returns whether all bytes were accepted.
+    /// Passes all bytes of the package, files included, to `sink`. Stops if `sink` refuses bytes or a read fails.
+    /// Returns whether all bytes were accepted.
     pub fn write_all(&self, origin: &Origin, sink: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         let mut taken = true;
         let whole = ByteRange {
@@ -307,7 +307,7 @@ impl Composed {
             entry.checksum.is_none() && !entry.kept && entry.size.is_some_and(|size| size > 0)
         };
         if checked == Checked::Known && entries.iter().any(is_unknown) {
-            // Creates an encoder now, so that an error occurs before any part of the package is sent.
+            // Creates an encoder in advance, so that an error occurs before any part of the package is sent.
             let encoder = Encoder::new(version, entries.clone(), &Limits::default()).ok()?;
             self.about.length = encoder.length()?;
             let contents = parts.iter().zip(&entries);
@@ -356,7 +356,7 @@ impl Composed {
         Some(())
     }
 
-    /// Builds a zip archive completely in memory, because its directory is at its end.
+    /// Builds a zip archive completely in memory, because the directory of a zip archive is at its end.
     fn zip(&mut self, origin: &Origin, parts: &[Part]) -> Option<()> {
         let mut left = LARGEST_IN_MEMORY;
         let mut contents = Vec::with_capacity(parts.len());
@@ -406,7 +406,7 @@ fn modified(of: &Described<'_>) -> u64 {
     of.validators.modified.map_or(0, |modified| modified.second)
 }
 
-/// The package entry of a file. It includes the checksum if that is known or required.
+/// Creates the package entry of a file, with the checksum if it is known or required.
 fn entry(origin: &Origin, part: &Part, checked: Checked) -> Option<Entry> {
     let of = origin.describe_selected(&part.selected);
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
@@ -431,12 +431,12 @@ fn entry(origin: &Origin, part: &Part, checked: Checked) -> Option<Entry> {
     })
 }
 
-/// The source of a file's content.
+/// Returns the content source of a file.
 fn packed(part: &Part, entry: &Entry) -> Packed {
     Packed::File(part.selected.clone(), entry.size.unwrap_or_default())
 }
 
-/// The file system attributes of a file with this type.
+/// Returns the archive attributes of a file with this media type.
 fn attributes(content_type: &[u8]) -> Attributes {
     Attributes {
         binary: !content_type.starts_with(b"text/"),
@@ -444,7 +444,7 @@ fn attributes(content_type: &[u8]) -> Attributes {
     }
 }
 
-/// The entity tag of a package: a digest of all data that determine its bytes.
+/// Computes the entity tag of a package: a digest of all data that determine the bytes.
 fn tag(origin: &Origin, format: Format, base: &str, parts: &[Part]) -> ([u8; ETAG_LENGTH], bool) {
     let mut known = Vec::with_capacity(parts.len() * 96);
     known.push(format.place() as u8);
@@ -454,7 +454,7 @@ fn tag(origin: &Origin, format: Format, base: &str, parts: &[Part]) -> ([u8; ETA
         let of = origin.describe_selected(&part.selected);
         weak |= of.validators.weak;
         let flags = u8::from(part.critical) | u8::from(part.kept) << 1;
-        // The lengths of the texts are included, so that different lists never give the same input.
+        // The lengths of the texts are hashed too, so that different lists never give the same input.
         for text in [part.name.as_bytes(), of.content_type, of.validators.etag] {
             known.extend_from_slice(&(text.len() as u64).to_le_bytes());
             known.extend_from_slice(text);
@@ -466,7 +466,7 @@ fn tag(origin: &Origin, format: Format, base: &str, parts: &[Part]) -> ([u8; ETA
     (etag_text(digest(None, &known)), weak)
 }
 
-/// Passes bytes of a representation to `sink`. Returns whether all bytes could be read and were accepted.
+/// Passes bytes of a representation to `sink`. Returns whether all bytes were read and accepted.
 pub(in crate::origin) fn read(
     origin: &Origin,
     selected: &Selected,
@@ -480,8 +480,7 @@ pub(in crate::origin) fn read(
     }
 }
 
-/// Passes bytes of a file behind a descriptor to `sink`. Returns whether all bytes could be read and were
-/// accepted.
+/// Passes bytes of a file behind a descriptor to `sink`. Returns whether all bytes were read and accepted.
 pub(super) fn read_file(
     store: &dyn Store,
     file: &FileHandle,
@@ -500,7 +499,7 @@ pub(super) fn read_file(
     true
 }
 
-/// The checksum of a representation's bytes.
+/// Computes the checksum of a representation.
 pub(super) fn checksum(origin: &Origin, selected: &Selected) -> Option<Checksum> {
     let mut hasher = crc32fast::Hasher::new();
     let whole = ByteRange {

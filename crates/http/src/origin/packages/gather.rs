@@ -14,25 +14,25 @@ use crate::origin::target::{INDEX, encoded};
 use crate::origin::{COST_OF_A_FILE, Origin, Place, Selected, Source};
 use fathometer_package::have::Keys;
 
-/// The largest cost of the files looked up in one turn, in bytes. It is higher than the limit on reads per
-/// turn, because most files have been looked up before and are not read again.
+/// The maximum cost of the file look-ups in one turn, in bytes. It is higher than the limit on reads per turn, because
+/// most files were looked up before and are not read again.
 const LOOKED_UP_IN_A_TURN: u64 = 256 * 1024;
 
 /// The rules for looking up files.
 pub(super) struct Gathering<'a> {
-    /// The files that the client has.
+    /// The files that the client already has.
     pub keys: &'a Keys,
     /// The codings that the client accepts; `None`: files are sent without codings.
     pub codings: Option<Lines<'a>>,
     /// Whether dynamic resources are included.
     pub live: bool,
-    /// Whether files that were looked up recently are looked up again.
+    /// Whether recently looked up files are looked up again.
     pub anew: bool,
     pub now: Instant,
 }
 
 impl Gathering<'_> {
-    /// All files without codings. Recent look-ups are reused.
+    /// Looks up all files without codings; recent look-ups are reused.
     pub fn of_now(now: Instant) -> Self {
         static NONE: Keys = Keys::none();
         Gathering {
@@ -57,14 +57,14 @@ pub(super) struct Progress {
 /// The reason why there is no package.
 #[derive(Debug)]
 pub(super) enum NoPackage {
-    /// The package does not exist in this form.
+    /// The resource has no package in this format.
     None,
     /// The server is out of descriptors or memory.
     Overloaded,
 }
 
 impl Origin {
-    /// Looks up the files of a group. Missing files are left out.
+    /// Looks up the files of a group. Missing files are omitted.
     pub(super) fn gather(
         &self,
         group: &Group,
@@ -116,7 +116,7 @@ impl Origin {
         }
     }
 
-    /// Looks up the page of a group, if it has one. Returns the cost.
+    /// Looks up the page of a group, if it has one; returns the cost.
     fn gather_page(
         &self,
         group: &Group,
@@ -126,7 +126,7 @@ impl Origin {
         let mut cost = COST_OF_A_FILE;
         if let Some(live) = self.live(&group.path, gathering)? {
             let target = page_target(&group.path);
-            // A package must begin with its page.
+            // The page must be the first file of the package.
             let member = Member::of_target(&target, true).filter(|_| gathering.live);
             let Some(Member { name, .. }) = member else {
                 return Err(NoPackage::None);
@@ -158,7 +158,7 @@ impl Origin {
         };
         let kept = match keys.is_empty() {
             true => None,
-            // The client may have the file in any coding.
+            // The client may have the file in any content coding.
             false => self.all(&source).find(has),
         };
         gathered.is_delta |= kept.is_some();
@@ -180,7 +180,7 @@ impl Origin {
         });
     }
 
-    /// The resource at a canonical path; `None` if there is none.
+    /// Looks up the resource at a canonical path; `None` if there is none.
     pub(super) fn source(
         &self,
         path: &[u8],
@@ -200,7 +200,7 @@ impl Origin {
         }
     }
 
-    /// The dynamic resource at a canonical path; `None` if there is none, or if the file with its content is
+    /// Looks up the dynamic resource at a canonical path. `None` if there is none, or if the file with its content is
     /// missing.
     pub(super) fn live(
         &self,
@@ -225,14 +225,14 @@ impl Origin {
         }
     }
 
-    /// The representation without a coding.
+    /// Returns the representation without a coding.
     pub(in crate::origin) fn plain(&self, source: &Source) -> Selected {
         self.all(source)
             .next()
-            .expect("the plain representation is always there")
+            .expect("each resource has a representation without a coding")
     }
 
-    /// All representations. The one without a coding comes first.
+    /// Returns all representations. The representation without a coding comes first.
     pub(in crate::origin) fn all<'a>(
         &'a self,
         source: &'a Source,
@@ -253,7 +253,7 @@ impl Origin {
     }
 }
 
-/// The cost of looking up a file, in bytes. A store that keeps the file in memory may have read all of it.
+/// The cost of a file look-up in bytes. A store with files in memory may have read the whole file.
 fn cost_of(source: &Source) -> u64 {
     let Source::Stored(resource) = source else {
         return 0;

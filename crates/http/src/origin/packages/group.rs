@@ -8,38 +8,38 @@ use crate::origin::companions::{Companion, Plan};
 use crate::origin::target::{self, INDEX};
 use fathometer_package::name;
 
-/// The maximum number of files of a package besides its page.
+/// The maximum number of files in a package, without the page.
 pub(super) const MOST_FILES: usize = 16_000;
 
-/// The longest HTML that is searched for references, in bytes.
+/// The maximum length in bytes of HTML that is scanned for references.
 pub(super) const LONGEST_HTML: u64 = 4 << 20;
 
-/// A page, or a folder, and the other files of its package.
+/// A page or a folder, with the other files of its package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Group {
-    /// The canonical path. A path that ends in a slash is a page if there is an index, otherwise a folder.
+    /// The canonical path. A path that ends in a slash is a page if the folder has an index, otherwise a folder.
     pub path: Box<[u8]>,
-    /// Critical files first, otherwise in the order in which they are named.
+    /// The member files. Critical files come first; otherwise, the order of the references is preserved.
     pub members: Vec<Member>,
 }
 
 /// A file of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Member {
-    /// Its canonical path.
+    /// The canonical path of the file.
     pub path: Box<[u8]>,
-    /// The name of the file in the package: its target without the leading slash.
+    /// The name of the file in the package: its request target without the leading slash.
     pub name: Box<str>,
     pub critical: bool,
 }
 
 impl Member {
-    /// The file of a target; `None` if a package cannot name it.
+    /// Creates the member for a request target; `None` if a package cannot contain a file with this name.
     pub fn of_target(target: &str, critical: bool) -> Option<Member> {
         let mut scratch = Vec::new();
         let path = target::canonical(target.as_bytes(), &mut scratch).ok()??;
         let name = target.strip_prefix('/')?;
-        // A target with a query does not determine a file here.
+        // A target with a query does not identify a file.
         if target.contains('?') || name::check(name.as_bytes()).is_err() {
             return None;
         }
@@ -52,7 +52,7 @@ impl Member {
 }
 
 impl Group {
-    /// A group with critical members first. Duplicate members and the page are removed.
+    /// Creates a group with the critical members first. Duplicates and the page itself are removed.
     fn new(path: &[u8], members: impl IntoIterator<Item = Member>) -> Group {
         let mut known = HashSet::from([Box::<[u8]>::from(path)]);
         let (critical, others): (Vec<Member>, Vec<Member>) = members
@@ -66,11 +66,11 @@ impl Group {
         }
     }
 
-    /// The group of the page at `path`: the files that its HTML names. `target` is the request target of the
+    /// Creates the group of the page at `path` from the references in its HTML. `target` is the request target of the
     /// page.
     pub fn of_html(path: &[u8], target: &str, html: &[u8]) -> Group {
         let mut scanner = Scanner::new();
-        // The name of the server is not known here: every reference with a host counts as external.
+        // The server's host name is unknown here, so every reference with a host is treated as external.
         let mut resolver = Resolver::new("", target);
         let mut members = Vec::new();
         let mut rest = html;
@@ -88,7 +88,7 @@ impl Group {
         Group::new(path, members)
     }
 
-    /// The group of a folder: the files with these targets.
+    /// Creates the group of a folder from the targets of its files.
     pub fn of_folder(path: &[u8], targets: &[String]) -> Group {
         let members = targets
             .iter()
@@ -105,8 +105,8 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// The groups of a plan. With [`Shared::Once`], a file of several pages is only in the group of the first
-    /// page. The groups of folders are always complete.
+    /// Creates the groups of a plan. With [`Shared::Once`], a file of several pages is a member only of the first
+    /// page's group. The groups of folders are always complete.
     pub fn new(plan: &Plan, shared: Shared) -> Groups {
         let mut places: HashMap<Box<[u8]>, usize> = HashMap::new();
         let mut lines: Vec<(&[u8], Vec<Member>)> = Vec::new();
@@ -147,7 +147,7 @@ impl Groups {
         }
     }
 
-    /// The index of the group of a canonical path. A folder and its index are one page.
+    /// Finds the index of the group at a canonical path. A folder and its index have the same group.
     pub fn find(&self, path: &[u8]) -> Option<usize> {
         if let Some(&place) = self.places.get(path) {
             return Some(place);

@@ -1,20 +1,20 @@
 //! Packages and archives: all files of a page, or of a folder, in one response (fujinoki03).
 //!
-//! A package is a representation of its page, selected by `Accept` (proactive negotiation, RFC 9110 section
-//! 12.1): a client that does not name the media type of packages gets the page. The entity tag of a package is
-//! derived from the tags of its members. Preconditions, ranges and HEAD work as for any representation.
+//! A package is a representation of its page, selected by `Accept` (proactive negotiation, RFC 9110 section 12.1). A
+//! client that does not list the media type of packages gets the page. The entity tag of a package is derived from the
+//! tags of its members. Preconditions, ranges and HEAD work as for any representation.
 //!
-//! A package can be built *in advance* and kept, in memory or as a file of the caller's store. Alternatively, it
-//! is composed *on the fly* from its head and the files, without copying the files. This takes several turns, so
-//! that the server can serve other responses in between. Files are looked up a few per turn, before the answer
-//! is decided. Each file is read once for its checksum, one slice per turn, when it is first sent. Packages that
-//! are built in advance are built in one turn. Zip archives are also built in one turn, because each file in
-//! them starts with its checksum. A client that lists its files (`Package-Have`) gets a delta, which is also
-//! composed on the fly: the missing files, and entries without content for the others.
+//! A package can be built *in advance* and stored, in memory or as a file of the caller's store. Alternatively, it is
+//! composed *on the fly* from its head and the files, without a copy of the files. The composition takes several turns,
+//! so that the server can serve other responses in between. Before the answer is decided, a few files are looked up per
+//! turn. Each file is read once for its checksum, one slice per turn, when it is first sent. Packages that are built in
+//! advance are built in one turn. Zip archives are also built in one turn, because a zip entry starts with its
+//! checksum. A client that lists its files (`Package-Have`) gets a delta, which is also composed on the fly. A delta
+//! contains the missing files, and entries without content for the files that the client has.
 //!
-//! The size of [dynamic](super::dynamic) content is not known in advance. Packages of version 2 that are
-//! composed on the fly include such content, after all files that are ready at once. All other packages omit
-//! it, and clients request it separately.
+//! The length of [dynamic](super::dynamic) content is not known in advance. Packages of version 2 that are composed on
+//! the fly include dynamic content after all files. All other packages omit dynamic content, and clients request it
+//! separately.
 //!
 //! - `accept`: the formats that a client accepts
 //! - `group`: the files of a package and their order
@@ -41,22 +41,22 @@ pub(super) use accept::quality_of;
 pub(super) use cache::{Packager, Undecided};
 pub(super) use compose::{Composed, read};
 
-/// How an origin packages its files. The default is no packages.
+/// The rules for the packages of an origin. The default is no packages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packages {
-    /// When packages are built.
+    /// The time at which packages are built.
     pub making: Making,
-    /// The formats offered. With [`Making::Made`], each page takes memory or disk space in each format.
+    /// The offered formats. With [`Making::Made`], each page takes memory or disk space for each format.
     pub formats: Formats,
-    /// How files shared by several pages are packaged.
+    /// The treatment of files that several pages share.
     pub shared: Shared,
-    /// Whether a folder without an index that is not in the plan is available as a package of its files. Such a
-    /// package reveals the names of the files. Only with a store.
+    /// Whether a folder without an index and without an entry in the plan is available as a package of its files. Such
+    /// a package reveals the names of the files. Applies only to a store.
     pub folders: bool,
-    /// The files of each page and of each folder. The pages and folders of a site need not be listed. If the
-    /// plan of a store is empty, the members of a page are the files that its HTML names.
+    /// The members of each page and of each folder. Pages and folders of a site need not be listed. If the plan of a
+    /// store is empty, the references in the HTML of a page define its members.
     pub plan: Plan,
-    /// How long a package is served before its members are checked again.
+    /// The time for which a package is served before its members are checked again.
     pub fresh: Duration,
 }
 
@@ -73,25 +73,25 @@ impl Default for Packages {
     }
 }
 
-/// When packages are built.
+/// The time at which packages are built.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Making {
     /// Never.
     #[default]
     None,
-    /// In advance. They are kept, and rebuilt when a member changes.
+    /// In advance. The packages are stored, and rebuilt when a member changes.
     Made,
-    /// For each request, from the current files.
+    /// At each request, from the current files.
     OnTheFly,
 }
 
-/// How files shared by several pages are packaged.
+/// The treatment of files that several pages share.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Shared {
-    /// The file is in the package of each page.
+    /// The file is a member of the package of each page.
     #[default]
     Repeated,
-    /// The file is only in the package of the first page, in the order of the plan or the site.
+    /// The file is a member only of the first page's package, in the order of the plan or the site.
     Once,
 }
 
@@ -130,7 +130,7 @@ impl Format {
         }
     }
 
-    /// The word for the format in a list of formats.
+    /// The name of the format in an option's list of formats.
     pub const fn word(self) -> &'static str {
         match self {
             Format::Package(Version::Two) => "2",
@@ -164,7 +164,7 @@ impl Formats {
     /// All formats.
     pub const ALL: Formats = Formats([true; Format::COUNT]);
 
-    /// Only this format.
+    /// Returns the set that contains only this format.
     pub fn only(format: Format) -> Formats {
         [format].into_iter().collect()
     }
@@ -192,7 +192,7 @@ impl FromIterator<Format> for Formats {
     }
 }
 
-/// Text form: words separated by commas: `2` and `1` for the versions of packages, `tar`, `zip`.
+/// The text form is a list of words separated by commas: `2` and `1` for the versions of packages, `tar`, `zip`.
 impl FromStr for Formats {
     type Err = String;
 

@@ -1,4 +1,4 @@
-//! The files of a package after look-up.
+//! The looked-up files of a package.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(super) struct Gathered {
     /// The page, if it is dynamic.
     pub page: Option<LivePart>,
     pub parts: Vec<Part>,
-    /// The dynamic members except the page. They follow all files, so that no file waits for them.
+    /// The dynamic members except the page. They follow all files, so that a file never waits for a dynamic member.
     pub live: Vec<LivePart>,
     pub is_delta: bool,
     pub is_coded: bool,
@@ -33,7 +33,7 @@ impl Default for Gathered {
 }
 
 impl Gathered {
-    /// Whether there are dynamic members.
+    /// Whether the package has dynamic members.
     pub fn is_open(&self) -> bool {
         self.page.is_some() || !self.live.is_empty()
     }
@@ -42,7 +42,7 @@ impl Gathered {
 /// A dynamic resource in a package.
 #[derive(Debug, Clone)]
 pub(in crate::origin) struct LivePart {
-    /// Its name in the package.
+    /// The name of the resource in the package.
     pub name: Box<str>,
     pub live: Live,
 }
@@ -50,10 +50,10 @@ pub(in crate::origin) struct LivePart {
 /// A file of a package.
 #[derive(Debug, Clone)]
 pub(in crate::origin) struct Part {
-    /// Its name in the package.
+    /// The name of the file in the package.
     pub name: Box<str>,
     pub critical: bool,
-    /// Whether the client has the file, so that no content follows.
+    /// Whether the client already has the file, so that the entry has no content.
     pub kept: bool,
     pub selected: Selected,
 }

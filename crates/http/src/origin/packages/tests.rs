@@ -15,7 +15,7 @@ pub(super) const PACKAGE: &str =
 const VERSION_ONE: &str = "application/vnd.fathometer.object-package;version=1";
 const PICTURE: &[u8] = &[7; 3000];
 
-/// Two pages that share an image and a script, and a list.
+/// Creates a site: two pages that share an image and a script, and the folder `list`.
 fn site(style: &[u8]) -> Arc<Site> {
     let file = |path: &str, content_type: &'static str, body: &[u8]| File {
         path: path.to_owned(),
@@ -62,7 +62,7 @@ fn origin(making: Making) -> Origin {
     })
 }
 
-/// The files of a package, and the entry of each.
+/// Unpacks a package; returns the entry and the content of each file.
 pub(super) fn unpacked(package: &[u8]) -> Vec<(Entry, Vec<u8>)> {
     let mut decoder = Decoder::new(Limits::default());
     let mut files = Vec::new();
@@ -100,7 +100,7 @@ fn a_page_is_sent_as_a_package_if_accepted() {
             response.field("Content-Type"),
             Some("application/vnd.fathometer.object-package;version=2")
         );
-        // In a package that is composed on the fly, the page could have a coding.
+        // A package that is composed on the fly can contain the page in a content coding.
         let vary = match making {
             Making::OnTheFly => "Accept, Accept-Encoding, Package-Have",
             _ => "Accept, Package-Have",
@@ -113,7 +113,7 @@ fn a_page_is_sent_as_a_package_if_accepted() {
         assert_eq!(names, ["home.html", "s%20.css", "j.js", "shared.png"]);
         let critical: Vec<bool> = files.iter().map(|(entry, _)| entry.critical).collect();
         assert_eq!(critical, [true, true, true, false]);
-        // The entry of a file has the values of the file's own response.
+        // The entry of a file has the same values as the response with only that file.
         for (entry, content) in &files {
             let alone = ask(&origin, &format!("GET /{}", entry.name), &[]);
             assert_eq!(*content, alone.content);
@@ -145,7 +145,7 @@ fn without_acceptance_the_page_is_sent_with_vary() {
         assert_eq!(response.field("Vary"), Some("Accept, Accept-Encoding"));
         let next = get(&made, "/next.html", accept);
         assert_eq!(next.field("Vary"), Some("Accept"));
-        // Only the response with a page varies, and only if there are packages.
+        // Only responses with a page vary, and only if packages are offered.
         let response = get(&made, "/own.gif", PACKAGE);
         assert_eq!(response.content, b"GIF89a");
         assert_eq!(response.field("Vary"), None);
@@ -277,7 +277,7 @@ fn preconditions_head_and_ranges_work_on_a_package_as_on_a_file() {
         assert_eq!(current.field("Vary"), whole.field("Vary"));
         let page = ask(&origin, "GET /home.html", &[("If-None-Match", etag)]);
         assert_eq!(page.status, 200);
-        // A package has no date, so a date has no effect.
+        // A package has no modification date, so a date condition has no effect.
         let later = "Sun, 06 Nov 2044 08:49:37 GMT";
         assert_eq!(with(&[("If-Modified-Since", later)]).status, 200);
         assert_eq!(with(&[("If-Match", "\"x\"")]).status, 412);
@@ -340,7 +340,7 @@ proptest! {
     }
 }
 
-/// The field of a client that has these files in their current state.
+/// Returns the `Package-Have` value of a client that has the current versions of these files.
 fn have(origin: &Origin, names: &[&str]) -> String {
     let keys: Keys = names
         .iter()
@@ -387,8 +387,8 @@ fn a_delta_has_the_files_the_client_lacks_and_names_the_rest() {
         let whole = get(&after, "/home.html", PACKAGE);
         assert_ne!(delta.field("ETag"), whole.field("ETag"));
 
-        // A client gets everything if it has no files, if its field is malformed, or if its version has no
-        // deltas.
+        // A client gets all files if it has no files, if its field is malformed, or if its package version does not
+        // support deltas.
         let gzipped = ask(&after, "GET /home.html", &[("Accept-Encoding", "gzip")]);
         let others = have(&after, &["own.gif"]);
         for (accept, field) in [
@@ -403,7 +403,7 @@ fn a_delta_has_the_files_the_client_lacks_and_names_the_rest() {
             let files = unpacked(&response.content);
             assert!(files.iter().all(|(entry, _)| !entry.kept), "{field}");
         }
-        // A file that the client has in one of its content codings.
+        // A file that the client has in a content coding.
         let keys: Keys = [key("home.html", gzipped.field("ETag").unwrap())]
             .into_iter()
             .collect();

@@ -1,5 +1,4 @@
-//! Tests of packages whose files must be read for their checksums: each turn reads a limited amount, for every
-//! request.
+//! Tests of packages whose files must be read for their checksums. Each turn of each request reads a limited amount.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,24 +15,24 @@ use crate::origin::{Answer, Dates, FieldSink, HopField, Located, Method, Origin,
 use crate::origin::{Request, Segment};
 use fathometer_package::Checksum;
 
-/// The maximum number of bytes that a turn reads.
+/// The maximum number of bytes that one turn reads.
 const A_TURN: u64 = 64 * 1024;
 
-/// Files behind descriptors, and the number of bytes of them that were read.
+/// A store of files behind descriptors that counts the bytes read.
 #[derive(Debug)]
 struct TestStore {
     files: Vec<(String, Arc<Vec<u8>>, Arc<Resource>)>,
     read: Arc<AtomicU64>,
-    /// The number of files that were looked up.
+    /// The number of file look-ups.
     found: Arc<AtomicU64>,
-    /// A file that is in the list but missing.
+    /// A file that is listed but does not exist.
     gone: Option<String>,
-    /// The bytes of each file before a read error.
+    /// The number of bytes that can be read from each file before a read error.
     readable: u64,
 }
 
 impl TestStore {
-    /// Files of these sizes. Files of up to `in_memory` bytes are kept in memory.
+    /// Creates files of these sizes. Files of up to `in_memory` bytes are in memory.
     fn new(sizes: &[usize], in_memory: usize, read: &Arc<AtomicU64>) -> TestStore {
         let files = sizes.iter().enumerate().map(|(n, &size)| {
             let bytes = Arc::new(
@@ -88,7 +87,7 @@ impl Store for TestStore {
     }
 }
 
-/// Sizes of the files of the tests' package: long ones, short ones and empty ones.
+/// The sizes of the files in the package: long, short and empty files.
 fn sizes() -> Vec<usize> {
     [300_000, 0, 65_536, 1, 200_001]
         .into_iter()
@@ -114,7 +113,8 @@ fn of_test_store(store: TestStore, dynamic: Vec<Dynamic>) -> Origin {
     Origin::of_store(Box::new(store), config).unwrap()
 }
 
-/// Many files in memory in the folder `/d/`, which form a package, and their bytes.
+/// Creates an origin with a folder `/d/` of many files in memory, which form a package. Returns the origin and the file
+/// contents.
 pub(crate) fn short_files() -> (Arc<Origin>, Vec<Vec<u8>>) {
     let store = TestStore::new(&[3000; 200], 3000, &Arc::default());
     let files = store.files.iter().map(|(_, bytes, _)| bytes.to_vec());
@@ -122,7 +122,7 @@ pub(crate) fn short_files() -> (Arc<Origin>, Vec<Vec<u8>>) {
     (Arc::new(of_test_store(store, Vec::new())), files)
 }
 
-/// A file in the folder `/d/`, of which only the first bytes can be read.
+/// Creates an origin with one file in the folder `/d/`. Only its first `readable` bytes can be read.
 pub(crate) fn partly_readable_file(readable: u64) -> Arc<Origin> {
     let store = TestStore {
         readable,
@@ -131,10 +131,10 @@ pub(crate) fn partly_readable_file(readable: u64) -> Arc<Origin> {
     Arc::new(of_test_store(store, Vec::new()))
 }
 
-/// The `Accept` value for the package of that folder.
+/// The `Accept` value that selects the package of `/d/`.
 pub(crate) const ACCEPT: &str = PACKAGE;
 
-/// The contents of a package's files.
+/// Returns the contents of the files in a package.
 pub(crate) fn contents(package: &[u8]) -> Vec<Vec<u8>> {
     let files = unpacked(package).into_iter();
     files.map(|(_, content)| content).collect()
@@ -165,7 +165,7 @@ fn decided(origin: &Origin, range: Option<&str>) -> Answer {
     answer
 }
 
-/// The content of an answer, and the bytes read in each turn.
+/// Reads the content of an answer; returns it with the number of bytes read in each turn.
 fn content(origin: &Origin, answer: &Answer, read: &AtomicU64) -> (Vec<u8>, Vec<u64>) {
     let mut content = Vec::new();
     let mut take = |segment: Segment<'_>| match segment {
@@ -188,7 +188,7 @@ fn content(origin: &Origin, answer: &Answer, read: &AtomicU64) -> (Vec<u8>, Vec<
             turns.push(read.load(Ordering::Relaxed) - before);
             match flowed {
                 Flowed::Until(next) => {
-                    assert!(next > now, "no other connection would have a turn");
+                    assert!(next > now, "the next turn is not after the current time");
                     now = next;
                 }
                 Flowed::Whole => break,
@@ -199,7 +199,7 @@ fn content(origin: &Origin, answer: &Answer, read: &AtomicU64) -> (Vec<u8>, Vec<
     (content, turns)
 }
 
-/// The value of a field of an answer.
+/// Returns the value of a field of an answer.
 fn field(origin: &Origin, answer: &Answer, name: &'static str) -> Option<String> {
     struct One(&'static str, Option<String>);
     impl FieldSink for One {
@@ -217,7 +217,7 @@ fn field(origin: &Origin, answer: &Answer, name: &'static str) -> Option<String>
 
 #[test]
 fn files_are_looked_up_over_several_turns() {
-    // 200 short files, 30 of 64 KB that are kept in memory, and one that is missing.
+    // 200 short files, 30 files of 64 KiB in memory, and one missing file.
     let sizes: Vec<usize> = [100; 200].into_iter().chain([65_536; 30]).collect();
     let mut store = TestStore::new(&sizes, 65_536, &Arc::default());
     store.gone = Some("/d/0003".to_owned());
@@ -230,28 +230,35 @@ fn files_are_looked_up_over_several_turns() {
         origin.go_on(&mut answer, Instant::ZERO);
         turns.push(found.load(Ordering::Relaxed) - before);
     }
-    // With a cost of 4 KB each plus the size in memory, a turn is at most 256 KB and one file.
+    // A look-up costs 4 KiB plus the size in memory, so a turn covers at most 256 KiB plus one file.
     assert!(turns.len() > 8 && turns[0] <= 64, "{turns:?}");
     assert!(
         turns.iter().rev().skip(1).take(6).all(|&turn| turn <= 4),
         "{turns:?}"
     );
     assert_eq!(turns.iter().sum::<u64>(), sizes.len() as u64 - 1);
-    // The request's range still applies when the answer is decided.
+    // After the decision, the requested range still applies.
     assert_eq!((answer.status().code(), answer.sent_length()), (206, 1));
-    assert!(origin.go_on(&mut answer, Instant::ZERO), "it stays decided");
+    assert!(
+        origin.go_on(&mut answer, Instant::ZERO),
+        "a decided answer stays decided"
+    );
 }
 
 #[test]
 fn a_package_that_cannot_be_composed_gets_the_response_without_packages() {
     let mut store = TestStore::new(&[1; 100], 0, &Arc::default());
-    // A name too long for a package is detected when all files are looked up.
+    // A file name that is too long for a package is detected after all files are looked up.
     store.files[99].0 = format!("/d/{}", "x".repeat(9000));
     let origin = of_test_store(store, Vec::new());
     let mut answer = decide(&origin, None);
     assert!(answer.is_undecided());
     origin.complete(&mut answer, Instant::ZERO);
-    assert_eq!(answer.status().code(), 404, "a folder has no other form");
+    assert_eq!(
+        answer.status().code(),
+        404,
+        "a folder exists only as a package"
+    );
     assert_eq!(origin.take_packages(), 0);
 }
 
@@ -269,9 +276,9 @@ fn each_file_is_read_once_one_slice_a_turn() {
     assert_eq!(whole.len().to_string(), length);
     assert!(turns.iter().all(|&turn| turn <= A_TURN), "{turns:?}");
     assert_eq!(turns.iter().sum::<u64>(), total as u64);
-    // Many short files cost as much as a few long ones.
+    // The fixed cost per file limits the number of short files in one turn.
     assert!(turns.len() > total / A_TURN as usize + 5, "{turns:?}");
-    // The reader verifies every checksum.
+    // The unpacking reader verifies every checksum.
     let files = unpacked(&whole);
     assert_eq!(files.len(), sizes().len());
     for ((entry, content), size) in files.iter().zip(sizes()) {
@@ -305,7 +312,7 @@ fn parts_of_a_package_are_those_of_the_whole() {
         (length - 12, length),
         (350_000, 350_001),
     ] {
-        // No checksums are known.
+        // All checksums are unknown.
         let origin = origin(&read, Vec::new());
         let answer = decided(&origin, Some(&format!("bytes={first}-{}", end - 1)));
         assert_eq!(answer.status().code(), 206);

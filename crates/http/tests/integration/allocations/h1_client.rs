@@ -5,7 +5,7 @@ use fathometer_model::Instant;
 
 use crate::heap::allocations;
 
-/// Sends `depth` requests and reads as many responses, in pieces of `piece` bytes.
+/// Sends `depth` requests and reads their responses, in pieces of `piece` bytes.
 fn round(connection: &mut Connection, depth: u16, response: &[u8], piece: usize) -> usize {
     let now = Instant::ZERO;
     for number in 0..depth {
@@ -57,7 +57,7 @@ fn a_warm_client_connection_exchanges_without_allocating() {
                 }
                 let allocations = allocations() - before;
                 assert_eq!(exchanges, 100 * usize::from(depth));
-                assert_eq!(allocations, 0, "depth {depth}, pieces of {piece}");
+                assert_eq!(allocations, 0, "depth {depth}, pieces of {piece} bytes");
             }
         }
     }

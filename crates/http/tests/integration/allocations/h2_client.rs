@@ -12,7 +12,7 @@ use fathometer_model::Instant;
 
 use crate::heap::allocations;
 
-/// A connection, and the parts of a server that it needs.
+/// A client connection, and the parts of a server that the client needs.
 struct Bench {
     client: Connection,
     prepared: PreparedRequest,
@@ -45,7 +45,7 @@ impl Bench {
         }
     }
 
-    /// Sixteen requests, three of them written field by field and one with content, and their responses.
+    /// Exchanges sixteen requests and their responses. Three requests are written field by field, and one has content.
     fn round(&mut self) {
         let now = Instant::ZERO;
         for place in 0..16 {

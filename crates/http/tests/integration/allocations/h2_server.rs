@@ -32,14 +32,14 @@ fn origin() -> Arc<Origin> {
     Arc::new(Origin::new(Arc::new(site), config).expect("a valid site"))
 }
 
-/// A well-behaved client.
+/// A client that follows the protocol.
 struct Client {
     encoder: Encoder,
     next: u32,
 }
 
 impl Client {
-    /// Requests and the window updates for their content.
+    /// Returns the frames of `count` requests, and window updates for the content.
     fn round(&mut self, count: u32, changing: bool) -> Vec<u8> {
         let mut out = Vec::new();
         for number in 0..count {
@@ -135,7 +135,7 @@ fn a_warm_connection_allocates_nothing_per_exchange() {
             assert!(taken > 20 * 4 * 31_000, "{taken} bytes");
             assert_eq!(
                 made, 0,
-                "changing {changing}, remembered {remembered}, {piece}"
+                "changing {changing}, remembered {remembered}, pieces of {piece} bytes"
             );
         }
         assert_eq!(connection.close_reason(), None);

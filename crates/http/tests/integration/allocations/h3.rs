@@ -52,7 +52,7 @@ impl Pair {
         }
     }
 
-    /// Makes requests and delivers everything; returns the number of complete responses.
+    /// Sends requests and delivers all bytes in both directions; returns the number of complete responses.
     fn round(&mut self, prepared: &PreparedRequest, requests: u32) -> u32 {
         for _ in 0..requests {
             self.client.request_prepared(prepared, "/").unwrap();

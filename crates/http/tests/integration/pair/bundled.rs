@@ -52,7 +52,7 @@ fn count(retrieval: &Retrieval, by: Delivery) -> usize {
     files.filter(|file| file.by == by).count()
 }
 
-/// The site with other content in some of its images.
+/// Returns the site with other content in some of its images.
 fn changed(places: &[usize]) -> Site {
     let mut site = site();
     for &place in places {
@@ -197,7 +197,7 @@ fn an_origin_without_packages_serves_the_page() {
     }
 }
 
-/// Files in a folder that no page names.
+/// Creates a site with a folder of files that no page names, and the list of these files.
 fn folder() -> (Site, PageList) {
     let mut site = site();
     let mut files = Vec::new();

@@ -38,7 +38,7 @@ fn image() -> Dynamic {
     }
 }
 
-/// The page, produced in parts from its file.
+/// Returns the page, produced in parts from its file.
 fn page() -> Dynamic {
     Dynamic {
         path: "/index.html".to_owned(),
@@ -66,7 +66,7 @@ fn first(origin: &Arc<Origin>, policy: &str) -> Retrieval {
     retrieve(origin, setting, ValidatorCache::new()).retrieval
 }
 
-/// The time in seconds from the start until a file was usable, and its size in bytes.
+/// Returns the time in seconds from the start until a file was usable, and the size of the file in bytes.
 fn arrival(retrieval: &Retrieval, target: &str) -> (f64, u64) {
     let start = Instant::from_nanos(1_000_000);
     let files = &retrieval.files;

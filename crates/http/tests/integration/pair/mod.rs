@@ -1,5 +1,5 @@
-//! Client drivers against the origin, in virtual time: every policy fetches every byte on every visit, with the
-//! numbers of requests and connections that the paper states.
+//! Client drivers against the origin, in virtual time: every policy retrieves complete pages, with the numbers of
+//! requests and connections that the paper states.
 
 mod bundled;
 mod dynamic;
@@ -504,7 +504,7 @@ fn pipelining_is_faster_than_four_connections_and_these_than_one() {
     assert!(pipelined < parallel10 && parallel10 < serial11 && serial11 < serial10);
 }
 
-/// Everything about a retrieval except its times.
+/// Returns all data of a retrieval except the times.
 fn summary(outcome: &Outcome) -> Vec<(String, u32, Option<u16>, u64, u64, Bytes)> {
     let exchanges = outcome.retrieval.exchanges.iter();
     let line = |e: &fathometer_model::ExchangeRecord| {

@@ -205,8 +205,8 @@ fn a_file_requested_before_its_promise_is_not_fetched_twice() {
     assert_eq!(outcome.retrieval.exchanges.len(), IMAGES + 1);
 }
 
-/// HTML that refers to a style sheet and a script at its very end. The style sheet refers to a font; the script
-/// refers to an image and to another script.
+/// Creates a site whose HTML refers to a style sheet and a script at its very end. The style sheet refers to a font;
+/// the script refers to an image and to another script.
 fn deep() -> Site {
     let file = |path: &str, content_type: &str, length: usize| File {
         path: path.to_owned(),
@@ -352,7 +352,10 @@ fn more_urgent_responses_are_first() {
     for policy in ["h1.1", "h2c"] {
         let plain = order(policy, Priorities::None);
         let browser = order(policy, Priorities::Browser);
-        assert!(browser < plain, "{policy}: {browser} against {plain}");
+        assert!(
+            browser < plain,
+            "{policy}: {browser} files before the font with priorities, {plain} without"
+        );
     }
 }
 
@@ -416,8 +419,8 @@ fn a_small_window_delays_a_large_file() {
         end.since(retrieval.connections[0].opened)
     };
     let narrow = elapsed(4096);
-    // The largest image is ten windows long. Each window costs a round trip, since updates are sent when half
-    // of it was read.
+    // The largest image is ten windows long. Each window takes a round trip, because an update is sent when half of the
+    // window was read.
     assert!(
         narrow > elapsed(1 << 20) + Duration::from_millis(500),
         "{narrow:?}"
@@ -435,7 +438,7 @@ fn waits_of_the_server_for_a_window_are_recorded_with_their_grants() {
         assert_sound(&outcome);
         outcome.retrieval
     };
-    // Windows as large as those of browsers never stop the server on this page.
+    // Windows as large as the windows of browsers never stop the server on this page.
     let free = waits(6 << 20);
     assert_eq!(free.connections[0].window_waits, []);
     let limited = waits(1_500);

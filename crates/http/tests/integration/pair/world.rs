@@ -1,7 +1,7 @@
 //! A client driver and an origin's connections, connected in virtual time.
 //!
-//! The network has a delay in each direction. Towards the client it delivers segments of one size, one after
-//! another at a fixed interval. TCP is not simulated; tests that need its resets imitate them.
+//! The network has a delay in each direction. Towards the client it delivers segments of one size, one after another at
+//! a fixed interval. TCP is not simulated; tests that need TCP resets imitate them.
 
 use std::collections::{BTreeMap, BinaryHeap};
 use std::io::IoSlice;
@@ -27,8 +27,8 @@ pub struct Network {
     pub segment: usize,
     /// The interval between two segments.
     pub distance: Duration,
-    /// Whether a reset destroys bytes that were sent before it and have not arrived. TCP loses such bytes in
-    /// the server's send buffer and in the client's receive buffer.
+    /// Whether a reset destroys bytes that were sent before it and that the client has not read. TCP loses such
+    /// bytes in the server's send buffer and in the client's receive buffer.
     pub resets_overtake: bool,
 }
 
@@ -76,7 +76,7 @@ pub struct Outcome {
     pub requests: Vec<String>,
     /// The largest number of connections open at a time.
     pub most_open: usize,
-    /// Connections whose sending side the client closed before it closed the connection.
+    /// The number of connections whose sending side the client closed before it closed the connection.
     pub half_closed: usize,
 }
 
@@ -136,7 +136,7 @@ struct Side {
     server_open: bool,
     client_open: bool,
     established: bool,
-    /// When the last bytes in transit to the client arrive.
+    /// The time at which the last bytes in transit to the client arrive.
     arrives: Instant,
 }
 
@@ -387,7 +387,7 @@ impl World {
 /// The number of images in the page of [`site`].
 pub const IMAGES: usize = 42;
 
-/// A page like the paper's: 42 KB of HTML, also deflated, with 42 GIFs of 70 bytes to 40 KB.
+/// Returns a page like the paper's: 42 KB of HTML, also deflated, with 42 GIFs of 70 bytes to 40 KB.
 pub fn site() -> Site {
     let image = |n: usize| {
         let size = match n {
@@ -446,7 +446,7 @@ pub fn origin(site: Site) -> Arc<Origin> {
     origin_with(site, "", "")
 }
 
-/// An origin that pushes and sends hints according to these plans.
+/// Creates an origin that pushes and sends hints according to these plans.
 pub fn origin_with(site: Site, push: &str, early_hints: &str) -> Arc<Origin> {
     let config = OriginConfig {
         wall_clock: Duration::from_secs(900_000_000),

@@ -1,4 +1,4 @@
-//! The channel binding equals the value of RFC 9266 that rustls's buffered connections export.
+//! Checks that the channel binding equals the RFC 9266 value that rustls's buffered connections export.
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConnection};
@@ -14,7 +14,7 @@ const SUITES: [CipherSuite; 3] = [
     CipherSuite::ChaCha20Poly1305,
 ];
 
-/// Options of both sides with the channel binding and one cipher suite.
+/// Returns options of both sides, with the channel binding and one cipher suite.
 fn options(suite: CipherSuite) -> (ClientOptions, ServerOptions) {
     let (mut client, mut server) = (client_options(), server_options());
     client.cipher_suites = vec![suite];
@@ -24,7 +24,7 @@ fn options(suite: CipherSuite) -> (ClientOptions, ServerOptions) {
     (client, server)
 }
 
-/// Transfers the bytes between one of our sessions and a connection of rustls.
+/// Transfers the bytes between a `Session` and a rustls connection.
 macro_rules! settle {
     ($ours:expr, $theirs:expr) => {
         for _ in 0..4 {

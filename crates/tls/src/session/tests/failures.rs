@@ -1,4 +1,4 @@
-//! Every failure to agree has its own variant.
+//! Checks that every failed negotiation has its own failure variant.
 
 use std::time::Duration;
 
@@ -8,8 +8,7 @@ use super::pair::{NOW, Pair, TODAY, authority, client_options, server_options};
 use crate::certificate::{Authority, Issue, Lifetime};
 use crate::*;
 
-/// Transfers bytes both ways until nothing is left to send; returns the failure of each side, the client's
-/// first.
+/// Transfers bytes in both directions until none are left. Returns the failures of the client and of the server.
 fn failures_of(mut pair: Pair) -> [Option<TlsFailure>; 2] {
     for _ in 0..10 {
         let _ = pair.up();
@@ -72,12 +71,12 @@ fn certificates_are_refused_for_what_is_wrong_with_them() {
             let mut client = client_options();
             client.versions = vec![version];
             let [client, server_failure] = failures_of(Pair::with(client, server.clone()));
-            let failure = client.expect("the client refuses it");
+            let failure = client.expect("the client refuses the certificate");
             assert!(expected(&failure), "{failure}");
             assert_eq!(failure.failure(), Failure::TlsFailed);
             assert_eq!(server_failure, alert(number), "{version}");
         }
-        // A client that does not verify certificates accepts all of these.
+        // A client that does not verify certificates accepts all these certificates.
         let mut client = client_options();
         client.verification = Verification::Off;
         let mut pair = Pair::with(client, server);
@@ -179,7 +178,7 @@ fn a_changed_byte_is_a_bad_record() {
         bytes[last] ^= 1;
         let failure = pair.server.receive(&bytes, NOW).unwrap_err();
         assert_eq!(failure, TlsFailure::BadRecord);
-        // The failure is permanent.
+        // After a failure, every call returns the same failure.
         assert_eq!(pair.server.receive(b"", NOW), Err(TlsFailure::BadRecord));
         assert_eq!(pair.server.write(b"x"), 0);
         pair.client.transmitted(last + 1);
@@ -223,7 +222,7 @@ fn an_end_without_close_notify_is_a_truncation() {
     assert_eq!(pair.read[0], b"all of it");
     assert!(pair.client.is_closed_by_peer());
     assert_eq!(pair.client.handle_eof(), Ok(()));
-    // The other direction is still open.
+    // The direction to the server is still open.
     assert_eq!(pair.client.write(b"late"), 4);
     pair.settle().unwrap();
     assert_eq!(pair.read[1], b"late");
@@ -262,7 +261,7 @@ fn unsealed_data_is_never_sent() {
         let mut pair = Pair::with(client.clone(), server_options());
         pair.settle().unwrap();
         pair.client.write(b"secret");
-        // The server fails before the client has sent the data.
+        // The server fails before the client has sent its data.
         pair.server.inject(21, &[2, 80]);
         assert_eq!(pair.down(), Err(TlsFailure::Alert(Alert(80))));
         assert_eq!(pair.client.transmit(), b"");

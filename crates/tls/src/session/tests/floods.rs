@@ -1,4 +1,4 @@
-//! Limits on the messages that a peer may repeat. The peer in these tests has the keys, but violates the protocol.
+//! Tests of the limits on repeated messages. The simulated peer has the keys, but violates the protocol.
 
 use super::pair::{Pair, client_options, server_options};
 use crate::session::record::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE};
@@ -15,7 +15,7 @@ fn settled(version: Version) -> Pair {
     pair
 }
 
-/// The number of such records that a server accepts, and the failure after that.
+/// Sends records of one kind to a server. Returns the number of accepted records, and the failure.
 fn taken(version: Version, kind: u8, content: &[u8]) -> (u32, TlsFailure) {
     let mut pair = settled(version);
     for records in 0..1000 {
@@ -26,12 +26,12 @@ fn taken(version: Version, kind: u8, content: &[u8]) -> (u32, TlsFailure) {
         if let Err(failure) = pair.up() {
             assert!(
                 pair.server.transmit().len() < 4096,
-                "answers are bounded too"
+                "the size of the answers is also bounded"
             );
             return (records, failure);
         }
     }
-    panic!("a thousand were taken");
+    panic!("the server accepted 1000 records");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn repetition_is_bounded() {
             1,
             flood("requests to renegotiate"),
         ),
-        // A message that is never complete.
+        // Parts of a message that is never complete.
         (
             Tls13,
             HANDSHAKE,
@@ -108,7 +108,7 @@ fn unexpected_messages_are_refused_at_once() {
         assert_eq!(most, 0, "{version} {kind} {content:?}");
         assert!(matches!(failure, TlsFailure::Misbehaved(_)), "{failure}");
     }
-    // Warnings are fatal in TLS 1.3.
+    // In TLS 1.3, warnings are fatal.
     let (most, failure) = taken(Tls13, ALERT, &[1, 112]);
     assert_eq!((most, failure), (0, TlsFailure::Alert(Alert(112))));
 }
@@ -122,7 +122,7 @@ fn data_in_between_makes_repetition_harmless() {
         pair.client.renew_sending_key();
         pair.client.write(b"x");
         pair.up().unwrap();
-        // The server answers the request with an update of its own key.
+        // The server answers the key update request with an update of its own key.
         pair.server.write(b"y");
         pair.settle().unwrap();
     }
@@ -151,7 +151,7 @@ fn messages_come_in_any_number_of_records() {
     pair.client.write(b"with the new key");
     pair.up().unwrap();
     assert_eq!(pair.read[1], b"with the new key");
-    // But no other record may come in between.
+    // No other record may come between two parts of a message.
     pair.client.inject(HANDSHAKE, &KEY_UPDATE[..2]);
     pair.client.inject(APPLICATION_DATA, b"data");
     let failure = pair.up().unwrap_err();

@@ -1,9 +1,9 @@
-//! Memory that an idle session keeps.
+//! Tests of the memory of an idle session.
 
 use super::super::{Phase, Session};
 use super::pair::{NOW, Pair, client_options, server_options};
 
-/// Bytes of memory in a session's buffers.
+/// The capacity of all buffers of a session, in bytes.
 fn buffers(session: &Session) -> usize {
     let of_messages = match &session.phase {
         Phase::Established(established) => established.room_for_messages(),
@@ -26,7 +26,7 @@ fn buffers(session: &Session) -> usize {
 fn buffers_are_given_back_and_nothing_in_them_is_lost() {
     let mut pair = Pair::with(client_options(), server_options());
     pair.settle().unwrap();
-    // Tickets and data in both directions have been received.
+    // Both sides receive tickets and data.
     pair.client.write(b"ping");
     pair.settle().unwrap();
     for session in [&mut pair.client, &mut pair.server] {
@@ -45,7 +45,7 @@ fn buffers_are_given_back_and_nothing_in_them_is_lost() {
         pair.client.open(&mut second, NOW).unwrap(),
         Some(&[7; 1000][..])
     );
-    // The record was assembled in this buffer, and its data has been returned.
+    // The record was joined in this buffer, and its data was returned.
     assert!(buffers(&pair.client) >= 1000);
     pair.client.free_buffers();
     assert_eq!(buffers(&pair.client), 0);

@@ -1,4 +1,4 @@
-//! A client and a server, and the parameters that they negotiate.
+//! Tests of a client with a server: the negotiated parameters and the counts.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -30,9 +30,9 @@ pub(super) fn server_options() -> ServerOptions {
 pub(super) struct Pair {
     pub client: Session,
     pub server: Session,
-    /// Bytes transferred in each direction, the client's first.
+    /// The number of bytes transferred from the client and from the server.
     pub carried: [u64; 2],
-    /// The data that each side read, the client first.
+    /// The data that the client and the server read.
     pub read: [Vec<u8>; 2],
     /// The early data that the server read.
     pub early: Vec<u8>,
@@ -43,7 +43,7 @@ impl Pair {
         Pair::of(client, server, "origin.test")
     }
 
-    /// A pair with a client that requests this name.
+    /// Creates a pair. The client requests the server name `name`.
     pub fn of(client: &Arc<ClientSettings>, server: &Arc<ServerSettings>, name: &str) -> Pair {
         Pair {
             client: Session::client(client, name, NOW).unwrap(),
@@ -60,7 +60,7 @@ impl Pair {
         Pair::new(&client, &server)
     }
 
-    /// Transfers the client's bytes to the server; returns the server's result.
+    /// Transfers the client's bytes to the server. Returns the result of the server.
     pub fn up(&mut self) -> Result<(), TlsFailure> {
         let mut bytes = self.client.transmit().to_vec();
         self.client.transmitted(bytes.len());
@@ -88,7 +88,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Transfers all bytes in both directions until neither side has anything to send.
+    /// Transfers bytes in both directions until neither side has bytes to send.
     pub fn settle(&mut self) -> Result<(), TlsFailure> {
         while self.client.wants_transmit() || self.server.wants_transmit() {
             self.up()?;
@@ -105,7 +105,7 @@ impl Pair {
         self.server.handshake().expect("the server is established")
     }
 
-    /// Asserts that both sides counted the transferred bytes.
+    /// Checks that both sides counted exactly the transferred bytes.
     pub fn check_bytes(&self) {
         let ways = [(&self.client, &self.server), (&self.server, &self.client)];
         for ((from, to), carried) in ways.into_iter().zip(self.carried) {
@@ -163,7 +163,7 @@ fn groups_and_keys_are_factors() {
         server.groups = vec![group];
         let pair = settled(client_options(), server);
         assert_eq!(pair.client_handshake().group, Some(group));
-        // The client sends a key share for X25519 only; for other groups the server requests one.
+        // The client sends a key share only for X25519. For any other group, the server requests another key share.
         let asked = group != Group::X25519;
         for handshake in [pair.client_handshake(), pair.server_handshake()] {
             assert_eq!(handshake.hello_retry, asked);
@@ -290,7 +290,7 @@ fn writes_of_one_turn_are_one_record() {
     let after = *pair.client.sent();
     assert_eq!(after.application_records, before.application_records + 1);
     assert_eq!(after.content, before.content + Bytes(16 * 60));
-    // Header, type and tag.
+    // The record adds a header, a content type and an authentication tag.
     assert_eq!(sent, 16 * 60 + 5 + 1 + 16);
     pair.settle().unwrap();
     assert_eq!(pair.read[1].len(), 4 + 16 * 60);
@@ -363,7 +363,7 @@ fn the_first_records_fit_into_segments_and_again_after_a_pause() {
             pair.settle().unwrap();
             lengths
         };
-        // The four bytes that were sent to settle the connection count too.
+        // The four bytes that were sent to settle the connection count as first bytes.
         let slow = [1000, 1000, 1000, 1000, 16_384, 9616];
         assert_eq!(records_at(10), slow);
         assert_eq!(records_at(10), [16_384, 13_616]);
@@ -388,7 +388,7 @@ fn what_waits_to_be_sent_is_bounded() {
     while written < content.len() {
         let taken = pair.server.write(&content[written..]);
         assert!(pair.server.transmit().len() < 66 * 1024);
-        // A transport that accepts few bytes at a time.
+        // The transport accepts few bytes at a time.
         if taken == 0 {
             let mut part = pair.server.transmit()[..10_000].to_vec();
             pair.server.transmitted(part.len());
@@ -434,7 +434,7 @@ fn secrets_are_logged_in_lines_that_wireshark_reads() {
         settled(client, server);
         let mut lines = sinks.map(|sink| sink.0.lock().unwrap().clone());
         lines.iter_mut().for_each(|lines| lines.sort());
-        assert_eq!(lines[0], lines[1], "both sides know the same secrets");
+        assert_eq!(lines[0], lines[1], "both sides log the same secrets");
         for line in &lines[0] {
             let parts: Vec<&str> = line.split(' ').collect();
             let [label, random, secret] = parts[..] else {
@@ -462,7 +462,7 @@ fn keys_are_renewed_before_they_are_used_up() {
     assert_eq!(pair.read[0][4..], expected);
     assert_eq!(pair.read[1][4..], expected);
     pair.check_bytes();
-    // Each of these is a key update: header, message, type and tag.
+    // Each of these records is a key update: header, message, content type and authentication tag.
     let updates = pair.client.sent().handshake - pair.client_handshake().sent;
     assert!(
         updates.0 >= 5 * 27 && updates.0.is_multiple_of(27),

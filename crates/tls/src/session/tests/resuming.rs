@@ -1,4 +1,4 @@
-//! Resumed sessions, and data sent before the handshake is complete.
+//! Tests of resumed sessions and early data.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ const STATEFUL: Tickets = Tickets::Stateful {
     capacity: 100,
 };
 
-/// One connection, with completed handshake and received tickets.
+/// Connects, and completes the handshake and the transfer of tickets.
 fn connect(client: &Arc<ClientSettings>, server: &Arc<ServerSettings>) -> Pair {
     let mut pair = Pair::new(client, server);
     pair.settle().unwrap();
@@ -92,7 +92,7 @@ fn a_client_without_a_store_never_resumes() {
     }
 }
 
-/// Settings for early data, after a first connection that received tickets.
+/// Creates settings for early data, and makes a first connection that receives tickets.
 fn with_tickets(limit: Option<u32>) -> (Arc<ClientSettings>, Arc<ServerSettings>) {
     let (mut client, mut server) = (client_options(), server_options());
     client.early_data = true;
@@ -103,7 +103,7 @@ fn with_tickets(limit: Option<u32>) -> (Arc<ClientSettings>, Arc<ServerSettings>
     let client = ClientSettings::new(client).unwrap();
     let server = ServerSettings::new(server).unwrap();
     let mut first = Pair::new(&client, &server);
-    assert!(!first.client.may_send_early(), "nothing to resume yet");
+    assert!(!first.client.may_send_early(), "no session is stored yet");
     assert_eq!(first.client.early_write(b"GET /"), 0);
     first.settle().unwrap();
     assert_eq!(first.client_handshake().early_data, EarlyData::NotTried);
@@ -123,19 +123,25 @@ fn early_data_is_answered_before_the_handshake_is_over() {
     assert_eq!(
         pair.server.alpn(),
         Some(&b"h2"[..]),
-        "known before the handshake is over"
+        "ALPN is available before the handshake is complete"
     );
     for part in [b"20", b"0 "] {
         assert_eq!(pair.server.write(part), 2);
     }
     assert!(pair.server.wants_transmit());
     pair.down().unwrap();
-    assert_eq!(pair.read[0], b"200 ", "half a round trip later");
+    assert_eq!(
+        pair.read[0], b"200 ",
+        "the answer arrives before the handshake is complete"
+    );
     assert_eq!(pair.server.sent().application_records, 1);
     pair.client.write(b"GET /c");
     pair.settle().unwrap();
     assert_eq!(pair.read[1], b"GET /aGET /bGET /c");
-    assert_eq!(pair.early, b"GET /aGET /b", "the last came late");
+    assert_eq!(
+        pair.early, b"GET /aGET /b",
+        "the last request is not early data"
+    );
     for handshake in [pair.client_handshake(), pair.server_handshake()] {
         assert_eq!(handshake.early_data, EarlyData::Accepted);
         assert_eq!(handshake.round_trips, 0);
@@ -161,7 +167,7 @@ fn early_data_beyond_the_limit_is_not_taken() {
     pair.check_bytes();
 }
 
-/// The server issues tickets for early data and then loses them all.
+/// The server issues tickets for early data and then loses all stored sessions.
 #[test]
 fn early_data_that_is_refused_is_written_again() {
     for bytes in [6, 26, 4000] {
@@ -187,7 +193,7 @@ fn early_data_that_is_refused_is_written_again() {
         assert_eq!(
             pair.server.received().application,
             early,
-            "counted, though not read"
+            "rejected early data is also counted"
         );
         assert_eq!(
             pair.client_handshake().sent,
@@ -208,7 +214,7 @@ fn a_ticket_brings_early_data_once() {
     let replayed = first.client.transmit().to_vec();
     first.settle().unwrap();
     assert_eq!(first.early, b"once");
-    // An attacker replays the recorded early data.
+    // An attacker replays the recorded early data to the server.
     let mut second = Session::server(&server, NOW).unwrap();
     let mut input = replayed;
     let mut input = &mut input[..];

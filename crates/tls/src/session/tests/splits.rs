@@ -1,4 +1,4 @@
-//! Any split of the bytes gives the same plaintext and the same figures.
+//! Checks that any split of the bytes gives the same plaintext and the same counts.
 
 use std::sync::OnceLock;
 
@@ -8,17 +8,17 @@ use super::pair::{NOW, TODAY, authority, client_options};
 use crate::certificate::{Issue, KeyKind};
 use crate::*;
 
-/// The result of a connection whose bytes were cut into given pieces.
+/// The result of a connection whose bytes were split into the given pieces.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {
     read: [Vec<u8>; 2],
     early: Vec<u8>,
     handshakes: Vec<Option<Handshake>>,
-    /// Counts of both sides.
+    /// For each session: the counts of the sent and of the received records.
     traffic: Vec<(Traffic, Traffic)>,
 }
 
-/// Cuts bytes into pieces of these sizes, repeated in turn.
+/// Splits bytes into pieces of these sizes. The list of sizes is repeated.
 struct Cuts<'c> {
     sizes: &'c [usize],
     next: usize,
@@ -51,7 +51,7 @@ impl Cuts<'_> {
     }
 }
 
-/// A server whose signatures all have the same length, so that all handshakes have the same length too.
+/// Returns server options with signatures of constant length, so that all handshakes have the same length.
 fn server_options() -> ServerOptions {
     static IDENTITY: OnceLock<Identity> = OnceLock::new();
     let identity = IDENTITY.get_or_init(|| {
@@ -64,7 +64,7 @@ fn server_options() -> ServerOptions {
     ServerOptions::new(identity.clone(), TODAY)
 }
 
-/// A connection, then one that resumes it with early data; both with data in each direction.
+/// Makes a connection, and a second one that resumes the session with early data. Both transfer data in each direction.
 fn run(version: Version, sizes: &[usize], content: &[u8]) -> Outcome {
     let (mut client, mut server) = (client_options(), server_options());
     client.versions = vec![version];
@@ -151,14 +151,14 @@ fn both_ways_to_read_give_the_same_records() {
         let bytes = client.transmit().to_vec();
         client.transmitted(bytes.len());
         assert_eq!(server.receive(&bytes, NOW), Ok(bytes.len()));
-        // Unread data is kept for later.
+        // Unread data is stored for a later call.
         let length = server.read(&mut some);
         read.extend_from_slice(&some[..length]);
         let bytes = server.transmit().to_vec();
         server.transmitted(bytes.len());
         client.receive(&bytes, NOW).unwrap();
     }
-    // The rest is read in place: no data is lost when the two ways are mixed.
+    // The remaining data is read in place. No data is lost when `read` and `open` are mixed.
     for _ in 0..5 {
         let length = server.read(&mut some);
         read.extend_from_slice(&some[..length]);

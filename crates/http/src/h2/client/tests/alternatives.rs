@@ -1,4 +1,4 @@
-//! Alternative services in frames (RFC 7838 section 4).
+//! ALTSVC frames (RFC 7838 section 4).
 
 use super::*;
 use crate::h2::error::Fault;
@@ -21,7 +21,8 @@ fn valid_altsvc_frames_are_reported() {
     );
     say(&mut bench, 1, "", "clear");
     assert_eq!(bench.deliver(), ["alternatives 0 \"\" clear"]);
-    // Each announcement is reported with its own text, also several in a row and within a response.
+    // Each announcement is reported with its own origin and value, also if several arrive together or within a
+    // response.
     bench.headers(1, &[(":status", "200")], false);
     say(&mut bench, 1, "", "a");
     say(&mut bench, 0, "https://b", "b");
@@ -35,7 +36,7 @@ fn valid_altsvc_frames_are_reported() {
         "end 0",
     ];
     assert_eq!(bench.deliver(), all);
-    // ALTSVC frames are counted like all frames: 9 bytes of header, 2 of length, and the texts.
+    // ALTSVC frames are counted like all frames: a header of 9 bytes, 2 length bytes, the origin and the value.
     let received = bench.client.received();
     assert_eq!(received.frames(FrameType::ALTSVC), 4);
     let texts = 19 + VALUE.len() + 5 + 1 + 10;
@@ -69,7 +70,7 @@ fn misplaced_or_malformed_altsvc_frames_are_ignored() {
     bench.headers(1, &[(":status", "204")], true);
     assert_eq!(bench.deliver(), ["begin 0", "head 0 204", "end 0"]);
     assert_eq!(bench.client.received().frames(FrameType::ALTSVC), 11);
-    // The stream has ended by now.
+    // The stream has already ended.
     say(&mut bench, 1, "", VALUE);
     assert!(bench.deliver().is_empty() && bench.client.error().is_none());
 }

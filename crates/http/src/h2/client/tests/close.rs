@@ -1,4 +1,4 @@
-//! Connections and requests that end early.
+//! Early ends of connections and requests.
 
 use std::time::Duration;
 
@@ -164,7 +164,7 @@ fn one_request_can_be_cancelled() {
         ["failed 0 local-abort", "unanswered 1 timed-out sent"]
     );
     assert_eq!(bench.written(), ["reset 1 CANCEL", "reset 3 CANCEL"]);
-    // Content in flight counts only for the connection's window.
+    // Late content on the reset stream counts only towards the connection's window.
     bench.data(1, b"late", true);
     bench.headers(3, &[(":status", "200")], true);
     assert!(bench.deliver().is_empty());
@@ -203,7 +203,7 @@ fn a_timeout_ends_only_its_request() {
         ..Config::default()
     });
     let start = bench.now;
-    assert_eq!(bench.client.poll_timeout(), None, "no time limit runs");
+    assert_eq!(bench.client.poll_timeout(), None, "no time limit is set");
     bench.get("/a");
     bench.now = start + Duration::from_secs(2);
     bench.get("/b");

@@ -53,7 +53,7 @@ fn requests_may_wait_for_the_servers_settings() {
     bench.ask("GET", "/");
     assert!(
         !bench.client.can_request(),
-        "the server takes one at a time"
+        "the server allows one concurrent request"
     );
 }
 
@@ -163,7 +163,7 @@ fn bytes_are_counted_as_they_are_on_the_wire() {
     bench.headers(1, &[(":status", "200"), ("x", "y")], false);
     let head = bench.wire.len() - start;
     bench.data(1, b"abc", false);
-    // Five bytes of content and four of padding; the padding length comes first.
+    // Five bytes of content and four bytes of padding; the padding length precedes them.
     let header = frame::Header {
         length: 10,
         kind: FrameType::DATA,
@@ -241,7 +241,11 @@ fn a_repeated_request_takes_few_bytes() {
         }
         let mut plain = bench.client.request(line("GET", "/index.htm")).unwrap();
         plain.field("User-Agent", "fathometer/1");
-        assert_eq!(plain.send().unwrap().fields, first.fields, "counted alike");
+        assert_eq!(
+            plain.send().unwrap().fields,
+            first.fields,
+            "both requests have the same field size"
+        );
     }
 }
 
@@ -320,10 +324,13 @@ fn connection_frames_overtake_held_requests() {
     assert_eq!(bench.deliver(), ["settings"]);
     assert_eq!(bench.written(), ["ping true 7", "settings ack"]);
     assert_eq!(bench.client.first_unsent(), RequestId(0));
-    assert!(bench.client.release(Bytes(1)).0 > 9, "a whole frame");
+    assert!(
+        bench.client.release(Bytes(1)).0 > 9,
+        "a whole frame is released"
+    );
     assert_eq!(bench.written().len(), 1);
     assert_eq!(bench.client.first_unsent(), RequestId(1));
-    // A table must not shrink before the blocks compressed with it are sent.
+    // The encoder must not shrink its table before the blocks compressed with it are sent.
     bench.settings(&[(id::HEADER_TABLE_SIZE, 0)]);
     bench.deliver();
     assert!(bench.written().is_empty());
@@ -339,7 +346,7 @@ fn a_smaller_header_table_is_respected() {
     bench.deliver();
     assert_eq!(bench.written(), ["settings ack"]);
     bench.decoder.set_table_limit(0);
-    // The decoder requires the size update, and an empty table has no entries to reference.
+    // The decoder requires the size update. An empty table has no entries to refer to.
     bench.get("/b");
     bench.get("/c");
 }
@@ -357,7 +364,7 @@ fn pings_are_sent_by_a_flush() {
     assert_eq!(
         bench.deliver(),
         ["pong 5"],
-        "an unrequested answer is not reported"
+        "an answer without a PING is not reported"
     );
 }
 
@@ -368,7 +375,7 @@ fn heads_repeated_by_reference_are_read_once_and_counted_each_time() {
     for number in 0..4 {
         bench.get("/a");
         bench.headers(2 * number + 1, &fields, true);
-        // A different request in between must not be confused with the repeated request.
+        // A different request between two equal requests must not be confused with them.
         bench.get("/b");
         let log = bench.deliver();
         assert_eq!(log[1], format!("head {number} 200"), "{log:?}");
@@ -410,7 +417,7 @@ fn a_renewed_connection_is_like_a_new_one() {
 }
 
 impl Bench {
-    /// Sends a request after the client's settings.
+    /// Sends a request after the client's settings were sent.
     fn get_after_settings(&mut self, target: &str) -> RequestId {
         let request = self.ask("GET", target);
         let written = self.written();

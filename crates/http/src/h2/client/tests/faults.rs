@@ -10,7 +10,7 @@ use crate::h2::flow::UpdateAt;
 use crate::h2::frame::{FrameType, HEADER_LENGTH, Header};
 use crate::h2::settings::id;
 
-/// Sends the invalid frames of a server; test messages name the offence.
+/// Sends the invalid frames of a server. The test messages contain the name of the fault.
 type Offence = fn(&mut Bench);
 
 fn raw(bench: &mut Bench, kind: FrameType, flags: u8, stream: u32, payload: &[u8]) {
@@ -53,7 +53,7 @@ fn a_malformed_response_ends_only_its_stream() {
             b.headers(1, &[(":status", "204")], false);
             b.data(1, b"a", true);
         }),
-        ("trailers that do not end the stream", |b| {
+        ("trailers without END_STREAM", |b| {
             b.headers(1, &[(":status", "200")], false);
             b.headers(1, &[("a", "b")], false);
         }),
@@ -65,7 +65,7 @@ fn a_malformed_response_ends_only_its_stream() {
             b.headers(1, &[(":status", "200"), ("content-length", "1")], false);
             b.headers(1, &[("a", "b")], true);
         }),
-        ("endless interim responses", |b| {
+        ("too many interim responses", |b| {
             for _ in 0..17 {
                 b.headers(1, &[(":status", "103")], false);
             }
@@ -160,9 +160,13 @@ fn faults_of_the_connection_end_it_with_their_code() {
         ("push enabled by a server", Fault::BadSetting, |b| {
             b.settings(&[(id::ENABLE_PUSH, 1)]);
         }),
-        ("a window setting too wide", Fault::BadInitialWindow, |b| {
-            b.settings(&[(id::INITIAL_WINDOW_SIZE, 1 << 31)]);
-        }),
+        (
+            "an initial window above the maximum",
+            Fault::BadInitialWindow,
+            |b| {
+                b.settings(&[(id::INITIAL_WINDOW_SIZE, 1 << 31)]);
+            },
+        ),
         (
             "a second acknowledgement",
             Fault::UnexpectedAcknowledgement,
@@ -188,7 +192,7 @@ fn faults_of_the_connection_end_it_with_their_code() {
         bench.get("/a");
         bench.get("/b");
         offence(&mut bench);
-        // No later input is read.
+        // The client ignores all later input.
         bench.headers(3, &[(":status", "204")], true);
         let log = bench.deliver();
         let end = [
@@ -205,7 +209,7 @@ fn faults_of_the_connection_end_it_with_their_code() {
         let goodbye = format!("goaway 0 {}", fault.code());
         assert_eq!(written.last(), Some(&goodbye), "{name}: {written:?}");
         assert!(bench.client.request(line("GET", "/")).is_err());
-        assert!(bench.deliver().is_empty(), "nothing after the close");
+        assert!(bench.deliver().is_empty(), "no event follows the close");
     }
 }
 
@@ -276,7 +280,7 @@ fn floods_end_the_connection() {
             Fault::AnswerFlood => 20,
             _ => 100,
         };
-        // Time resets the count, and so does content.
+        // The count is reset after one second, and also when content arrives.
         for forgive in [
             (|b: &mut Bench| b.now += Duration::from_secs(1)) as Offence,
             |b| b.data(1, b"x", false),
@@ -315,13 +319,13 @@ fn unsent_control_frames_are_bounded() {
         ..Config::default()
     });
     for _ in 0..12 {
-        // At intervals of a second, the frames are not a flood.
+        // At one frame per second, the frames are not a flood.
         bench.now += Duration::from_secs(1);
         write::ping(&mut bench.wire, false, [0; 8]);
         bench.deliver();
     }
     assert_eq!(bench.client.error().unwrap().why, Fault::OutputFlood);
-    // If a server sends and does not read, window updates pile up.
+    // If a server sends and does not read, window updates accumulate.
     let mut bench = Bench::new(Config {
         update_at: UpdateAt::Once,
         ..Config::default()
@@ -333,7 +337,7 @@ fn unsent_control_frames_are_bounded() {
     }
     bench.deliver();
     assert_eq!(bench.client.error().unwrap().why, Fault::OutputFlood);
-    // A server that reads may send without a limit, even while other output waits.
+    // If a server reads, it may send without a limit, even while other output waits.
     let mut bench = Bench::silent(Config {
         update_at: UpdateAt::Once,
         ..Config::default()
@@ -352,7 +356,11 @@ fn unsent_control_frames_are_bounded() {
         let taken = 2000.min(bench.client.transmit().len() - 1);
         bench.client.transmitted(taken, bench.now);
     }
-    assert_eq!(bench.client.error(), None, "taken output does not wait");
+    assert_eq!(
+        bench.client.error(),
+        None,
+        "output that the transport took is not counted as waiting"
+    );
 }
 
 #[test]
@@ -370,7 +378,7 @@ fn heads_are_bounded_before_and_after_decompression() {
     let mut bench = Bench::new(config);
     bench.get("/a");
     bench.get("/b");
-    // As a table reference the field is short; two references exceed the limit.
+    // The field is short as a table reference, but two references exceed the limit.
     bench.headers(1, &[(":status", "200"), ("a", &long)], true);
     bench.headers(3, &[(":status", "200"), ("a", &long), ("a", &long)], true);
     let log = bench.deliver();
@@ -390,7 +398,7 @@ fn heads_are_bounded_before_and_after_decompression() {
     bench.headers(7, &many, true);
     let log = bench.deliver();
     assert_eq!(log[2..], ["end 2", "begin 3", "failed 3 too-large"]);
-    // A compressed block above the limit closes the connection, because the tables of both sides would differ.
+    // A compressed block above the limit closes the connection, because the HPACK tables of the two sides would differ.
     bench.written();
     bench.get("/e");
     raw(&mut bench, FrameType::HEADERS, 0, 9, &[0; 600]);

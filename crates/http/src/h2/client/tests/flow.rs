@@ -1,4 +1,4 @@
-//! Content and windows, in both directions.
+//! Content and flow-control windows, in both directions.
 
 use super::*;
 use crate::h2::flow::UpdateAt;
@@ -98,7 +98,7 @@ fn content_of_requests_follows_the_windows() {
     write::window_update(&mut bench.wire, StreamId::new(1), 3);
     bench.deliver();
     assert_eq!(bench.written(), ["data 1 3"]);
-    // A smaller initial window makes the stream's window negative: 10 were allowed and 13 sent.
+    // The initial window changes from 10 to 0, so the stream's window changes from 0 to −10.
     bench.settings(&[(id::INITIAL_WINDOW_SIZE, 0)]);
     write::window_update(&mut bench.wire, StreamId::new(1), 9);
     bench.deliver();
@@ -130,7 +130,7 @@ fn uploads_share_the_connections_window() {
     bench.written();
     write::window_update(&mut bench.wire, StreamId::CONNECTION, 4 * 16_384);
     bench.deliver();
-    // The whole first upload and 15 535 bytes of the second were sent at once.
+    // The first upload was sent completely, and 15 535 bytes of the second upload.
     let turns = [
         "data 3 16384",
         "data 5 16384",

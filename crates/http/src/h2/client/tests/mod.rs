@@ -1,4 +1,4 @@
-//! The client machine against hand-written frames.
+//! Tests of the client connection with hand-written frames.
 
 mod alternatives;
 mod close;
@@ -17,7 +17,7 @@ use crate::h2::frame::{self, Frame, Reader, write};
 use crate::h2::{PREFACE, StreamId};
 use crate::hpack::{Decoder, Encoder, Indexing};
 
-/// A connection, and a server controlled by the test.
+/// A connection, and a simulated server that the test controls.
 struct Bench {
     client: Connection,
     now: Instant,
@@ -29,7 +29,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A bench on which both sides have sent settings and the server has acknowledged the client's.
+    /// Creates a bench on which both sides have sent settings and the server has acknowledged the client's settings.
     fn new(config: Config) -> Bench {
         let mut bench = Bench::silent(config);
         bench.settings(&[]);
@@ -39,7 +39,7 @@ impl Bench {
         bench
     }
 
-    /// A bench whose server has read the client's preface and has sent nothing.
+    /// Creates a bench whose server has read the client's preface and has sent nothing.
     fn silent(config: Config) -> Bench {
         let limits = frame::Limits {
             frame: 1 << 20,
@@ -65,7 +65,7 @@ impl Bench {
         queued.request
     }
 
-    /// Sends a request, and lets the server read it.
+    /// Sends a request; the server reads it.
     fn get(&mut self, target: &str) -> RequestId {
         let request = self.ask("GET", target);
         let written = self.written();
@@ -125,7 +125,7 @@ impl Bench {
         write::go_away(&mut self.wire, StreamId::new(last), code, b"why not");
     }
 
-    /// Lets the client read the server's bytes, and returns the client's events.
+    /// Passes the server's bytes to the client; returns the client's events as text.
     fn deliver(&mut self) -> Vec<String> {
         let wire = std::mem::take(&mut self.wire);
         let mut log = Vec::new();
@@ -137,7 +137,7 @@ impl Bench {
         log
     }
 
-    /// Lets the server read the bytes that the client may transmit, and returns the frames as text.
+    /// Passes the bytes that the client may transmit to the server; returns the frames as text.
     fn written(&mut self) -> Vec<String> {
         let bytes = self.client.transmit().to_vec();
         self.client.transmitted(bytes.len(), self.now);
@@ -198,7 +198,7 @@ fn line<'a>(method: &'a str, target: &'a str) -> RequestLine<'a> {
     }
 }
 
-/// A short text of an event.
+/// Formats an event as a short text.
 fn told(client: &Connection, event: &Event<'_>) -> String {
     let number = |request: &RequestId| match request.is_pushed() {
         true => format!("p{}", request.0 & 0xffff),

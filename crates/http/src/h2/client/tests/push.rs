@@ -1,4 +1,4 @@
-//! Promises and pushed answers.
+//! Promises and pushed responses.
 
 use fathometer_model::Failure;
 

@@ -1,11 +1,11 @@
 use super::*;
 use crate::h2::server::streams::Streams;
 
-/// A schedule with streams that each have some turns to take.
+/// A schedule with streams, each of which needs several turns.
 struct Bench {
     schedule: Schedule,
     streams: Streams,
-    /// Stream, slot, priority, turns left.
+    /// For each stream: number, slot, priority, remaining turns.
     waiting: Vec<(u32, Slot, Priority, u32)>,
 }
 
@@ -50,7 +50,7 @@ impl Bench {
         self
     }
 
-    /// Takes turns of 1000 bytes until nothing waits; returns the streams in order.
+    /// Runs turns of 1000 bytes until all streams are complete; returns the stream of each turn.
     fn run(&mut self) -> Vec<u32> {
         let mut order = Vec::new();
         while let Some(slot) = self.schedule.next() {
@@ -158,7 +158,7 @@ fn weights_share_and_parents_go_first() {
         let ones = order[..end].iter().filter(|&&number| number == 1).count();
         assert!(ones.abs_diff(end * 3 / 4) <= 1, "{order:?}");
     }
-    // Two groups of equal weight, one with one stream and one with two; streams 5 and 7 are the groups.
+    // Two groups of equal weight, represented by streams 5 and 7. One group has one stream, the other has two.
     let mut bench = Bench::new(Scheduling::Tree);
     bench.depend(5, 0, 15).depend(7, 0, 15);
     bench.depend(9, 5, 15).depend(11, 7, 15).depend(13, 7, 15);
@@ -214,7 +214,7 @@ fn a_tree_is_bounded_and_forgets_the_idle() {
 
 #[test]
 fn promised_streams_follow_requested_ones() {
-    // For any priority of the page, and any order.
+    // This is true for any priority of the page and any order of arrival.
     for page in [urgency(3), incremental(3)] {
         let mut bench = Bench::new(Scheduling::AsAsked);
         bench
