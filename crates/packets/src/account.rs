@@ -23,13 +23,13 @@ use super::summary::{
 use super::tap::{PathComment, TapRole};
 use super::time_sequence::{Recorder, TimeSequence, Transmission};
 
-/// Maximum length of each list in the result whose length depends on errors in the capture.
+/// Maximum length of each result list that grows with the errors in the capture.
 const LIST_LIMIT: usize = 10_000;
-/// Maximum number of host pairs whose client is stored. For other pairs, the host with the lower address counts
-/// as the client of packets without ports.
+/// Maximum number of host pairs with a stored client. In every other pair, the host with the lower address counts as
+/// the client of packets without ports.
 const HOST_LIMIT: usize = 65_536;
-/// Time stamps that go backwards by up to this many nanoseconds cause no note, because several writers of one
-/// file interleave.
+/// Backward steps of the time stamps up to this length, in nanoseconds, cause no note: several writers of one file
+/// interleave.
 const BACKWARDS_LIMIT: u64 = 1_000_000;
 
 /// Counts packets one at a time.
@@ -49,12 +49,12 @@ pub(super) struct Accountant<'a> {
     plain: [DirectionSummary; 2],
     undirected: u64,
     flows: FlowMap<u32>,
-    /// The flow of the last packet, as a cache, because packets come in trains.
+    /// The flow of the last packet: a cache, because successive packets often belong to the same flow.
     recent: Option<(FlowKey, u32)>,
     connections: Store,
     /// For each UDP flow, whether the first end in its key is the client.
     datagrams: FlowMap<bool>,
-    /// Frames that may carry IP in a form that is not decoded: their number by form.
+    /// Number of frames per encapsulation that may carry IP but is not decoded.
     opaque: BTreeMap<Opaque, u64>,
     /// Number of packets from a host to itself whose direction is unknown.
     one_host: u64,
@@ -71,7 +71,7 @@ pub(super) struct Accountant<'a> {
     repetitions: Vec<Repetition>,
     recorder: Option<Recorder>,
     without_time: u64,
-    /// The longest time by which a packet's time stamp precedes the stamp of an earlier packet.
+    /// The largest backward step between time stamps, in nanoseconds.
     backwards: u64,
 }
 
@@ -137,8 +137,8 @@ impl<'a> Accountant<'a> {
     #[inline]
     pub(super) fn observe(&mut self, record: &Record<'_>) {
         let mut comment = PathComment::default();
-        // Most packets of this program's captures have a comment, but few of them were dropped, so the comment
-        // is searched before it is parsed.
+        // Most packets of this program's captures have a comment, but few were dropped. The byte search avoids parsing
+        // the other comments.
         if record.mentions(b"drop=") {
             for text in record.comments() {
                 comment.read(text);
@@ -152,7 +152,7 @@ impl<'a> Accountant<'a> {
         }
         let (role, link) = (tap.role, tap.link);
         let sends = role.is_some_and(TapRole::is_sender);
-        // At taps where packets leave the path, a packet with a drop comment never arrived.
+        // A packet with a drop comment at a tap where packets leave the path never arrived.
         let vanished = dropped.is_some() && role.is_some_and(|role| !role.is_sender());
         let counted = tap.counted && !vanished;
 
@@ -210,7 +210,7 @@ impl<'a> Accountant<'a> {
         }
     }
 
-    /// The result, and the requested time sequences.
+    /// Returns the result and the requested time sequences.
     pub(super) fn finish(
         mut self,
         format: Format,
@@ -221,8 +221,8 @@ impl<'a> Accountant<'a> {
             self.tap(index, interface);
         }
         self.runs.add(self.run.1);
-        // Connections that appear only at uncounted taps have no figures and are left out, so the other connections get
-        // new indices.
+        // Connections that appear only at uncounted taps have no figures. They are left out, so the other connections
+        // get new indices.
         let mut places = Vec::with_capacity(self.connections.len());
         let mut connections = ConnectionList::default();
         let [mut up, mut down] = std::mem::take(&mut self.plain);
@@ -367,10 +367,10 @@ impl<'a> Accountant<'a> {
         figures.last = figures.last.max(Some(at));
     }
 
-    /// The direction of a packet other than TCP, at a tap that does not determine it.
+    /// Returns the direction of a packet other than TCP, at a tap whose role does not determine the direction.
     ///
-    /// A UDP datagram belongs to a flow, whose client is determined at its first datagram. Other packets have
-    /// only addresses. If both addresses are the same (loopback), only the content of the packet decides.
+    /// The client of a UDP flow is determined at the flow's first datagram. Other packets have only addresses. If both
+    /// addresses are the same (loopback), only the content of the packet determines the direction.
     fn direction_of(&mut self, ip: &IpPacket) -> Direction {
         let (source, destination) = (ip.source, ip.destination);
         let hosts = [source.without_port(), destination.without_port()];
@@ -404,7 +404,7 @@ impl<'a> Accountant<'a> {
         }
     }
 
-    /// The client of two hosts: the host that was first stored as the client.
+    /// Returns the client of two hosts: the host that was first stored as the client.
     fn client_of(&mut self, one: Endpoint, other: Endpoint, client: Endpoint) -> Endpoint {
         let pair = (one.min(other), one.max(other));
         if self.hosts.len() >= HOST_LIMIT && !self.hosts.contains_key(&pair) {
@@ -413,7 +413,7 @@ impl<'a> Accountant<'a> {
         *self.hosts.entry(pair).or_insert(client)
     }
 
-    /// The connection of a segment; it is created if it does not exist.
+    /// Returns the connection of a segment; creates the connection if it does not exist.
     #[inline]
     fn connection(&mut self, arrival: &Arrival<'_>) -> u32 {
         let key = FlowKey::of(arrival.ip);
@@ -660,8 +660,8 @@ fn record(recorder: &mut Option<Recorder>, sent: &Transmission) {
     }
 }
 
-/// Whether the sender of a flow's first captured datagram is the flow's client. It is not if it sends from a
-/// system port (RFC 6335) to another port: it is then a server, and the request preceded the capture.
+/// Whether the sender of a flow's first captured datagram is the flow's client. A sender on a system port (RFC 6335)
+/// counts as the server if the other port is not a system port: the request preceded the capture.
 fn opens_flow(source: Endpoint, destination: Endpoint) -> bool {
     const SYSTEM_PORTS: u16 = 1024;
     source.port() >= SYSTEM_PORTS || destination.port() < SYSTEM_PORTS

@@ -19,8 +19,8 @@ use super::parse::{Flags, Parsed, Transport};
 /// | pure ACK | ACK only: includes window updates, and keep-alives without payload |
 /// | other | none of these: not TCP, a fragment, or a header truncated before its window field |
 ///
-/// Each row excludes the rows above it. Keep-alives, zero-window probes and duplicate acknowledgements are
-/// counted in their class; their separate counts are not part of the partition.
+/// Each row excludes the rows above it. Keep-alives, zero-window probes and duplicate acknowledgements count in their
+/// class; their separate counts are additional and do not add to the total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
@@ -28,22 +28,22 @@ pub enum Class {
     Syn,
     /// Answers a SYN.
     SynAck,
-    /// Only acknowledges.
+    /// Acknowledges without payload.
     PureAck,
     /// Carries payload.
     Data,
-    /// Carries the last of the payload.
+    /// Carries payload and ends one direction.
     DataFin,
     /// Ends one direction without payload.
     BareFin,
     /// Aborts a connection.
     Rst,
-    /// Anything else.
+    /// Any other packet.
     Other,
 }
 
-/// Complete TCP segments that are neither quoted in nor carried by another packet. Wireshark's dissectors
-/// decode ICMP errors, tunnels and reassembled fragments; the accounting does not.
+/// Restricts a filter to complete TCP segments outside of ICMP errors and tunnels. Wireshark decodes ICMP errors,
+/// tunnels and reassembled fragments; the accounting does not.
 macro_rules! segments {
     ($($condition:literal),*) => {
         concat!(
@@ -70,7 +70,7 @@ impl Class {
         Class::Other,
     ];
 
-    /// The class of a packet.
+    /// Classifies a packet.
     #[inline]
     pub fn of(parsed: &Parsed) -> Class {
         let Parsed::Ip(ip) = parsed else {
@@ -102,9 +102,9 @@ impl Class {
         }
     }
 
-    /// The Wireshark display filter that selects the class.
+    /// Returns the Wireshark display filter that selects the class.
     ///
-    /// `tshark -r FILE -Y FILTER` selects exactly the packets that are counted here. For captures with
+    /// `tshark -r FILE -Y FILTER` selects exactly the packets that are counted in this class. For captures with
     /// fragments, add `-o ip.defragment:FALSE -o ipv6.defragment:FALSE`.
     pub fn display_filter(self) -> &'static str {
         match self {
@@ -153,7 +153,7 @@ impl Class {
         }
     }
 
-    /// The class's part of metric names, after `packets_`.
+    /// Returns the part of the class's metric names that follows `packets_`.
     pub fn metric(self) -> &'static str {
         match self {
             Class::Syn => "syn",
@@ -168,7 +168,7 @@ impl Class {
     }
 }
 
-/// The name of the class as tables print it.
+/// Writes the name of the class as tables show it.
 impl fmt::Display for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -199,7 +199,7 @@ pub struct ClassCounts {
 }
 
 impl ClassCounts {
-    /// The number of packets of one class.
+    /// Returns the number of packets of one class.
     pub fn of(&self, class: Class) -> u64 {
         match class {
             Class::Syn => self.syn,
@@ -219,7 +219,7 @@ impl ClassCounts {
         *self.slot(class) += 1;
     }
 
-    /// The number of packets of all classes.
+    /// Returns the number of packets of all classes.
     pub fn total(&self) -> u64 {
         Class::ALL.iter().map(|class| self.of(*class)).sum()
     }

@@ -1,6 +1,6 @@
 //! The state of one connection while a capture is read.
 //!
-//! Both directions are tracked from the point of view of the tap: only packets captured at the tap count as sent.
+//! Both directions are tracked from the point of view of the tap: only packets captured at that tap count as sent.
 //! Sequence numbers are unwrapped to 64 bits. The work per packet does not grow with the connection. Memory grows only
 //! with the packets in flight and with the holes in the observed sequence.
 
@@ -16,11 +16,11 @@ use super::quantiles::Quantiles;
 use super::sequence::{SequenceSet, first_reference, unwrap};
 use super::summary::PacketSummary;
 
-/// Maximum number of segments that wait for an acknowledgement; no window holds more. Beyond the maximum, the
-/// oldest segment gives no round-trip time.
+/// Maximum number of tracked segments in flight; no window allows more. Beyond the maximum, the oldest segment gives no
+/// round-trip time.
 const FLIGHT_LIMIT: usize = 65_536;
 
-/// How a segment relates to the segments seen before.
+/// The relation between the sequence numbers of a segment and the numbers seen before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SegmentRelation {
     /// The segment occupies no sequence numbers.
@@ -29,7 +29,7 @@ pub(super) enum SegmentRelation {
     New,
     /// The segment is new, but has lower sequence numbers than the highest seen.
     OutOfOrder,
-    /// Some of the segment was seen before.
+    /// Part of the segment was seen before.
     Repeated,
     /// The segment is a keep-alive or a window probe.
     Probe,
@@ -39,19 +39,19 @@ pub(super) enum SegmentRelation {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Observed {
     pub(super) novelty: SegmentRelation,
-    /// The first sequence number.
+    /// The first sequence number of the packet.
     pub(super) start: u64,
-    /// The sequence number after the last; SYN and FIN count.
+    /// The sequence number after the packet's last; SYN and FIN count.
     pub(super) end: u64,
-    /// The acknowledgement number, in the peer's space.
+    /// The acknowledgement number, in the peer's sequence space.
     pub(super) acknowledged: Option<u64>,
-    /// The announced window, scaled.
+    /// The announced window in bytes, after scaling.
     pub(super) window: Option<u64>,
     /// Whether the packet is a duplicate acknowledgement.
     pub(super) duplicate: bool,
     /// Time since the connection's previous packet, and a description of that packet.
     pub(super) gap: Option<(u64, PacketSummary)>,
-    /// A round-trip time of the other direction that ends with this packet.
+    /// A round-trip time of the opposite direction, measured when this packet acknowledged a segment.
     pub(super) rtt: Option<u64>,
 }
 
@@ -73,31 +73,31 @@ pub(super) struct Connection {
     pub(super) trains: u64,
 }
 
-/// The state of one end.
+/// The state of one end of a connection.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Side {
     figures: DirectionSummary,
-    /// A recent number of this end's sequence space; the reference for unwrapping.
+    /// A recent sequence number of this end in 64 bits: the reference for unwrapping.
     reference: Option<u64>,
     initial: Option<u32>,
     seen: SequenceSet,
     lowest: u64,
-    /// The number after the highest number seen.
+    /// The sequence number after the highest sequence number seen.
     highest: Option<u64>,
-    /// The highest acknowledgement number that this end sent, in the peer's space.
+    /// The highest acknowledgement number that this end sent, in the peer's sequence space.
     acknowledged: Option<u64>,
     window: Option<u16>,
     offered_scale: Option<u8>,
     fin: bool,
-    /// Segments that are not acknowledged: the number after the last, and the time.
+    /// Unacknowledged segments: the sequence number after the last, and the time of the segment.
     flight: VecDeque<(u64, u64)>,
-    /// An acknowledgement gives no round-trip time until all numbers up to this one are acknowledged.
+    /// Acknowledgements give no round-trip time until all sequence numbers below this number are acknowledged.
     ambiguous_until: u64,
     rtt: Quantiles,
 }
 
 impl Connection {
-    /// A connection before its first packet.
+    /// Creates a connection without packets.
     pub(super) fn new(client: Endpoint, server: Endpoint) -> Connection {
         Connection {
             client,
@@ -114,7 +114,7 @@ impl Connection {
         }
     }
 
-    /// The direction of a packet from `source`.
+    /// Returns the direction of a packet from `source`.
     #[inline]
     pub(super) fn direction(&self, source: Endpoint) -> Direction {
         match source == self.client {
@@ -123,8 +123,8 @@ impl Connection {
         }
     }
 
-    /// Whether a segment opens another connection between the same ports: a SYN that is neither a repetition of
-    /// this connection's SYN nor the other half of a simultaneous open.
+    /// Whether a segment opens a new connection between the same ports. A retransmitted SYN and the second SYN of a
+    /// simultaneous open do not open a new connection.
     #[inline]
     pub(super) fn is_succeeded_by(
         &self,
@@ -142,7 +142,7 @@ impl Connection {
         }
     }
 
-    /// Records the first sequence number of an end, seen at an uncounted tap.
+    /// Records the initial sequence number of an end from a packet at an uncounted tap.
     pub(super) fn note_opening(&mut self, direction: Direction, class: Class, sequence: u32) {
         if matches!(class, Class::Syn | Class::SynAck) {
             self.sides[direction as usize]
@@ -226,7 +226,7 @@ impl Connection {
         self.sides.iter().any(|side| side.initial.is_none())
     }
 
-    /// Approximate heap memory, in bytes.
+    /// Returns the approximate heap memory, in bytes.
     pub(super) fn memory(&self) -> u64 {
         let side = |side: &Side| {
             let flight = (side.flight.capacity() * size_of::<(u64, u64)>()) as u64;
@@ -235,7 +235,7 @@ impl Connection {
         self.sides.iter().map(side).sum()
     }
 
-    /// The figures at the end of the capture.
+    /// Returns the figures at the end of the capture.
     pub(super) fn summary(mut self) -> ConnectionSummary {
         let ending = self.ending();
         let trains = self.trains + u64::from(self.train > 0);
@@ -268,7 +268,7 @@ impl Connection {
 }
 
 impl Side {
-    /// Updates the counts that apply to any packet.
+    /// Updates the counts that apply to every packet.
     #[inline]
     fn count(&mut self, time: u64, ip: &IpPacket, segment: &Segment, class: Class) {
         let figures = &mut self.figures;
@@ -326,7 +326,7 @@ impl Side {
                 let anything = self.seen.covered(start, end) > 0;
                 self.figures.retransmitted_bytes += Bytes(seen);
                 self.figures.unique_payload_bytes += Bytes(payload - seen);
-                // Karn's rule: from here on, an acknowledgement may be for either transmission.
+                // Karn's rule: an acknowledgement of retransmitted data may be for either transmission.
                 self.ambiguous_until = highest.max(end);
                 self.flight.clear();
                 if anything {
@@ -372,7 +372,7 @@ impl Side {
             self.figures.zero_window_probes += 1;
             return true;
         }
-        // If everything was acknowledged, a pure ACK would not carry a sequence number that is one lower.
+        // If no data is outstanding, an ordinary pure ACK carries the next sequence number, not the number before it.
         if repeats && matches!(class, Class::PureAck | Class::Data) {
             self.figures.keep_alives += 1;
             return true;
@@ -393,7 +393,7 @@ impl Side {
     #[inline]
     fn announce(&mut self, segment: &Segment, class: Class, scaled: bool) -> Option<u64> {
         if matches!(class, Class::Syn | Class::SynAck) {
-            // The window of a SYN is never scaled, and a later announcement soon replaces it.
+            // Excluded from the figures: the window of a SYN is never scaled, and the next segment replaces it.
             return Some(u64::from(segment.window));
         }
         let shift = match scaled {

@@ -12,9 +12,9 @@ use super::quantiles::RttSummary;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// The direction from the side that sent the first SYN. If the capture has no SYN of a connection: from the
-    /// client according to the tap's name, otherwise towards the lower port. For UDP: from the end that sent the
-    /// flow's first datagram; if that datagram went from a system port to another port, the opposite direction.
+    /// From the client to the server. The client is the side that sent the first SYN. If the capture has no SYN, the
+    /// tap's name determines the client; otherwise the end with the higher port is the client. For UDP, the client is
+    /// the sender of the flow's first datagram, unless that datagram went from a system port to another port.
     Up,
     /// The opposite direction.
     Down,
@@ -24,7 +24,7 @@ impl Direction {
     /// Both directions: up, then down.
     pub const BOTH: [Direction; 2] = [Direction::Up, Direction::Down];
 
-    /// The opposite of this direction.
+    /// Returns the opposite of this direction.
     pub fn opposite(self) -> Direction {
         match self {
             Direction::Up => Direction::Down,
@@ -53,43 +53,44 @@ pub struct DirectionSummary {
     pub header_bytes: Bytes,
     /// Bytes of TCP payload, including retransmissions.
     pub payload_bytes: Bytes,
-    /// Bytes of TCP payload, each position in the stream counted once.
+    /// Bytes of TCP payload; each byte of the stream counts once.
     pub unique_payload_bytes: Bytes,
-    /// Packets that repeat anything seen before: payload, a SYN or a FIN.
+    /// Packets that repeat payload, a SYN or a FIN that was seen before.
     pub retransmitted_packets: u64,
     /// Bytes of payload that were seen before. `payload_bytes` is the sum of this number,
     /// `unique_payload_bytes`, and the payload of probes and resets.
     pub retransmitted_bytes: Bytes,
-    /// Packets that are new but have lower sequence numbers than the highest seen: reordered, or retransmissions of
+    /// Packets with new sequence numbers below the highest number seen: reordered packets, or retransmissions of
     /// packets that were lost before this tap.
     pub out_of_order_packets: u64,
-    /// Pure ACKs that acknowledge nothing new while data are outstanding, with an unchanged window or with
-    /// selective acknowledgements (RFC 5681, RFC 6675).
+    /// Duplicate ACKs: pure ACKs without new acknowledged data while data is outstanding, with an unchanged window or
+    /// with selective acknowledgements (RFC 5681, RFC 6675).
     pub duplicate_acks: u64,
     /// Keep-alives: packets whose sequence number is one below the next expected number, with at most one byte,
     /// which is already acknowledged.
     pub keep_alives: u64,
-    /// Zero-window probes: packets like keep-alives, or with one new byte, while the peer's window is closed.
+    /// Zero-window probes: packets with the form of a keep-alive, or with one new byte, while the peer's window is
+    /// closed.
     pub zero_window_probes: u64,
     /// Packets, other than SYN, FIN and RST, that announce a window of zero.
     pub zero_windows: u64,
-    /// The smallest window announced after the SYN, scaled.
+    /// The smallest window announced after the SYN, in bytes after scaling.
     pub window_min: Option<Bytes>,
-    /// The largest window announced after the SYN, scaled.
+    /// The largest window announced after the SYN, in bytes after scaling.
     pub window_max: Option<Bytes>,
-    /// Maximum segment size announced in the SYN; the smallest over several connections.
+    /// Maximum segment size announced in the SYN; over several connections, the minimum.
     pub mss: Option<u16>,
-    /// Window scale (a shift) offered in the SYN; the smallest over several connections.
+    /// Window scale (a shift) offered in the SYN; over several connections, the minimum.
     pub window_scale: Option<u8>,
     /// Whether selective acknowledgements were offered; over several connections, whether any offered them.
     pub sack_permitted: bool,
     /// Whether any packet carried time stamps.
     pub timestamps: bool,
-    /// The largest number of bytes of sequence space that were sent but not acknowledged, as seen at this tap.
+    /// The maximum number of bytes in flight (sent but not acknowledged), as seen at this tap.
     pub outstanding_max: Bytes,
     /// The time from a packet of this direction to the acknowledgement of exactly this packet. By Karn's rule,
-    /// retransmitted data gives no sample. At the sender's end this is the path's round trip plus the delay of
-    /// the acknowledgement at the receiver; at the receiver's end it is that delay alone.
+    /// retransmitted data gives no sample. At the sender's tap, this is the path's round-trip time plus the receiver's
+    /// acknowledgement delay. At the receiver's tap, it is the acknowledgement delay alone.
     pub rtt: Option<RttSummary>,
     /// The time of the first packet.
     pub first: Option<Instant>,
@@ -98,7 +99,7 @@ pub struct DirectionSummary {
 }
 
 impl DirectionSummary {
-    /// The number of packets of all classes.
+    /// Returns the number of packets of all classes.
     pub fn packets(&self) -> u64 {
         self.classes.total()
     }
@@ -129,7 +130,7 @@ impl DirectionSummary {
     }
 }
 
-/// The smaller of two values; if only one is present, that value.
+/// Returns the smaller of two values; if only one value is present, returns that value.
 fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
@@ -144,13 +145,13 @@ pub struct ConnectionSummary {
     pub client: SocketAddr,
     /// The end that accepted the connection.
     pub server: SocketAddr,
-    /// Whether the capture holds the SYN.
+    /// Whether the capture contains the SYN.
     pub opening_seen: bool,
     /// The time of the first packet.
     pub first: Instant,
     /// The time of the last packet.
     pub last: Instant,
-    /// How the connection ended.
+    /// The ending of the connection.
     pub ending: Ending,
     /// The longest time between two packets of the connection, in nanoseconds.
     pub idle_max_ns: u64,
@@ -163,12 +164,12 @@ pub struct ConnectionSummary {
 }
 
 impl ConnectionSummary {
-    /// Number of packets in both directions.
+    /// Returns the number of packets in both directions.
     pub fn packets(&self) -> u64 {
         self.up.packets() + self.down.packets()
     }
 
-    /// The figures of one direction.
+    /// Returns the figures of one direction.
     pub fn direction(&self, direction: Direction) -> &DirectionSummary {
         match direction {
             Direction::Up => &self.up,
@@ -177,17 +178,17 @@ impl ConnectionSummary {
     }
 }
 
-/// How a connection ended, according to the capture.
+/// The ending of a connection, according to the capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "how", content = "by")]
 pub enum Ending {
-    /// Both sides sent FIN. A RST after both FINs loses no data and does not change this.
+    /// Both sides sent FIN. A RST after both FINs loses no data and is ignored.
     Closed,
-    /// One side sent FIN and the other did not; the direction is the direction of the FIN.
+    /// Only one side sent FIN; the value is the direction of the FIN.
     HalfClosed(Direction),
-    /// Aborted by a RST before both sides had sent FIN.
+    /// A RST aborted the connection before both sides had sent FIN; the value is the direction of the RST.
     Reset(Direction),
-    /// Neither FIN nor RST.
+    /// The capture has neither a FIN nor a RST of the connection.
     Open,
 }
 

@@ -1,10 +1,10 @@
 //! Writes the packets of some taps of a capture into a separate capture, as captured at one host.
 //!
-//! This program's captures hold each packet twice: where it enters and where it leaves the path. Wireshark follows a
-//! connection through a whole file, and takes the second copy of a packet for a retransmission. Therefore a file for
-//! Wireshark must hold one tap only. Names, link types, comments and lengths are kept. Times are in nanoseconds.
-//! Packets are sorted by time within a window of `REORDERED` packets, because two threads write the taps of a path, so
-//! the packets of a capture are not in time order.
+//! This program's captures contain each packet twice: where the packet enters and where it leaves the path. Wireshark
+//! reports the second copy of a packet as a retransmission. Therefore a file for Wireshark must contain the packets of
+//! one host only. Names, link types, comments and lengths are copied. Times are in nanoseconds. Two threads write the
+//! taps of a path, so a capture is not in time order. The writer sorts packets by time within a window of `REORDERED`
+//! packets.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use super::capture::{Interface, LinkType, Record};
 use super::tap::TapChoice;
 
-/// Number of packets that are held back to sort them by time.
+/// Number of packets that are buffered to be sorted by time.
 const REORDERED: usize = 256;
 
 const SECTION: u32 = 0x0a0d_0d0a;
@@ -32,8 +32,8 @@ const NANOSECONDS: u8 = 9;
 pub struct TapWriter<W> {
     out: W,
     taps: TapChoice,
-    /// For each interface of the input file, by index: its number in the output file, once it has a packet;
-    /// `None` if the interface is not counted.
+    /// For each interface of the input file: `None` if the interface is not counted, otherwise its number in the output
+    /// file, which is assigned at its first packet.
     numbers: Vec<Option<Option<u32>>>,
     interfaces: u32,
     waiting: BinaryHeap<Reverse<Waiting>>,
@@ -41,7 +41,7 @@ pub struct TapWriter<W> {
     last: u64,
 }
 
-/// An encoded packet that is held back.
+/// An encoded packet in the sort buffer.
 #[derive(Debug, PartialEq, Eq)]
 struct Waiting {
     time: u64,
@@ -70,7 +70,7 @@ impl<W: Write> TapWriter<W> {
         let mut body = Vec::new();
         body.extend(0x1a2b_3c4d_u32.to_le_bytes());
         body.extend([1, 0, 0, 0]);
-        // The length of the section is unknown.
+        // A section length of -1 means "unknown".
         body.extend([0xff; 8]);
         out.write_all(&block(SECTION, &body))?;
         Ok(TapWriter {
@@ -120,7 +120,7 @@ impl<W: Write> TapWriter<W> {
         }
     }
 
-    /// Writes the packets that were held back, and returns the total number of packets.
+    /// Writes the buffered packets, and returns the total number of packets.
     ///
     /// # Errors
     /// If writing fails.
@@ -139,7 +139,7 @@ impl<W: Write> TapWriter<W> {
         }
     }
 
-    /// The number of an interface in the output file; the interface is announced at its first packet.
+    /// Returns the number of an interface in the output file; declares the interface at its first packet.
     fn number(&mut self, index: usize, interface: &Interface) -> io::Result<Option<u32>> {
         if let Some(Some(known)) = self.numbers.get(index) {
             return Ok(*known);
@@ -238,7 +238,7 @@ mod tests {
             writer.packet(0, 1_000, b"first of the client", comment);
             writer.packet(1, 2_000, b"first of the client", None);
             writer.cut_packet(3, 2_900, b"of the server", 5, Some("late_ns=7"));
-            // Another thread wrote it, later in the file than its time.
+            // Not in time order, because another thread wrote this packet.
             writer.packet(0, 2_500, b"second of the client", None);
             writer.packet(4, 2_600, b"second of the client", comment);
             let all = seen(writer.bytes());

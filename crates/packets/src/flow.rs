@@ -12,7 +12,7 @@ pub(super) struct FlowKey {
 }
 
 impl FlowKey {
-    /// The key of a packet's flow.
+    /// Returns the key of a packet's flow.
     #[inline]
     pub(super) fn of(ip: &IpPacket) -> FlowKey {
         let (one, other) = (ip.source, ip.destination);
@@ -34,7 +34,7 @@ impl FlowKey {
         self.low == end
     }
 
-    /// The key in three words, for IPv4 addresses.
+    /// Returns the key as three 32-bit words, if both addresses are IPv4.
     #[inline]
     fn short(&self) -> Option<[u32; 3]> {
         let ports = u32::from(self.low.port()) << 16 | u32::from(self.high.port());
@@ -42,8 +42,8 @@ impl FlowKey {
     }
 }
 
-/// A map from flows to values that takes as little memory as the addresses allow, because hashing and lookup
-/// are a large part of the work.
+/// A map from flows to values. IPv4 flows have shorter keys, because hashing and lookup take a large part of the
+/// accounting's time.
 #[derive(Debug, Default)]
 pub(super) struct FlowMap<V> {
     /// Flows between IPv4 addresses: both ports and both addresses.
@@ -66,10 +66,10 @@ impl<V: Copy> FlowMap<V> {
         };
     }
 
-    /// Approximate memory in bytes.
+    /// Returns the approximate memory in bytes.
     pub(super) fn memory(&self) -> u64 {
         let entry = |key: usize| (key + size_of::<V>().next_multiple_of(4) + 1) as u64;
-        // A table is between 7/16 and 7/8 full.
+        // At its capacity, a hash table is 7/8 full.
         let room = |capacity: usize| capacity as u64 * 8 / 7;
         room(self.short.capacity()) * entry(size_of::<[u32; 3]>())
             + room(self.long.capacity()) * entry(size_of::<FlowKey>())

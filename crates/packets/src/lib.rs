@@ -1,10 +1,10 @@
 //! Packet accounting: the cost of a recorded exchange on the wire, and the causes of its delays.
 //!
-//! [`account`] reads a capture of this or any other program in one pass. It reports the number of packets of
-//! each exclusive [`Class`], the bytes of headers and of payload, the connections and how they ended, and the
+//! [`account`] reads a capture of this or any other program in one pass. It reports the number of packets of each
+//! exclusive [`Class`], the bytes of headers and of payload, the connections with their endings, and the
 //! retransmissions. The classes are defined so that another program can reproduce the counts
-//! ([`Class::display_filter`]). The figures are the figures of tcptrace and of the papers (`packets`,
-//! `overhead = 40·P / (payload + 40·P)`), at the tap that the papers used: the client.
+//! ([`Class::display_filter`]). The definitions follow tcptrace and the papers (`packets`, `overhead = 40·P / (payload
+//! + 40·P)`), at the tap that the papers used: the client.
 //!
 //! ```text
 //! bytes ──> capture::Capture ──> link, parse ──> class
@@ -66,17 +66,17 @@ const PACKETS_PER_LOOK: u64 = 1 << 17;
 /// Settings of an accounting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The counted interfaces.
+    /// The interfaces whose packets are counted.
     pub taps: TapChoice,
-    /// Gaps in a connection that are longer than this are listed. The default, 39 ms, is just below the
-    /// shortest delay of an acknowledgement on common systems.
+    /// Idle gaps in a connection are listed if they are longer than this. The default, 39 ms, is just below the
+    /// shortest delayed acknowledgement of common systems.
     pub idle_threshold: Duration,
-    /// A gap between two packets of a connection that is longer than this starts a new train. The default, 500
-    /// ms, is the largest gap between cars that Jain and Routhier (1986) chose.
+    /// Packets of one connection that are farther apart than this belong to different trains. The default, 500 ms, is
+    /// the largest gap between cars that Jain and Routhier (1986) chose.
     pub train_gap: Duration,
-    /// Number of connections whose time sequences are recorded, from the first connection on.
+    /// Number of connections, from the first, whose time sequences are recorded.
     pub time_sequences: usize,
-    /// Maximum number of points in each list of a time sequence; the default is 200 000. Beyond it, the points
+    /// Maximum number of points in each list of a time sequence; the default is 200 000. Beyond this number, the points
     /// of each time bin are merged, and the sequence states the length of a bin.
     pub time_sequence_points: usize,
     /// Approximate memory limit of the accounting. Connections take most of the memory: about 250 bytes each.
@@ -99,9 +99,8 @@ impl Default for Options {
 /// Counts the packets of a capture.
 ///
 /// # Errors
-/// If the input is not a capture, if the system fails to read, or if the capture needs more than
-/// [`Options::memory`]. A file that is truncated or damaged later is not an error: [`Accounting::integrity`]
-/// reports it.
+/// If the input is not a capture, if the system fails to read, or if the capture needs more than [`Options::memory`]. A
+/// file that is truncated or damaged after its header is not an error: [`Accounting::integrity`] reports the damage.
 pub fn account(reader: impl Read, options: &Options) -> Result<Accounting, CaptureError> {
     account_with_sequences(reader, options).map(|(accounting, _)| accounting)
 }
@@ -130,7 +129,7 @@ pub fn account_each(
     observe(&mut reader, options, &mut each)
 }
 
-// This function is not generic, so that its loop is compiled once, with the optimisation of this crate.
+// Not generic, so that the loop is compiled once, with this crate's optimisation level.
 fn observe(
     reader: &mut dyn Read,
     options: &Options,

@@ -12,17 +12,16 @@ const PPP_IPV4: u16 = 0x0021;
 const PPP_IPV6: u16 = 0x0057;
 const PPP_MPLS: [u16; 2] = [0x0281, 0x0283];
 
-/// Why no IP packet was found in a frame.
+/// The reason why no IP packet was found in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoIpReason {
-    /// The frame carries another protocol, or is truncated before the packet begins.
+    /// The frame carries another protocol, or is truncated before the IP packet begins.
     NotIp,
-    /// The frame may carry IP, in a form that is not decoded.
+    /// The frame has an encapsulation that may carry IP but is not decoded.
     Opaque(Opaque),
 }
 
-/// A form in which a frame may carry IP, and that is not decoded. The type is small, because it is returned for
-/// every packet.
+/// An encapsulation that may carry IP but is not decoded. The type is small, because it is returned for every packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Opaque {
     /// A pseudowire in MPLS.
@@ -60,24 +59,23 @@ impl std::fmt::Display for Opaque {
 
 type Found<'a> = Result<&'a [u8], NoIpReason>;
 
-/// The bytes of the IP packet (of any version) in a frame. `None` if the frame carries another protocol, is
+/// Returns the bytes of the IP packet (of any version) in a frame. `None` if the frame carries another protocol, is
 /// truncated before the packet begins, or has an unsupported link type.
 #[inline]
 pub fn ip_packet(link: LinkType, frame: &[u8]) -> Option<&[u8]> {
     find(link, frame).ok()
 }
 
-/// As [`ip_packet`], but with the reason if no packet is found.
+/// Returns the IP packet in a frame, or the reason why no packet is found.
 ///
-/// Supported: Ethernet, FDDI, Token Ring, IEEE 802.11 (alone and after the headers of radiotap, PPI, AVS and
-/// Prism), ATM by RFC 2684, IP over IEEE 1394, PPP, Cisco HDLC, MPLS, raw IP, BSD loopback and both of Linux's
-/// cooked formats. Within these: VLAN tags, LLC and SNAP, PPPoE sessions, stacks of MPLS labels, and MACsec
+/// Supported link types: Ethernet, FDDI, Token Ring, IEEE 802.11 (alone and after the headers of radiotap, PPI, AVS and
+/// Prism), ATM by RFC 2684, IP over IEEE 1394, PPP, Cisco HDLC, MPLS, raw IP, BSD loopback and both of Linux's cooked
+/// formats. Supported encapsulations: VLAN tags, LLC and SNAP, PPPoE sessions, stacks of MPLS labels, and MACsec
 /// without encryption.
 #[inline]
 pub fn find(link: LinkType, frame: &[u8]) -> Found<'_> {
     match link.0 {
-        // Raw IP: the registered number, the numbers that two systems use in their own files, and the numbers
-        // per IP version.
+        // Raw IP: the registered number, the numbers of two systems, and one number per IP version.
         101 | 12 | 14 | 228 | 229 => Ok(frame),
         1 => ethernet(frame),
         _ => find_elsewhere(link, frame),
@@ -87,13 +85,13 @@ pub fn find(link: LinkType, frame: &[u8]) -> Found<'_> {
 fn find_elsewhere(link: LinkType, frame: &[u8]) -> Found<'_> {
     match link.0 {
         9 | 50 => ppp(frame),
-        // These link types have a direction byte in front.
+        // These link types have a direction byte before the frame.
         166 | 204 => ppp(from(frame, 1)?),
         51 => ppp(from(frame, 6)?),
         0 => {
             let family: [u8; 4] = *frame.first_chunk().ok_or(NoIpReason::NotIp)?;
             let little = u32::from_le_bytes(family);
-            // The byte order is the byte order of the capturing host; a family is a small number.
+            // The field has the byte order of the capturing host; every valid family is a small number.
             let family = if little > 0xffff {
                 little.swap_bytes()
             } else {
@@ -154,7 +152,7 @@ pub fn is_known(link: LinkType) -> bool {
     )
 }
 
-/// The name of an unsupported link type that occurs in captures.
+/// Returns the name of an unsupported link type that occurs in captures.
 pub fn name(link: LinkType) -> Option<&'static str> {
     Some(match link.0 {
         3 => "AX.25",
@@ -203,13 +201,13 @@ fn typed(mut kind: u16, mut payload: &[u8]) -> Found<'_> {
         ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => Ok(payload),
         ETHERTYPE_PPPOE => ppp(from(payload, 6)?),
         _ if ETHERTYPE_MPLS.contains(&kind) => mpls(payload),
-        // A tag may be followed by a length.
+        // The tag may be followed by a length instead of an EtherType.
         ..0x0600 => llc(payload),
         _ => Err(NoIpReason::NotIp),
     }
 }
 
-/// IEEE 802.2, with SNAP or with the SAP number of IP.
+/// Decodes an IEEE 802.2 header, with SNAP or with the SAP number of IP.
 fn llc(payload: &[u8]) -> Found<'_> {
     match payload {
         // SNAP (RFC 1042), and the bridge-tunnel encapsulation of IEEE 802.1H.
@@ -219,7 +217,7 @@ fn llc(payload: &[u8]) -> Found<'_> {
     }
 }
 
-/// A stack of labels (RFC 3032). The first half byte after the stack determines the content (RFC 4928).
+/// Decodes a stack of MPLS labels (RFC 3032). The first four bits after the stack determine the content (RFC 4928).
 fn mpls(mut payload: &[u8]) -> Found<'_> {
     loop {
         let label: &[u8; 4] = payload.first_chunk().ok_or(NoIpReason::NotIp)?;
@@ -236,7 +234,7 @@ fn mpls(mut payload: &[u8]) -> Found<'_> {
     }
 }
 
-/// IEEE 802.1AE: the content after the tag, if it is authenticated but not encrypted.
+/// Decodes IEEE 802.1AE: returns the content after the tag, if it is authenticated but not encrypted.
 fn macsec(payload: &[u8]) -> Result<(u16, &[u8]), NoIpReason> {
     const CHANNEL: u8 = 0x20;
     const ENCRYPTED_OR_CHANGED: u8 = 0x0c;
@@ -250,7 +248,7 @@ fn macsec(payload: &[u8]) -> Result<(u16, &[u8]), NoIpReason> {
 
 fn ppp(frame: &[u8]) -> Found<'_> {
     let frame = match frame {
-        // Address and control bytes of HDLC framing; links may negotiate to omit them.
+        // The address and control bytes of HDLC framing, which links may negotiate to omit.
         [0xff, 0x03, rest @ ..] => rest,
         _ => frame,
     };
@@ -273,7 +271,7 @@ fn ppp(frame: &[u8]) -> Found<'_> {
     }
 }
 
-/// Frame control and two addresses (ISO 9314-2), then LLC if the frame is an LLC frame.
+/// Decodes FDDI: frame control and two addresses (ISO 9314-2), then LLC if the frame is an LLC frame.
 fn fddi(frame: &[u8]) -> Found<'_> {
     match frame.first().map(|control| control & 0xf0) {
         Some(0x50 | 0xd0) => llc(from(frame, 13)?),
@@ -281,8 +279,8 @@ fn fddi(frame: &[u8]) -> Found<'_> {
     }
 }
 
-/// Access and frame control, two addresses, and a source route if the source address announces one (IEEE
-/// 802.5).
+/// Decodes Token Ring (IEEE 802.5): access and frame control, two addresses, and a source route if the source address
+/// announces one.
 fn token_ring(frame: &[u8]) -> Found<'_> {
     let (control, source) = (at(frame, 1)?, at(frame, 8)?);
     if control & 0xc0 != 0x40 {
@@ -295,7 +293,7 @@ fn token_ring(frame: &[u8]) -> Found<'_> {
     llc(from(frame, 14 + route)?)
 }
 
-/// A frame of IEEE 802.11, section 9.2. Some receivers pad its header to a multiple of four bytes.
+/// Decodes a frame of IEEE 802.11, section 9.2. Some receivers pad its header to a multiple of four bytes.
 fn wireless(frame: &[u8], padded: bool) -> Found<'_> {
     const DATA: u8 = 2;
     let (control, flags) = (at(frame, 0)?, at(frame, 1)?);
@@ -331,7 +329,8 @@ fn wireless(frame: &[u8], padded: bool) -> Found<'_> {
     llc(from(frame, length)?)
 }
 
-/// The radiotap header. It states its own length; the only field read is the flag for padding of the frame's header.
+/// Decodes the radiotap header. It states its own length; the only other field read is the flag for padding of the
+/// frame's header.
 fn radiotap(frame: &[u8]) -> Found<'_> {
     let little = |at: usize| {
         let word = frame.get(at..at + 4)?.first_chunk()?;
@@ -354,7 +353,7 @@ fn radiotap(frame: &[u8]) -> Found<'_> {
     wireless(from(frame, length)?, padded)
 }
 
-/// Per-Packet Information: a header that states its own length and the link type of the content.
+/// Decodes Per-Packet Information: a header that states its own length and the link type of the content.
 fn ppi(frame: &[u8]) -> Found<'_> {
     let length = usize::from(u16_at(frame, 2)?.swap_bytes());
     let link = u16_at(frame, 4)?.swap_bytes();
@@ -364,12 +363,12 @@ fn ppi(frame: &[u8]) -> Found<'_> {
     }
 }
 
-/// The header of Prism, or the header of AVS, which has the same link type number.
+/// Decodes the Prism header, or the AVS header, which has the same link type number.
 fn prism(frame: &[u8]) -> Found<'_> {
     let length = match u32_at(frame, 0)? {
         0x8021_1001 | 0x8021_1002 => u32_at(frame, 4)?,
         _ => {
-            // The byte order is the byte order of the capturing host; a length is a small number.
+            // The field has the byte order of the capturing host; every valid length is a small number.
             let length = u32_at(frame, 4)?;
             length.min(length.swap_bytes())
         }
@@ -378,7 +377,7 @@ fn prism(frame: &[u8]) -> Found<'_> {
 }
 
 fn loopback(family: u32, frame: &[u8]) -> Found<'_> {
-    // IPv4 is 2 everywhere; each BSD has its own number for IPv6.
+    // The family of IPv4 is 2 on all systems; each BSD has a different number for IPv6.
     match family {
         2 | 10 | 24 | 28 | 30 => Ok(&frame[4..]),
         _ => Err(NoIpReason::NotIp),
@@ -414,7 +413,7 @@ mod tests {
         [header, PACKET].concat()
     }
 
-    /// The header of an IEEE 802.11 data frame: its first two bytes, the fields after the addresses, and SNAP.
+    /// Builds the header of an IEEE 802.11 data frame: its first two bytes, the fields after the addresses, and SNAP.
     fn wireless_header(control: [u8; 2], more: &[u8]) -> Vec<u8> {
         let snap = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
         [&control[..], &[0; 22], more, &snap].concat()
@@ -462,7 +461,7 @@ mod tests {
             (108, framed(&[0, 0, 0, 30])),
             (113, framed(&[&[0u8; 14][..], &[0x08, 0]].concat())),
             (276, framed(&[&[0x08, 0][..], &[0u8; 18]].concat())),
-            // A stack of two labels; IP without SNAP; a tag of MACsec with and without a channel.
+            // A stack of two MPLS labels; IP without SNAP; a MACsec tag with and without a channel.
             (
                 1,
                 framed(&[&addresses[..], &[0x88, 0x47, 0, 1, 0, 9, 0, 2, 1, 9]].concat()),

@@ -1,4 +1,4 @@
-//! The connections of an accounting in packed form, because there may be millions.
+//! The connections of an accounting in a packed form, because there may be millions of connections.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,8 +11,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::connection_summary::{ConnectionSummary, Direction, DirectionSummary, Ending};
 use super::packed::{packed, unpacked};
 
-/// Summaries of connections, in a fifth of the memory of a `Vec`. They are unpacked one at a time and returned
-/// as values.
+/// Summaries of connections, in one fifth of the memory of a `Vec`. They are unpacked one at a time and returned by
+/// value.
 #[derive(Clone, Default, PartialEq)]
 pub struct ConnectionList {
     items: Vec<Box<[u8]>>,
@@ -32,8 +32,8 @@ pub(super) struct Totals {
     pub(super) packets: Vec<u64>,
 }
 
-/// The packed form of a summary. A separate type is needed because the serialised form of `Ending` is made for
-/// JSON, and the packed encoding cannot represent it.
+/// The packed form of a summary. A separate type is needed because the packed encoding cannot represent the JSON form
+/// of `Ending`.
 #[derive(Serialize, Deserialize)]
 struct Item {
     client: SocketAddr,
@@ -58,7 +58,7 @@ const ENDINGS: [Ending; 6] = [
 ];
 
 impl ConnectionList {
-    /// Number of connections.
+    /// Returns the number of connections.
     pub fn len(&self) -> usize {
         self.items.len()
     }
@@ -68,12 +68,12 @@ impl ConnectionList {
         self.items.is_empty()
     }
 
-    /// A connection, by its index.
+    /// Returns the connection with an index.
     pub fn get(&self, index: usize) -> Option<ConnectionSummary> {
         self.items.get(index).map(|item| summary(item))
     }
 
-    /// All connections in order.
+    /// Returns all connections in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = ConnectionSummary> + '_ {
         self.items.iter().map(|item| summary(item))
     }

@@ -7,7 +7,7 @@ use super::connection_summary::{Direction, Ending};
 use super::summary::Accounting;
 
 impl Accounting {
-    /// All figures by name; the suffix of a name is the unit. A figure that could not be measured is absent.
+    /// Returns all figures by name; the suffix of a name is the unit. A figure that could not be measured is absent.
     ///
     /// | name | meaning |
     /// |---|---|
@@ -20,20 +20,18 @@ impl Accounting {
     /// | `overhead_pct` | share of headers by the papers' rule, 40 bytes per packet |
     /// | `overhead_true_pct` | share of the actual headers |
     /// | `connections`, `connections_closed`, `connections_half_closed`, `connections_reset`, `connections_reset_up`, `connections_reset_down`, `connections_open` | connections by ending |
-    /// | `packets_per_connection`, `packets_per_connection_median` | |
+    /// | `packets_per_connection`, `packets_per_connection_median` | mean and median of the packets per connection |
     /// | `mean_packet_bytes` | IP bytes per packet of a connection |
     /// | `trains`, `train_packets_mean`, `train_packets_max` | packet trains |
     /// | `runs`, `run_packets_mean`, `run_packets_max` | consecutive packets of one connection |
-    /// | `retransmissions` and `_up`, `_down` | as sent if the capture shows that, otherwise as seen |
-    /// | `retransmissions_lost`, `retransmissions_spurious` | retransmissions of packets that the path had
-    /// dropped, and all others |
-    /// | `retransmissions_seen`, `retransmitted_bytes` | as seen at the counted tap |
+    /// | `retransmissions` and `_up`, `_down` | at the sender's tap if captured, otherwise at the counted tap |
+    /// | `retransmissions_lost`, `retransmissions_spurious` | retransmissions of packets that the path had dropped; all other retransmissions |
+    /// | `retransmissions_seen`, `retransmitted_bytes` | at the counted tap |
     /// | `out_of_order`, `duplicate_acks`, `keep_alives`, `zero_windows`, `zero_window_probes` | packets |
-    /// | `outstanding_max_bytes_up`, `_down` | |
+    /// | `outstanding_max_bytes_up`, `_down` | maximum number of bytes in flight |
     /// | `rtt_min_ms`, `rtt_mean_ms`, `rtt_median_ms`, `rtt_max_ms`, `rtt_samples` | across the path ([`Accounting::rtt_direction`]) |
-    /// | `idle_max_ms`, `idle_gaps` | |
-    /// | `drops`, `drops_<cause>` | packets dropped by the path, in both directions, whichever taps are
-    /// counted |
+    /// | `idle_max_ms`, `idle_gaps` | longest idle gap, and number of gaps above the threshold |
+    /// | `drops`, `drops_<cause>` | packets dropped by the path, in both directions, for any counted taps |
     /// | `duration_s` | from the first to the last counted packet |
     pub fn metrics(&self) -> BTreeMap<String, f64> {
         let mut metrics = Metrics(BTreeMap::new());
@@ -166,7 +164,7 @@ impl Accounting {
         }
     }
 
-    /// The median number of packets of a connection; `None` if there are no connections.
+    /// Returns the median number of packets of a connection; `None` if there are no connections.
     pub fn median_packets(&self) -> Option<f64> {
         let mut packets = self.connections.totals().packets.clone();
         packets.sort_unstable();

@@ -1,11 +1,11 @@
 //! Parses the headers of an IP packet.
 //!
 //! Lengths come from the headers, not from the number of captured bytes. Therefore a capture with only the first 96
-//! bytes of each packet gives the same figures as a complete capture. The parser supports IPv4 (RFC 791) with options,
-//! IPv6 (RFC 8200) with extension headers, and TCP (RFC 9293) with the options that explain its behaviour. It does not
-//! verify checksums, because captures on a host hold packets whose checksum the interface has not computed yet. It does
-//! not reassemble fragments, and it does not decode packets inside packets (tunnels, the packet quoted in an ICMP
-//! error).
+//! bytes of each packet gives the same figures as a capture of whole packets. The parser supports IPv4 (RFC 791) with
+//! options, IPv6 (RFC 8200) with extension headers, and TCP (RFC 9293) with the options that the accounting uses. It
+//! does not verify checksums, because captures on a host contain packets whose checksum the interface has not computed
+//! yet. It does not reassemble fragments, and it does not decode packets inside packets (tunnels, the packet quoted in
+//! an ICMP error).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -19,25 +19,25 @@ const PROTOCOL_ICMPV6: u8 = 58;
 /// An address and a port. IPv4 addresses are stored as IPv4-mapped IPv6 addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Endpoint {
-    /// The upper and the lower half; a `u128` would double the size because of its alignment.
+    /// The upper and the lower 64 bits; a `u128` would double the size because of its alignment.
     address: [u64; 2],
     port: u16,
 }
 
 impl Endpoint {
-    /// The port.
+    /// Returns the port.
     pub fn port(self) -> u16 {
         self.port
     }
 
-    /// The address as IPv4, if it is an IPv4 address.
+    /// Returns the address as IPv4, if it is an IPv4 address.
     #[inline]
     pub(super) fn ipv4(self) -> Option<u32> {
         let [upper, lower] = self.address;
         (upper == 0 && lower >> 32 == 0xffff).then_some(lower as u32)
     }
 
-    /// The address with port 0.
+    /// Returns the address with port 0.
     pub(super) fn without_port(self) -> Endpoint {
         Endpoint { port: 0, ..self }
     }
@@ -89,8 +89,7 @@ pub enum Transport {
     Udp,
     /// ICMP or ICMPv6.
     Icmp(IcmpKind),
-    /// A fragment. This includes the first fragment, because its transport header describes more than the
-    /// fragment holds.
+    /// A fragment. This includes the first fragment, because its transport header describes the whole packet.
     Fragment,
     /// A TCP segment whose header is incomplete or invalid.
     MalformedTcp,
@@ -174,8 +173,8 @@ pub struct TcpOptions {
 }
 
 impl Parsed {
-    /// Parses an IP packet. `original_length` is its length on the link; it is used only if the IP header does
-    /// not state the length.
+    /// Parses an IP packet. `original_length`, the packet's length on the link, is used only if the IP header does not
+    /// state the length.
     #[inline]
     pub fn parse(packet: &[u8], original_length: u32) -> Parsed {
         let parsed = match packet.first().map(|first| first >> 4) {
@@ -195,7 +194,7 @@ fn ipv4(packet: &[u8], original_length: u32) -> Option<IpPacket> {
         return None;
     }
     let length = match u16::from_be_bytes([fixed[2], fixed[3]]) {
-        // A packet that the interface will segment has no length yet.
+        // The length is 0 in a packet that the interface will segment.
         0 => original_length,
         length => u32::from(length),
     };
@@ -221,7 +220,7 @@ fn ipv4(packet: &[u8], original_length: u32) -> Option<IpPacket> {
 fn ipv6(packet: &[u8], original_length: u32) -> Option<IpPacket> {
     let fixed: &[u8; 40] = packet.first_chunk()?;
     let length = match u16::from_be_bytes([fixed[4], fixed[5]]) {
-        // A packet that the interface will segment, or a jumbogram.
+        // The length is 0 in a jumbogram and in a packet that the interface will segment.
         0 => original_length.max(40),
         length => u32::from(length) + 40,
     };
@@ -253,7 +252,7 @@ fn ipv6(packet: &[u8], original_length: u32) -> Option<IpPacket> {
                 .map(|length| (usize::from(*length) + extra) * unit)
         };
         let extension = match protocol {
-            // Hop-by-hop options, routing, destination options, mobility, host identity, shim.
+            // Hop-by-hop options, routing, destination options, mobility, host identity and shim headers.
             0 | 43 | 60 | 135 | 139 | 140 => units(8, 1),
             // The authentication header counts in units of four bytes.
             51 => units(4, 2),
@@ -262,7 +261,7 @@ fn ipv6(packet: &[u8], original_length: u32) -> Option<IpPacket> {
                     ip.transport = Transport::Fragment;
                     return Some(ip);
                 };
-                // An offset of 0 without more fragments to come is a whole packet (RFC 6946).
+                // A fragment header with offset 0 and no more fragments marks a whole packet (RFC 6946).
                 if u16::from_be_bytes([header[2], header[3]]) & 0xfff9 != 0 {
                     ip.transport = Transport::Fragment;
                     return Some(ip);
@@ -324,8 +323,8 @@ fn transport(ip: &mut IpPacket, protocol: u8, payload: &[u8]) {
     };
 }
 
-/// Parses a TCP header at the beginning of `bytes`; `length` is the true length of header and payload. The
-/// header must be captured up to the window field; later fields are optional.
+/// Parses a TCP header at the beginning of `bytes`; `length` is the original length of header and payload. The header
+/// must be captured up to the window field; later fields are optional.
 #[inline]
 fn segment(bytes: &[u8], length: u32) -> Option<Segment> {
     let fixed: &[u8; 16] = bytes.first_chunk()?;
@@ -350,7 +349,7 @@ fn segment(bytes: &[u8], length: u32) -> Option<Segment> {
 #[inline]
 fn tcp_options(mut bytes: &[u8]) -> TcpOptions {
     let mut options = TcpOptions::default();
-    // Two words of padding and a time stamp: the options of nearly every segment today.
+    // Fast path for the options of nearly every segment today: two bytes of padding and a time stamp.
     if bytes.len() == 12 && bytes[..4] == [1, 1, 8, 10] {
         options.timestamps = true;
         return options;
@@ -373,7 +372,7 @@ fn tcp_options(mut bytes: &[u8]) -> TcpOptions {
                 }
                 rest
             }
-            // The end of the list, or an invalid option.
+            // The end of the list, or an invalid option: parsing stops.
             _ => return options,
         };
     }

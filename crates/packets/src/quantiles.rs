@@ -63,13 +63,13 @@ impl Quantiles {
         *slot = slot.saturating_add(1);
     }
 
-    /// Approximate heap memory, in bytes.
+    /// Returns the approximate heap memory, in bytes.
     pub(super) fn memory(&self) -> u64 {
         (self.exact.capacity() * size_of::<u64>() + self.buckets.capacity() * size_of::<u32>())
             as u64
     }
 
-    /// The summary; `None` if there are no samples.
+    /// Returns the summary; `None` if there are no samples.
     pub(super) fn summary(&self) -> Option<RttSummary> {
         (self.count > 0).then(|| RttSummary {
             samples: self.count,
@@ -100,7 +100,7 @@ impl Quantiles {
     }
 }
 
-/// The bucket of a value: buckets of one nanosecond up to 256, then 256 buckets per doubling.
+/// Returns the bucket of a value: buckets of 1 ns up to 256 ns, then 256 buckets per doubling.
 fn bucket(value: u64) -> usize {
     let doublings = (u64::BITS - value.leading_zeros()).saturating_sub(BUCKET_BITS + 1);
     let within = (value >> doublings) as usize;

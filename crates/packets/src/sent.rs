@@ -1,8 +1,8 @@
 //! The retransmissions of senders, matched with the drops of the path.
 //!
-//! At the taps where packets enter the path, every transmission is seen; dropped packets have a comment with
-//! the path's reason. A retransmission of data whose last transmission was dropped is necessary; any other
-//! retransmission is spurious.
+//! The taps where packets enter the path capture every transmission. Dropped packets have a comment with the cause of
+//! the drop. A retransmission of data whose last transmission was dropped is necessary; any other retransmission is
+//! spurious.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub(super) struct Transmissions {
 pub(super) struct CauseId(u16);
 
 impl CauseId {
-    /// The index of the cause's name in [`Causes::names`].
+    /// Returns the index of the cause's name in [`Causes::names`].
     pub(super) fn index(self) -> u16 {
         self.0
     }
@@ -56,18 +56,18 @@ impl Causes {
         &self.0[usize::from(id.0)]
     }
 
-    /// All names.
+    /// Returns all names.
     pub(super) fn names(&self) -> &[String] {
         &self.0
     }
 }
 
-/// A retransmission: with the cause of the drop, or `None` if it is spurious.
+/// A retransmission, with the cause of the drop that it repairs; `None` if the retransmission is spurious.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Repeated(pub(super) Option<CauseId>);
 
 impl Transmissions {
-    /// Records a transmission, and whether the path dropped it.
+    /// Records a transmission, and the cause if the path dropped it.
     pub(super) fn transmit(
         &mut self,
         segment: &Segment,
@@ -95,14 +95,14 @@ impl Transmissions {
         repeated
     }
 
-    /// Records that an earlier transmission was dropped, for captures that report a drop only afterwards.
+    /// Records that an earlier transmission was dropped. Some captures report a drop only after the transmission.
     pub(super) fn drop_later(&mut self, segment: &Segment, cause: CauseId) {
         if let Some((start, end)) = self.range(segment) {
             self.lose(start, end, cause);
         }
     }
 
-    /// Approximate memory, in bytes.
+    /// Returns the approximate memory, in bytes.
     pub(super) fn memory(&self) -> u64 {
         let lost = self.lost.capacity() * size_of::<(u64, u64, CauseId)>();
         (size_of::<Transmissions>() + lost) as u64 + self.sent.memory()
@@ -114,7 +114,7 @@ impl Transmissions {
         }
     }
 
-    /// The range of sequence numbers that a segment occupies; `None` if it is empty.
+    /// Returns the range of sequence numbers that a segment occupies; `None` if the range is empty.
     fn range(&mut self, segment: &Segment) -> Option<(u64, u64)> {
         if segment.flags.contains(Flags::RST) {
             return None;
@@ -128,7 +128,7 @@ impl Transmissions {
     }
 }
 
-/// The number of sequence numbers that a segment occupies.
+/// Returns the number of sequence numbers that a segment occupies.
 pub(super) fn occupied(segment: &Segment) -> u64 {
     if segment.flags.contains(Flags::RST) {
         return 0;

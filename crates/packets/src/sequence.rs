@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The 64-bit number closest to `reference` whose lower half is `sequence`.
+/// Returns the 64-bit number closest to `reference` whose lower half is `sequence`.
 #[inline]
 pub(super) fn unwrap(reference: u64, sequence: u32) -> u64 {
     let distance = sequence.wrapping_sub(reference as u32) as i32;
     reference.wrapping_add_signed(i64::from(distance))
 }
 
-/// The first reference of a sequence space. It is high enough that no number within half of the 32-bit space
-/// before it falls below zero.
+/// Returns the first reference of a sequence space: at least 2^32, so that earlier sequence numbers stay positive.
 #[inline]
 pub(super) fn first_reference(sequence: u32) -> u64 {
     1 << 32 | u64::from(sequence)
@@ -23,14 +22,14 @@ pub(super) fn first_reference(sequence: u32) -> u64 {
 /// The set is exact: its memory grows with the number of holes, which [`SequenceSet::holes`] returns.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct SequenceSet {
-    /// The highest range; empty while the set is empty. Most segments only extend it.
+    /// The highest range; empty if the set is empty. In-order segments extend only this range.
     top: (u64, u64),
     /// All ranges below `top`: start and end.
     lower: BTreeMap<u64, u64>,
 }
 
 impl SequenceSet {
-    /// The number of members from `start` to before `end`.
+    /// Returns the number of members in `start..end`.
     pub(super) fn covered(&self, start: u64, end: u64) -> u64 {
         if start >= end {
             return 0;
@@ -41,7 +40,7 @@ impl SequenceSet {
         below + within(self.top)
     }
 
-    /// Adds the numbers from `start` to before `end`.
+    /// Adds the numbers in `start..end`.
     #[inline]
     pub(super) fn insert(&mut self, start: u64, end: u64) {
         if start >= end {
@@ -55,9 +54,9 @@ impl SequenceSet {
         self.insert_anywhere(start, end);
     }
 
-    /// Approximate heap memory, in bytes.
+    /// Returns the approximate heap memory, in bytes.
     pub(super) fn memory(&self) -> u64 {
-        // A node of the tree holds eleven ranges and is two thirds full on average.
+        // A node of the tree has room for eleven ranges and is two thirds full on average.
         self.holes() as u64 * 32
     }
 

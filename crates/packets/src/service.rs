@@ -1,9 +1,9 @@
-//! A server's response time, as seen at its own end of the path.
+//! The response time of a server, measured at the server's end of the path.
 //!
-//! Fujinoki et al. (2003) measure a server's response time from the arrival of the first request to the
-//! transmission of the last packet of the last file. This module finds the same period at the taps `server.rx`
-//! and `server.tx` of this program's captures; it cannot be found in a capture without these taps. Requests and
-//! responses are packets with payload: TCP segments that carry bytes, and all UDP datagrams.
+//! Fujinoki et al. (2003) measure a server's response time from the arrival of the first request to the transmission of
+//! the last packet of the last file. This module finds the same period at the taps `server.rx` and `server.tx` of this
+//! program's captures; a capture without these taps does not show the period. Requests and responses are packets with
+//! payload: TCP segments that carry bytes, and all UDP datagrams.
 
 use std::fs::File;
 use std::io::Read;
@@ -25,7 +25,7 @@ pub struct ServicePeriod {
 }
 
 impl ServicePeriod {
-    /// The length of the period, in nanoseconds.
+    /// Returns the length of the period, in nanoseconds.
     pub fn length_ns(self) -> u64 {
         self.last_departure - self.first_arrival
     }
@@ -77,7 +77,7 @@ pub fn service_period(
         }))
 }
 
-/// As [`service_period`], for a file.
+/// Finds the period in a capture file ([`service_period`]).
 ///
 /// # Errors
 /// As [`service_period`], and if the file cannot be opened.
@@ -89,7 +89,7 @@ pub fn service_period_of_file(
     service_period(file, times)
 }
 
-/// Whether a packet has payload.
+/// Whether a packet carries payload.
 fn carries(link: super::capture::LinkType, data: &[u8], original_length: u32) -> bool {
     let Some(packet) = link::ip_packet(link, data) else {
         return false;
@@ -113,7 +113,7 @@ mod tests {
 
     const ACK: Flags = Flags::ACK;
 
-    /// The taps of our own captures, with a request that takes 45 ms to the server and two response packets.
+    /// Builds a capture with this program's taps: a request that takes 45 ms to the server, and two response packets.
     fn capture() -> Vec<u8> {
         let (client, server) = ("10.0.0.1:1025", "10.0.0.2:80");
         let (client, server) = (client.parse().unwrap(), server.parse().unwrap());

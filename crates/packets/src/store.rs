@@ -21,13 +21,13 @@ const ALLOCATION: u64 = 16;
 pub(super) struct Tracked {
     pub(super) connection: Connection,
     pub(super) transmissions: Option<Box<[Transmissions; 2]>>,
-    /// The store's clock at the last access.
+    /// The value of the store's clock at the last access.
     #[serde(skip)]
     touched: u64,
 }
 
 impl Tracked {
-    /// Approximate memory of the unpacked form, in bytes.
+    /// Returns the approximate memory of the unpacked form, in bytes.
     fn memory(&self) -> u64 {
         let transmissions = self.transmissions.iter().flat_map(|both| both.iter());
         let transmissions: u64 = transmissions.map(Transmissions::memory).sum();
@@ -53,7 +53,7 @@ enum Slot {
 }
 
 impl Store {
-    /// Number of connections.
+    /// Returns the number of connections.
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
@@ -72,7 +72,7 @@ impl Store {
         index
     }
 
-    /// The connection with an index that [`Store::add`] returned.
+    /// Returns the connection with an index from [`Store::add`], and unpacks it if necessary.
     #[inline]
     pub(super) fn at(&mut self, index: u32) -> &mut Tracked {
         if let Slot::Packed(_) = self.slots[index as usize] {
@@ -88,7 +88,7 @@ impl Store {
         }
     }
 
-    /// The connection of the last call of [`Store::add`] or [`Store::at`].
+    /// Returns the connection of the last call of [`Store::add`] or [`Store::at`].
     #[inline]
     pub(super) fn just_used(&mut self, index: u32) -> &mut Tracked {
         match &mut self.slots[index as usize] {
@@ -97,7 +97,7 @@ impl Store {
         }
     }
 
-    /// Approximate memory of all connections, in bytes.
+    /// Returns the approximate memory of all connections, in bytes.
     pub(super) fn memory(&self) -> u64 {
         let unpacked = self
             .unpacked
@@ -197,7 +197,7 @@ mod tests {
                 let plans = match round {
                     0 => talk.open().to_vec(),
                     1 => vec![talk.up(ack, 100), talk.down(ack, 1_460)],
-                    // A hole, and the segment that fills it.
+                    // Creates a hole and then sends the segment that fills it.
                     2 => {
                         let (first, second) = (talk.down(ack, 10), talk.down(ack, 10));
                         vec![second, first]
@@ -227,10 +227,10 @@ mod tests {
         let each = store.memory() / u64::from(count);
         assert!(
             each < 1_500,
-            "{each} bytes a connection, half of them packed"
+            "{each} bytes per connection, half of the connections packed"
         );
         let each = store.packed / (u64::from(count) - store.unpacked.len() as u64);
-        assert!(each < 400, "{each} bytes a packed connection");
+        assert!(each < 400, "{each} bytes per packed connection");
         let summaries = store.drain().map(|tracked| tracked.connection.summary());
         assert!(summaries.eq(twins.into_iter().map(Connection::summary)));
     }

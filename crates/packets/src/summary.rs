@@ -11,12 +11,12 @@ use super::connection_summary::{Direction, DirectionSummary};
 use super::list::ConnectionList;
 use super::tap::TapChoice;
 
-/// The accounting of a capture. It depends only on the file and the options.
+/// The accounting of a capture. The result depends only on the file and the options.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Accounting {
     /// The file's format.
     pub format: Format,
-    /// Whether the file could be read to its end.
+    /// The integrity of the file: complete, truncated or damaged.
     pub integrity: Integrity,
     /// Notes for the reader of the figures, one sentence each.
     pub notes: Vec<String>,
@@ -58,12 +58,12 @@ pub struct Accounting {
 }
 
 impl Accounting {
-    /// Number of counted packets.
+    /// Returns the number of counted packets.
     pub fn packets(&self) -> u64 {
         self.classes.total()
     }
 
-    /// The totals of one direction.
+    /// Returns the totals of one direction.
     pub fn direction(&self, direction: Direction) -> &DirectionSummary {
         match direction {
             Direction::Up => &self.up,
@@ -71,38 +71,38 @@ impl Accounting {
         }
     }
 
-    /// Number of counted packets in connections.
+    /// Returns the number of counted packets in connections.
     pub fn connection_packets(&self) -> u64 {
         self.connections.totals().packets.iter().sum()
     }
 
-    /// Bytes of all IP packets.
+    /// Returns the bytes of all IP packets.
     pub fn ip_bytes(&self) -> Bytes {
         self.up.ip_bytes + self.down.ip_bytes
     }
 
-    /// Bytes of TCP payload, including retransmissions.
+    /// Returns the bytes of TCP payload, including retransmissions.
     pub fn payload_bytes(&self) -> Bytes {
         self.up.payload_bytes + self.down.payload_bytes
     }
 
-    /// The share of TCP/IP headers by the rule of the papers, from 0 to 1: each packet of a connection counts as 40
-    /// bytes of headers, with or without options. `None` if there are no packets.
+    /// Returns the share of TCP/IP headers by the rule of the papers, from 0 to 1: each packet of a connection counts
+    /// as 40 bytes of headers, with or without options. `None` if there are no packets.
     pub fn overhead_by_rule(&self) -> Option<f64> {
         let headers = 40.0 * self.connection_packets() as f64;
         let all = headers + self.payload_bytes().as_f64();
         (all > 0.0).then(|| headers / all)
     }
 
-    /// The share of the actual IP and TCP headers, including options, from 0 to 1.
+    /// Returns the share of the actual IP and TCP headers, including options, from 0 to 1.
     pub fn overhead(&self) -> Option<f64> {
         let headers = (self.up.header_bytes + self.down.header_bytes).as_f64();
         let all = headers + self.payload_bytes().as_f64();
         (all > 0.0).then(|| headers / all)
     }
 
-    /// The direction whose round-trip times cross the path: up if packets are captured at the client, down if
-    /// they are captured at the server.
+    /// Returns the direction whose round-trip times include the path: up at the client's taps, down at the server's
+    /// taps.
     pub fn rtt_direction(&self) -> Direction {
         match self.taps {
             TapChoice::Server => Direction::Down,
@@ -110,7 +110,7 @@ impl Accounting {
         }
     }
 
-    /// The longest gap between two packets of one connection, in nanoseconds.
+    /// Returns the longest gap between two packets of one connection, in nanoseconds.
     pub fn idle_max_ns(&self) -> Option<u64> {
         self.connections.totals().idle_max_ns
     }
@@ -129,8 +129,7 @@ pub struct InterfaceSummary {
     pub counted: bool,
     /// Number of packets that the capture itself lost at the interface, if the file reports it.
     pub lost: u64,
-    /// Packets that the path dropped at the interface, according to the comments in the capture: number by
-    /// cause.
+    /// Number of packets that the path dropped at the interface, by cause, from the comments in the capture.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub drops: BTreeMap<String, u64>,
 }
@@ -156,7 +155,7 @@ pub struct OtherCounts {
 }
 
 impl OtherCounts {
-    /// The number of packets in [`Class::Other`].
+    /// Returns the number of packets in [`Class::Other`].
     pub fn total(&self) -> u64 {
         self.udp
             + self.icmp
@@ -180,7 +179,7 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
-    /// Mean number of packets per run; `None` if there are no runs.
+    /// Returns the mean number of packets per run; `None` if there are no runs.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.packets as f64 / self.count as f64)
     }
@@ -220,7 +219,7 @@ pub struct PacketSummary {
     pub retransmission: bool,
 }
 
-/// Prints, for example, `data down` and `data up again`.
+/// Writes, for example, `data down` and `data up again`.
 impl std::fmt::Display for PacketSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let again = if self.retransmission { " again" } else { "" };
@@ -228,8 +227,8 @@ impl std::fmt::Display for PacketSummary {
     }
 }
 
-/// The retransmissions of both senders, seen where packets enter the path. Each is matched with the drop of the
-/// packet that it repeats, if there was one.
+/// The retransmissions of both senders, captured where packets enter the path. Each retransmission is matched with the
+/// drop that it repairs, if any.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentSummary {
     /// Retransmissions by the client.
@@ -241,7 +240,7 @@ pub struct SentSummary {
 }
 
 impl SentSummary {
-    /// The sum of both directions.
+    /// Returns the sum of both directions.
     pub fn total(&self) -> Repetitions {
         let mut total = self.up.clone();
         total.spurious += self.down.spurious;
@@ -252,7 +251,7 @@ impl SentSummary {
     }
 }
 
-/// The number of a sender's retransmissions, by cause.
+/// Number of a sender's retransmissions, by cause.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repetitions {
     /// Retransmissions of packets that the path dropped, by the path's cause.
@@ -263,12 +262,12 @@ pub struct Repetitions {
 }
 
 impl Repetitions {
-    /// Number of retransmissions of packets that the path dropped.
+    /// Returns the number of retransmissions of packets that the path dropped.
     pub fn lost_total(&self) -> u64 {
         self.lost.values().sum()
     }
 
-    /// Number of all retransmissions.
+    /// Returns the number of all retransmissions.
     pub fn total(&self) -> u64 {
         self.lost_total() + self.spurious
     }

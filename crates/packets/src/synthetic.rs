@@ -1,6 +1,6 @@
 //! Writes captures of synthetic packets, for tests and benchmarks that need a known correct result.
 //!
-//! These captures are not recordings: the payload of packets is zeros, and IP and TCP checksums are zero.
+//! Payload bytes and IP and TCP checksums are zero.
 
 use std::net::SocketAddr;
 
@@ -22,12 +22,12 @@ enum Kind {
 }
 
 impl CaptureWriter {
-    /// A pcapng capture with nanosecond time stamps and the given interfaces (name and link type).
+    /// Starts a pcapng capture with nanosecond time stamps and the given interfaces (name and link type).
     pub fn pcapng(interfaces: &[(&str, u16)]) -> CaptureWriter {
         CaptureWriter::pcapng_in_order(interfaces, false)
     }
 
-    /// As [`CaptureWriter::pcapng`], in the given byte order.
+    /// Starts a pcapng capture ([`CaptureWriter::pcapng`]) in the given byte order.
     pub fn pcapng_in_order(interfaces: &[(&str, u16)], big_endian: bool) -> CaptureWriter {
         let mut writer = CaptureWriter {
             bytes: Vec::new(),
@@ -41,7 +41,7 @@ impl CaptureWriter {
         writer
     }
 
-    /// A classic pcap capture with nanosecond or microsecond time stamps, in the given byte order.
+    /// Starts a classic pcap capture with nanosecond or microsecond time stamps, in the given byte order.
     pub fn pcap(link: u16, nanoseconds: bool, big_endian: bool) -> CaptureWriter {
         let mut writer = CaptureWriter {
             bytes: Vec::new(),
@@ -75,8 +75,8 @@ impl CaptureWriter {
         self.block(0x0a0d_0d0a, &body);
     }
 
-    /// Announces an interface. Its time stamps count units of `10^-exponent` seconds (`2^-exponent` if the top
-    /// bit of `exponent` is set) since `offset` seconds after the epoch.
+    /// Declares an interface. Its time stamps count units of `10^-exponent` seconds (`2^-exponent` if the top bit of
+    /// `exponent` is set) since `offset` seconds after the epoch.
     pub fn interface(&mut self, name: &str, link: u16, exponent: u8, offset: i64) {
         let mut body = Vec::new();
         put_u16(&mut body, link, self.big_endian);
@@ -146,12 +146,12 @@ impl CaptureWriter {
         self.u32(length);
     }
 
-    /// The bytes of the capture so far.
+    /// Returns the bytes that were written so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The bytes of the capture.
+    /// Returns the bytes of the capture.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -194,12 +194,12 @@ pub struct SegmentPlan {
 }
 
 impl SegmentPlan {
-    /// The IP packet that carries the segment.
+    /// Builds the IP packet that carries the segment.
     pub fn ip_packet(&self) -> Vec<u8> {
         ip_packet(self.source, self.destination, 6, &self.segment())
     }
 
-    /// The number of sequence numbers that the segment occupies.
+    /// Returns the number of sequence numbers that the segment occupies.
     fn occupies(&self) -> u32 {
         let syn = u32::from(self.flags.contains(Flags::SYN));
         let fin = u32::from(self.flags.contains(Flags::FIN));
@@ -223,7 +223,7 @@ impl SegmentPlan {
     }
 }
 
-/// The two ends of a connection. It plans segments with the numbers that follow from earlier segments.
+/// The two ends of a connection. Each planned segment continues the sequence numbers of the earlier segments.
 #[derive(Debug, Clone)]
 pub struct Conversation {
     /// The end that opens the connection.
@@ -243,7 +243,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Creates ends with the given initial sequence numbers that offer an MSS of 1460.
+    /// Creates ends with the given initial sequence numbers and an MSS offer of 1460 bytes.
     pub fn new(client: SocketAddr, server: SocketAddr, initial: (u32, u32)) -> Conversation {
         Conversation {
             client,
@@ -256,14 +256,14 @@ impl Conversation {
         }
     }
 
-    /// The client's next segment. The first SYN has no ACK; every other segment should have one.
+    /// Plans the client's next segment. The first SYN has no ACK; every other segment should have ACK.
     pub fn up(&mut self, flags: Flags, payload: u16) -> SegmentPlan {
         let plan = self.plan(flags, payload);
         self.client_next = self.client_next.wrapping_add(plan.occupies());
         plan
     }
 
-    /// The server's next segment.
+    /// Plans the server's next segment.
     pub fn down(&mut self, flags: Flags, payload: u16) -> SegmentPlan {
         let mut plan = self.plan(flags, payload);
         std::mem::swap(&mut plan.source, &mut plan.destination);
@@ -273,7 +273,7 @@ impl Conversation {
         plan
     }
 
-    /// The three segments that open the connection.
+    /// Plans the three segments that open the connection.
     pub fn open(&mut self) -> [SegmentPlan; 3] {
         [
             self.up(Flags::SYN, 0),
@@ -302,7 +302,7 @@ impl Conversation {
     }
 }
 
-/// An IP packet of any protocol.
+/// Builds an IP packet of any protocol.
 ///
 /// # Panics
 /// If the two addresses have different families.
@@ -334,7 +334,7 @@ pub fn ip_packet(
     packet
 }
 
-/// An Ethernet frame around an IP packet, with a VLAN tag if `vlan` is given.
+/// Builds an Ethernet frame around an IP packet, with a VLAN tag if `vlan` is given.
 pub fn ethernet(packet: &[u8], vlan: Option<u16>) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
     if let Some(vlan) = vlan {
@@ -346,7 +346,7 @@ pub fn ethernet(packet: &[u8], vlan: Option<u16>) -> Vec<u8> {
         _ => [0x08, 0x00],
     });
     frame.extend(packet);
-    // Pads to the shortest Ethernet frame; the padding must not be counted as payload.
+    // Pads to the minimum length of an Ethernet frame; padding must not count as payload.
     frame.resize(frame.len().max(60), 0);
     frame
 }

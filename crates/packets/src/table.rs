@@ -13,7 +13,7 @@ use super::summary::Accounting;
 const CONNECTION_ROWS: usize = 1_000;
 
 impl Accounting {
-    /// The accounting as text tables: the source of the figures, the partition by class, both directions, the
+    /// Formats the accounting as text tables: the source of the figures, the partition by class, both directions, the
     /// totals of the connections and, if requested, each connection.
     pub fn table(&self, name: &str, connections: bool) -> String {
         let mut text = String::new();
@@ -212,7 +212,7 @@ impl Accounting {
             ),
         )?;
         let idle = self.idle_max_ns().map(|gap| gap as f64 / 1e6);
-        // Absent if the list of gaps was full.
+        // The longest gap is not in the list if the list was full.
         let longest = self
             .idle_gaps
             .iter()

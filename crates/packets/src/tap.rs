@@ -1,10 +1,9 @@
-//! Which packets of a capture are counted, and what a capture reports about dropped packets.
+//! The choice of the counted packets, and the reports of a capture about dropped packets.
 //!
-//! This program's captures hold every packet twice, where it enters and where it leaves the path, at four
-//! interfaces: `client.tx` → `server.rx` and `server.tx` → `client.rx`. Counting at all four interfaces would
-//! count every packet twice. The papers counted at the client. Two more interfaces, `up.drop` and `down.drop`,
-//! repeat packets that a queue dropped after it had accepted them. These are reports about packets and are
-//! never counted as packets.
+//! This program's captures contain every packet twice, where the packet enters and where it leaves the path, at four
+//! interfaces: `client.tx` → `server.rx` and `server.tx` → `client.rx`. Counting at all four interfaces would count
+//! every packet twice. The papers counted at the client. Two more interfaces, `up.drop` and `down.drop`, repeat packets
+//! that a queue dropped after it had accepted them. These repetitions are reports and are never counted.
 
 use std::fmt;
 use std::str::FromStr;
@@ -66,13 +65,13 @@ impl fmt::Display for TapChoice {
 /// The taps of this program's captures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TapRole {
-    /// Packets from the client into the path.
+    /// Packets that the client sends into the path.
     ClientSends,
-    /// Packets out of the path to the server.
+    /// Packets that leave the path at the server.
     ServerReceives,
-    /// Packets from the server into the path.
+    /// Packets that the server sends into the path.
     ServerSends,
-    /// Packets out of the path to the client.
+    /// Packets that leave the path at the client.
     ClientReceives,
     /// Packets dropped in a queue towards the server.
     DroppedUp,
@@ -81,7 +80,7 @@ pub enum TapRole {
 }
 
 impl TapRole {
-    /// The role of an interface, by its name.
+    /// Returns the role of an interface, by its name.
     pub fn of(interface: &str) -> Option<TapRole> {
         match interface {
             "client.tx" => Some(TapRole::ClientSends),
@@ -118,11 +117,10 @@ impl TapRole {
     }
 }
 
-/// The content of a packet's comments in a capture: that the path dropped the packet, and how full its queue
-/// was.
+/// The content of the path's comments on a packet: the cause of a drop, and the length of the queue.
 ///
-/// A comment is a list of `key=value` words separated by spaces, as in
-/// `drop=loss queue_packets=3 queue_bytes=4500`. Unknown words are skipped.
+/// A comment is a list of `key=value` words separated by spaces, as in `drop=loss queue_packets=3 queue_bytes=4500`.
+/// Unknown keys are skipped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PathComment<'a> {
     /// The cause of the drop.

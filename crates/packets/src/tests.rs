@@ -21,7 +21,7 @@ fn conversation(initial: (u32, u32)) -> Conversation {
     Conversation::new(address("10.0.0.1:1025"), address("10.0.0.2:80"), initial)
 }
 
-/// A capture at one tap: the packets with their times in milliseconds.
+/// Builds a capture at one tap from packets with times in milliseconds.
 fn capture(packets: &[(u64, SegmentPlan)]) -> Vec<u8> {
     let mut writer = CaptureWriter::pcapng(&[("eth0", 101)]);
     for (time, plan) in packets {
@@ -34,13 +34,13 @@ fn accounted(packets: &[(u64, SegmentPlan)]) -> Accounting {
     account(&capture(packets)[..], &Options::default()).unwrap()
 }
 
-/// Opens at 0, 90 and 90 ms, as at the client's end of a path with a round trip of 90 ms.
+/// Opens a connection with segments at 0, 90 and 90 ms: the client's view of a path with a round-trip time of 90 ms.
 fn opened(conversation: &mut Conversation) -> Vec<(u64, SegmentPlan)> {
     let [syn, syn_ack, ack] = conversation.open();
     vec![(0, syn), (90, syn_ack), (90, ack)]
 }
 
-/// One page over one connection, closed by both sides; the server's numbers wrap.
+/// Builds one page over one connection that both sides close; the server's sequence numbers wrap around.
 fn page() -> Vec<(u64, SegmentPlan)> {
     let mut talk = conversation((1_000, u32::MAX - 2_000));
     let mut packets = opened(&mut talk);
@@ -84,7 +84,7 @@ fn a_page_is_accounted_for_to_the_byte() {
     assert_eq!(connection.client, address("10.0.0.1:1025"));
     assert_eq!(connection.ending, Ending::Closed);
     assert_eq!(connection.idle_max_ns, 99 * MS);
-    // The SYN, the request (acknowledged by the response) and the FIN cross the path.
+    // The SYN, the request (acknowledged by the response) and the FIN give a round-trip time of the path.
     let rtt = connection.up.rtt.unwrap();
     assert_eq!((rtt.samples, rtt.min_ns, rtt.max_ns), (3, 90 * MS, 99 * MS));
     assert_eq!(rtt.median_ns, 90e6);
@@ -126,7 +126,7 @@ fn repetitions_and_reordering_are_told_apart() {
     packets.push((100, first.clone()));
     packets.push((101, third));
     packets.push((102, second));
-    // Retransmissions: half of the first segment, then the first segment with a part of the second.
+    // Retransmissions: first half of the first segment, then the first segment with a part of the second segment.
     packets.push((
         300,
         SegmentPlan {
@@ -173,7 +173,7 @@ fn an_acknowledgement_that_fills_a_hole_gives_no_round_trip() {
     packets.push((100, lost.clone()));
     packets.push((101, talk.up(ACK, 100)));
     packets.push((300, lost));
-    // Sent after the retransmission, so its acknowledgement must wait until the hole is filled.
+    // The acknowledgement of this segment also fills the hole, so it gives no round-trip time.
     packets.push((301, talk.up(ACK, 100)));
     packets.push((390, talk.down(ACK, 0)));
     assert_eq!(accounted(&packets).up.rtt.unwrap().samples, 1);
@@ -274,7 +274,7 @@ fn a_new_syn_on_the_same_ports_is_another_connection() {
             .into_iter()
             .map(|(time, plan)| (time + 2_000, plan)),
     );
-    // The repetition of the SYN belongs to the same connection.
+    // The retransmitted SYN belongs to the same connection.
     let syn = packets[11].1.clone();
     packets.push((2_500, syn));
     packets.push((2_600, again.down(Flags::RST | ACK, 0)));
@@ -343,8 +343,8 @@ fn a_long_gap_separates_packet_trains() {
     assert_eq!(accounting.connections.get(0).unwrap().trains, 2);
 }
 
-/// The path's four taps, 45 ms apart. The second of two responses is lost once, and then retransmitted twice, the
-/// second time without need; two ACKs are lost.
+/// Builds a capture at the path's four taps, 45 ms apart. The second of two responses is lost once and retransmitted
+/// twice; the second retransmission is spurious. Two ACKs are lost.
 fn four_taps() -> Vec<u8> {
     let mut talk = conversation((5, 9));
     let syn = talk.up(Flags::SYN, 0);
@@ -533,7 +533,7 @@ fn datagrams_go_up_or_down_by_flow_also_where_both_ends_are_one_host() {
         packets.extend(vec![datagram(server, client); 20]);
         assert_eq!(directions(&packets), (15, 20), "{client}");
     }
-    // Two flows between the same hosts, each opened from another side.
+    // Two flows between the same hosts, opened from opposite sides.
     let packets = [
         datagram("10.0.0.1:50000", "10.0.0.2:53"),
         datagram("10.0.0.2:50000", "10.0.0.1:53"),
@@ -594,7 +594,7 @@ fn a_capture_that_exceeds_the_memory_limit_is_refused() {
 
 #[test]
 fn many_holes_repeat_nothing() {
-    // Half of the segments were not captured. Later segments fill the holes, and then one is repeated.
+    // Half of the segments were not captured. Later segments fill the holes, and then one segment is repeated.
     let mut talk = conversation((1, 1));
     let mut packets = opened(&mut talk);
     let segments: Vec<SegmentPlan> = (0..8_000).map(|_| talk.down(ACK, 10)).collect();
@@ -603,7 +603,7 @@ fn many_holes_repeat_nothing() {
     packets.extend(late.map(|plan| (200, plan.clone())));
     let accounting = accounted(&packets);
     assert_eq!(accounting.down.retransmitted_packets, 0);
-    // The last segment is beyond all others, so it is new.
+    // The last segment is above all other segments, so it is new.
     assert_eq!(accounting.down.out_of_order_packets, 3_999);
     packets.push((300, segments[0].clone()));
     let accounting = accounted(&packets);
@@ -755,7 +755,7 @@ fn the_table_of_a_capture_with_four_taps() {
     insta::assert_snapshot!(accounting.table("four-taps.pcapng", false));
 }
 
-/// The next action of one end of a random conversation.
+/// Generates the segments of a random conversation.
 fn arbitrary_segments() -> impl Strategy<Value = Vec<(bool, u8, u16, u32, u32, u16)>> {
     let sequence = prop_oneof![0u32..5_000, (u32::MAX - 5_000)..=u32::MAX, any::<u32>()];
     let segment = (

@@ -1,5 +1,5 @@
-//! Measures how many packets per second the link carries on one core, without the kernel.
-//! Run with `cargo run --release -p fathometer-path --example pace`.
+//! Measures the packet rate of the link model on one core, without the kernel. Run with `cargo run --release -p
+//! fathometer-path --example pace`.
 
 #![expect(clippy::disallowed_types, reason = "it measures a speed")]
 

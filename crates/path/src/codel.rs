@@ -76,7 +76,7 @@ impl Control {
         head
     }
 
-    /// Removes the head of the queue. Also returns whether the delay has stayed above the target for an interval.
+    /// Removes the head of the queue. Also returns whether the delay has been above the target for a whole interval.
     fn take<P>(&mut self, now: Instant, line: &mut WaitingLine<P>) -> (Option<Waiting<P>>, bool) {
         let Some(head) = line.pop() else {
             self.first_above = None;

@@ -1,35 +1,33 @@
-//! Delayed acknowledgements of 1997's hosts, emulated in front of a kernel that does not support them.
+//! Delayed acknowledgements of 1997's hosts, emulated between the path and a kernel that does not support them.
 //!
-//! 4.4BSD and the TCPs derived from it do not acknowledge in-order data at once. They acknowledge at the next
-//! tick of a 200 ms clock that all connections of the host share, unless there is a reason to acknowledge
-//! earlier (Wright and Stevens, *TCP/IP Illustrated*, volume 2, chapters 25 to 29: `tcp_fasttimo`,
-//! `TF_DELACK`, `TF_ACKNOW`; RFC 1122, section 4.2.3.2). Linux uses another timer and never delays by more
-//! than about 40 ms. Here the kernel is configured to acknowledge every segment at once, and [`DelayedAck`]
-//! stands between the host and the path. It forwards packets, holds acknowledgements until the tick, and
-//! discards held acknowledgements that later packets supersede.
+//! 4.4BSD and the TCPs derived from it do not acknowledge in-order data at once. They acknowledge at the next tick of a
+//! 200 ms clock that all connections of the host share. Some events require an earlier acknowledgement (Wright and
+//! Stevens, *TCP/IP Illustrated*, volume 2, chapters 25 to 29: `tcp_fasttimo`, `TF_DELACK`, `TF_ACKNOW`; RFC 1122,
+//! section 4.2.3.2). Linux uses another timer and never delays by more than about 40 ms. Here the kernel is configured
+//! to acknowledge every segment at once, and [`DelayedAck`] is between the host and the path. It forwards packets,
+//! holds acknowledgements until the tick, and discards held acknowledgements that later packets supersede.
 //!
 //! A packet of the host is forwarded immediately if it
 //!
-//! - is not a pure acknowledgement: it carries data, SYN, FIN or RST, or cannot be parsed. It supersedes the
-//!   held acknowledgement, unless it acknowledges less;
+//! - is not a pure acknowledgement: it carries data, SYN, FIN or RST, or cannot be parsed. It supersedes the held
+//!   acknowledgement, unless its acknowledgement number is lower;
 //! - is the first acknowledgement: the third packet of the handshake;
-//! - acknowledges the bytes of 2 full segments since the last packet that was forwarded, or half the receive
-//!   buffer, or moves the right edge of the window by as much. The receive buffer is assumed to be as large as
-//!   the largest advertised window;
-//! - repeats the previous acknowledgement number: the answer to a segment out of order, to a duplicate, to a
-//!   keep-alive or to a window probe;
-//! - acknowledges data that fill a gap, or data after a filled gap;
+//! - acknowledges enough bytes since the last forwarded packet, or moves the right edge of the window by as many bytes.
+//!   Enough is the smaller of 2 full segments and half the receive buffer. The receive buffer is assumed to be as large
+//!   as the largest advertised window;
+//! - repeats the previous acknowledgement number: the answer to an out-of-order segment, a duplicate, a keep-alive or a
+//!   window probe;
+//! - acknowledges data that fills a gap, or data after a filled gap;
 //! - acknowledges the peer's FIN.
 //!
-//! The rule of two segments counts bytes, as in BSD: `tcp_output` sends when the right edge of the window would
-//! move by two segments or by half the buffer. BSD evaluates this rule after each read of the program. Two
-//! segments that are not full wait for the tick. Linux acknowledges before the program reads, so the right edge
-//! in its packets is one segment behind; this module uses the acknowledged bytes instead. Both rules agree as
-//! long as the program keeps pace. If the program reads slowly, BSD acknowledges less often than this module.
+//! The rule of two segments counts bytes, as in BSD: `tcp_output` sends when the right edge of the window would move by
+//! two segments or by half the buffer. BSD evaluates this rule after each read of the application. Two segments that
+//! are not full wait for the tick. Linux acknowledges before the application reads, so the right edge in its packets is
+//! one segment behind; this module uses the acknowledged bytes instead. Both rules agree while the application reads
+//! all data at once. If the application reads slowly, BSD acknowledges less often than this module.
 //!
-//! The length of a full segment is the smaller of the two MSS values in the SYNs, less 12 bytes when both
-//! sides use time stamps. (BSD did not subtract those 12 bytes, and so acknowledged every third segment with
-//! time stamps; this is not emulated.)
+//! The length of a full segment is the smaller MSS of the two SYNs, less 12 bytes if both sides use time stamps. (BSD
+//! did not subtract those 12 bytes, and so acknowledged every third segment with time stamps; this is not emulated.)
 //!
 //! Limits:
 //!
@@ -79,7 +77,7 @@ pub struct DelayedAckClock {
     pub segments: u32,
 }
 
-/// What to do with a packet of the host.
+/// The decision about a packet of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outbound {
     /// Send the packet.
@@ -90,14 +88,13 @@ pub enum Outbound {
 
 /// Delays the pure acknowledgements of a host.
 ///
-/// The host calls [`DelayedAck::release`] until it returns `None`. It then calls [`DelayedAck::outbound`] for
-/// each packet from the kernel, and [`DelayedAck::inbound`] for each packet just before the kernel receives
-/// it. Then it waits until [`DelayedAck::next_due`] or the next packet. Packets are raw IP packets, version 4
-/// or 6, one segment each. Time must not run backwards between calls; a `now` before an earlier one counts as
-/// the earlier one.
+/// The host calls [`DelayedAck::release`] until it returns `None`. It then calls [`DelayedAck::outbound`] for each
+/// packet from the kernel, and [`DelayedAck::inbound`] for each packet just before the kernel receives it. Then it
+/// waits until [`DelayedAck::next_due`] or the next packet. Packets are raw IP packets, version 4 or 6, one segment
+/// each. Time must not run backwards between calls; a `now` below an earlier `now` counts as the earlier value.
 ///
-/// Every acknowledgement is forwarded, released at a tick, or superseded by a later packet of its connection
-/// that acknowledges as much. The exception: when a connection is reset, its held acknowledgement is
+/// Every acknowledgement is forwarded, released at a tick, or superseded by a later packet of its connection that
+/// acknowledges at least the same data. The exception: when a connection is reset, its held acknowledgement is
 /// discarded.
 pub struct DelayedAck {
     clock: DelayedAckClock,
@@ -111,8 +108,8 @@ pub struct DelayedAck {
     /// The connections in order of age, oldest first.
     ages: BTreeMap<u64, Key>,
     next_age: u64,
-    /// The connections that hold an acknowledgement, in the order in which they began to hold, with the tick
-    /// at which it is released. Ticks never decrease in this order.
+    /// The connections with a held acknowledgement, with the tick that releases it. The order is the order in which
+    /// holding began; ticks never decrease in this order.
     waiting: BTreeMap<u64, (Instant, Key)>,
     next_turn: u64,
     /// Held acknowledgements of connections that were removed; they are released at once.
@@ -145,7 +142,7 @@ impl DelayedAck {
         }
     }
 
-    /// Decides about a `packet` that the host sends at `now`.
+    /// Decides whether to forward or hold a `packet` that the host sends at `now`.
     pub fn outbound(&mut self, now: Instant, packet: &[u8]) -> Outbound {
         self.now = self.now.max(now);
         let Some(segment) = Segment::parse(packet) else {
@@ -236,7 +233,7 @@ impl DelayedAck {
         }
     }
 
-    /// Returns when the host must call [`DelayedAck::release`] again; `None` if nothing is held.
+    /// Returns the instant at which the host must call [`DelayedAck::release`] again; `None` if nothing is held.
     pub fn next_due(&self) -> Option<Instant> {
         if !self.orphans.is_empty() {
             return Some(self.now);
@@ -244,8 +241,8 @@ impl DelayedAck {
         self.waiting.first_key_value().map(|(_, (tick, _))| *tick)
     }
 
-    /// Returns the next acknowledgement whose tick is at or before `now`, in the order in which connections began to
-    /// hold. The bytes are valid until the next call.
+    /// Returns the next acknowledgement whose tick is at or before `now`, in the order in which holding began. The
+    /// bytes are valid until the next call.
     pub fn release(&mut self, now: Instant) -> Option<&[u8]> {
         self.now = self.now.max(now);
         if let Some(orphan) = self.orphans.pop_front() {
@@ -265,7 +262,7 @@ impl DelayedAck {
         Some(&self.released)
     }
 
-    /// The number of acknowledgements that are held.
+    /// Returns the number of acknowledgements that are held.
     pub fn held(&self) -> usize {
         self.waiting.len() + self.orphans.len()
     }
@@ -326,7 +323,7 @@ impl DelayedAck {
     }
 }
 
-/// Prints the clock with its phase, and the numbers of connections and held acknowledgements.
+/// Writes the clock with its phase, and the numbers of connections and held acknowledgements.
 impl fmt::Debug for DelayedAck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DelayedAck")

@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Packet numbers to drop: sorted inclusive ranges that do not touch.
+/// Numbers of packets to drop, as sorted inclusive ranges that do not touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DropList {
     ranges: Vec<(u64, u64)>,

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::profile::{Direction, DirectionProfile, Distribution, LossModel};
 
-/// Why a packet was dropped.
+/// The reason for a drop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DropReason {
@@ -31,7 +31,7 @@ impl DropReason {
         DropReason::Codel,
     ];
 
-    /// The word that certificates and captures use.
+    /// Returns the reason's name in certificates and captures.
     pub const fn name(self) -> &'static str {
         match self {
             DropReason::QueueFull => "queue-full",
@@ -51,8 +51,7 @@ impl fmt::Display for DropReason {
 /// The random decisions about one packet, made before it reaches a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Fate {
-    /// Why the packet is lost; `None` if it is not lost. The other decisions are drawn for a lost packet too, but
-    /// have no effect.
+    /// The reason for the loss; `None` if the packet is not lost. The other decisions have no effect on a lost packet.
     pub lost: Option<DropReason>,
     /// The change of the propagation delay, in nanoseconds; negative only with normal jitter.
     pub jitter_ns: i64,
@@ -158,7 +157,7 @@ impl Decisions {
         match distribution {
             Distribution::Uniform => (self.jitter.uniform(index) * amount) as i64,
             Distribution::Normal => {
-                // Additions and a product are rounded in the same way on every machine; a logarithm may not be.
+                // Sums and products are rounded in the same way on every machine; logarithms may not be.
                 let sum: f64 = (0..12)
                     .map(|k| self.jitter.uniform(index.wrapping_mul(12).wrapping_add(k)))
                     .sum();
@@ -197,7 +196,7 @@ mod tests {
         assert_ne!(fates(all, 1), fates(all, 2));
         let down = predict(&direction(all), Direction::Down, Seed(1), N);
         assert_ne!(fates(all, 1), down);
-        // A second impairment does not change the draws of the first.
+        // A second impairment does not change the random decisions of the first.
         let alone = fates("loss = { independent = 0.1 }", 1);
         let lost = |fates: &[Fate]| fates.iter().map(|f| f.lost).collect::<Vec<_>>();
         assert_eq!(lost(&alone), lost(&fates(all, 1)));

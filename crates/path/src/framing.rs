@@ -50,7 +50,7 @@ mod tests {
         assert_eq!(Framing::Ethernet.on_link(46), 84);
         assert_eq!(Framing::Ethernet.on_link(47), 85);
         assert_eq!(Framing::Ppp.on_link(40), 47);
-        // An acknowledgement and its trailer fill exactly one cell; one byte more takes two.
+        // An acknowledgement and its trailer fill exactly one cell; one more byte needs two cells.
         assert_eq!(Framing::AtmAal5.on_link(40), 53);
         assert_eq!(Framing::AtmAal5.on_link(41), 106);
         assert_eq!(Framing::AtmAal5.on_link(1500), 32 * 53);

@@ -10,9 +10,9 @@
 //!             random    CoDel          rate         back or doubled
 //! ```
 //!
-//! The link starts to serialise a packet at `max(arrival, link free)`. A packet in propagation occupies
-//! neither the link nor the queue. Times are exact: the fraction of a nanosecond left over by a packet is
-//! carried to the next packet, so a thousand packets take exactly a thousand times as long as one packet.
+//! The link starts to serialise a packet at `max(arrival, link free)`. A packet in propagation occupies neither the
+//! link nor the queue. Times are exact: the remaining fraction of a nanosecond is carried to the next packet. A
+//! thousand equal packets therefore take exactly a thousand times as long as one packet.
 //!
 //! This crate does not sleep, read a clock or access a device. The host passes the time with every call, so
 //! the same code runs on kernel packets in real time and in virtual time in tests:
@@ -38,8 +38,8 @@
 //! Random decisions are functions of (seed, direction, stage, packet number) only: [`predict`] computes the
 //! fate of packet *n* in advance. Drops by a queue depend on arrival times, so they are not predicted.
 //!
-//! Not in this crate: TUN devices and waiting (the binary hosts the state machine), scheduling among flows,
-//! explicit congestion notification, policers, links that share a medium.
+//! Not in this crate: TUN devices and waiting (the binary drives the state machine), scheduling among flows, explicit
+//! congestion notification, policers, links that share a medium.
 
 mod codel;
 mod delayed_ack;

@@ -18,10 +18,9 @@ const ROOM: usize = 4096;
 
 /// A link that carries payloads of type `P`, usually a packet's bytes.
 ///
-/// The host calls [`Link::arrive`] for each packet that enters. It then calls [`Link::deliver`] until it
-/// returns `None`, then [`Link::poll_drop`] until it returns `None`. It then waits until [`Link::next_due`]
-/// or the next packet. Time must not run backwards between calls; a `now` before an earlier one counts as the
-/// earlier one.
+/// The host calls [`Link::arrive`] for each packet that enters. It then calls [`Link::deliver`] until it returns
+/// `None`, then [`Link::poll_drop`] until it returns `None`. It then waits until [`Link::next_due`] or the next packet.
+/// Time must not run backwards between calls; a `now` below an earlier `now` counts as the earlier value.
 #[derive(Debug)]
 pub struct Link<P> {
     rate: Option<Bandwidth>,
@@ -40,17 +39,17 @@ pub struct Link<P> {
     limit: Limit,
     control: Option<Control>,
     travelling: Travelling<P>,
-    /// The latest delivery, which later packets must not overtake; `None` if they may overtake it.
+    /// The time of the latest delivery, which later packets must not overtake; `None` if they may overtake.
     not_before: Option<Instant>,
     dropped: VecDeque<Dropped<P>>,
 }
 
-/// What happened to a packet on arrival.
+/// The outcome of a packet's arrival.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arrival<P> {
     /// The packet waits for the link or is being serialised.
     Accepted {
-        /// Its number in this direction, from 0.
+        /// The packet's number in this direction, from 0.
         index: u64,
         /// The queue when the packet arrived, without this packet.
         depth: Depth,
@@ -62,34 +61,34 @@ pub enum Arrival<P> {
 /// A packet that was dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Dropped<P> {
-    /// Its number in this direction, from 0.
+    /// The packet's number in this direction, from 0.
     pub index: u64,
-    /// Why it was dropped.
+    /// The reason for the drop.
     pub reason: DropReason,
-    /// When it was dropped: on arrival, or when it would have left the queue.
+    /// The time of the drop: on arrival, or when the packet would have left the queue.
     pub at: Instant,
-    /// The queue at that moment, without this packet.
+    /// The queue at the time of the drop, without this packet.
     pub depth: Depth,
     /// The bytes of the IP packet.
     pub length: u32,
-    /// Its payload.
+    /// The packet's payload.
     pub payload: P,
 }
 
 /// A packet that is delivered at the far end.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Delivery<P> {
-    /// Its number in this direction, from 0.
+    /// The packet's number in this direction, from 0.
     pub index: u64,
-    /// When it entered the link.
+    /// The time at which the packet entered the link.
     pub arrived: Instant,
-    /// When it is due; the host may deliver it later.
+    /// The time at which the packet is due; the host may deliver it later.
     pub scheduled: Instant,
-    /// How many times to deliver it: 2 for a duplicated packet.
+    /// The number of times to deliver the packet: 2 for a duplicated packet.
     pub copies: u8,
     /// The bytes of the IP packet.
     pub length: u32,
-    /// Its payload.
+    /// The packet's payload.
     pub payload: P,
 }
 
@@ -145,7 +144,7 @@ impl<P> Link<P> {
         self.log.get_or_insert_default();
     }
 
-    /// The recorded decisions, one per packet; empty unless [`Link::keep_log`] was called.
+    /// Returns the recorded decisions, one per packet; empty unless [`Link::keep_log`] was called.
     pub fn log(&self) -> &[Fate] {
         self.log.as_deref().unwrap_or_default()
     }
@@ -190,12 +189,12 @@ impl<P> Link<P> {
         Arrival::Accepted { index, depth }
     }
 
-    /// Returns when the host must call [`Link::deliver`] again; `None` if no packet is in transit. If packets may
-    /// overtake each other, that call may find nothing to deliver.
+    /// Returns the instant at which the host must call [`Link::deliver`] again; `None` if no packet is in transit. If
+    /// packets may overtake each other, that call may return no packet.
     pub fn next_due(&self) -> Option<Instant> {
         let due = self.travelling.next_due();
         match &self.travelling {
-            // Packets that still wait for the link are due after those already serialised.
+            // Packets that still wait for the link are due after the packets that are already serialised.
             Travelling::InOrder(_) => due,
             Travelling::ByTime(_) if self.line.is_empty() => due,
             Travelling::ByTime(_) => {
@@ -219,7 +218,7 @@ impl<P> Link<P> {
         self.dropped.pop_front()
     }
 
-    /// The number of packets that wait or are in propagation.
+    /// Returns the number of packets that wait or are in propagation.
     pub fn in_transit(&self) -> usize {
         self.line.len() + self.travelling.len()
     }
@@ -250,7 +249,7 @@ impl<P> Link<P> {
                 }
             };
             let Some(packet) = next else { return };
-            let rate = self.rate.expect("without a rate nothing waits");
+            let rate = self.rate.expect("a link without a rate has no queue");
             let bits = match &mut self.modem {
                 None => 8 * self.framing.on_link(packet.length),
                 Some(modem) => {
@@ -291,7 +290,7 @@ impl<P> Link<P> {
     }
 }
 
-/// When the link is free, to a fraction of a nanosecond: `whole` nanoseconds plus `part / rate`.
+/// The time at which the link becomes free: `whole` nanoseconds plus a fraction of a nanosecond, `part / rate`.
 #[derive(Debug, Clone, Copy, Default)]
 struct Free {
     whole: u64,
@@ -303,7 +302,7 @@ impl Free {
         self.whole < now.as_nanos() || (self.whole == now.as_nanos() && self.part == 0)
     }
 
-    /// The first whole nanosecond at which the link is free.
+    /// Returns the first whole nanosecond at which the link is free.
     fn rounded_up(self) -> Instant {
         Instant::from_nanos(self.whole + u64::from(self.part > 0))
     }
@@ -321,7 +320,7 @@ impl Free {
                 part: 0,
             };
         }
-        // At most 300 000 bytes per packet (each escaped twice) and 10^15 bit/s: the sum stays below 2^63.
+        // At most 300 000 bytes per packet (each byte escaped twice) and 10^15 bit/s: the sum stays below 2^63.
         let rate = rate.as_bits_per_second();
         let parts = bits * 1_000_000_000 + self.part;
         self.whole += parts / rate;

@@ -16,9 +16,9 @@ pub enum Compression {
 
 /// The sending modem of one direction.
 ///
-/// Its input is PPP frames with their headers and escapes, byte for byte as a host writes them to its serial line.
-/// It keeps its dictionary from frame to frame. It flushes after each frame, so that a packet arrives with the last
-/// bit of its own frame and does not wait for another frame.
+/// The modem compresses PPP frames with their headers and escapes, byte for byte as a host writes them to its serial
+/// line. The dictionary persists from frame to frame. The modem flushes after each frame, so that a packet arrives with
+/// the last bit of its own frame.
 #[derive(Debug)]
 pub(crate) struct Modem {
     encoder: Encoder,

@@ -8,9 +8,9 @@ const ADDRESS_AND_CONTROL: [u8; 2] = [0xff, 0x03];
 const IPV4: [u8; 2] = [0x00, 0x21];
 const IPV6: [u8; 2] = [0x00, 0x57];
 
-/// Appends the frame of an IP packet: address, control, protocol, packet, check sequence and the flag that it
-/// shares with the next frame. Only the flag and the escape are escaped, as hosts negotiate for a line that is
-/// transparent to control characters.
+/// Appends the frame of an IP packet: address, control, protocol, packet, check sequence, and one flag that two frames
+/// share. Only the flag and the escape are escaped, as hosts negotiate for a line that is transparent to control
+/// characters.
 pub(crate) fn write_frame(packet: &[u8], line: &mut Vec<u8>) {
     let protocol = match packet.first().map(|first| first >> 4) {
         Some(6) => IPV6,
@@ -55,7 +55,7 @@ impl CheckSequence {
         }
     }
 
-    /// The bytes of the check sequence, in the order in which they are sent.
+    /// Returns the bytes of the check sequence, in the order in which they are sent.
     fn bytes(self) -> [u8; 2] {
         (!self.0).to_le_bytes()
     }
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(
             frame(&plain).len() as u64,
             crate::Framing::Ppp.on_link(40),
-            "no byte of it needs an escape"
+            "no byte of the packet needs an escape"
         );
         let line = frame(&[0x60, 0x7e, 0x7d]);
         assert_eq!(line[2..9], [0, 0x57, 0x60, 0x7d, 0x5e, 0x7d, 0x5d]);

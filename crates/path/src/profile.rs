@@ -8,7 +8,7 @@
 //! [both]                      # keys of both directions; [up] and [down] override single keys
 //! propagation = "45ms"        # one way
 //! framing = "ethernet"        # none, ethernet, ppp, atm-aal5 or { fixed = 4 }
-//! # With framing = "ppp", modems may compress what the link serialises:
+//! # With framing = "ppp", modems may compress the bytes before serialisation:
 //! # compression = { v42bis = { codewords = 2048, longest-string = 32 } }
 //! queue = { packets = 100 }   # or { bytes = 64000 }, or
 //!                             # { codel = { target = "5ms", interval = "100ms", packets = 1000 } }
@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 use crate::duration::DurationText;
 use crate::{Compression, DropList, Framing};
 
-/// The queue length of a profile that sets none.
+/// The default queue length, in packets.
 const DEFAULT_QUEUE_PACKETS: u32 = 1000;
 
 /// A path between a client and a server.
@@ -66,7 +66,7 @@ pub struct DirectionProfile {
     pub propagation: Duration,
     /// The bytes that the link adds to each packet.
     pub framing: Framing,
-    /// How the link's modems compress the bytes before they are serialised.
+    /// Compression by the link's modems, before serialisation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression: Option<Compression>,
     /// The queue before the link.
@@ -204,7 +204,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// `up` or `down`.
+    /// Returns `up` or `down`.
     pub const fn name(self) -> &'static str {
         match self {
             Direction::Up => "up",
@@ -213,7 +213,7 @@ impl Direction {
     }
 }
 
-/// Why a profile cannot be used.
+/// The reason why a profile is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// Not TOML, or not a profile; the message gives the line.
@@ -235,7 +235,7 @@ pub enum ProfileError {
 }
 
 impl Profile {
-    /// Reads a profile. `file` names it in errors.
+    /// Reads a profile. Errors name it as `file`.
     pub fn from_toml(text: &str, file: &str) -> Result<Profile, ProfileError> {
         let parsed: Text = toml::from_str(text).map_err(|error| ProfileError::Malformed {
             file: file.to_owned(),
@@ -255,7 +255,7 @@ impl Profile {
         }
     }
 
-    /// The round-trip time of an infinitely small packet: the sum of both propagation delays.
+    /// Returns the round-trip time of an infinitely small packet: the sum of both propagation delays.
     pub fn round_trip(&self) -> Duration {
         self.up.propagation + self.down.propagation
     }
@@ -462,7 +462,7 @@ impl DirectionText {
                 "{direction}: its queue of {bytes} B has no room for a packet of {mtu} B"
             ));
         }
-        // An hour is far beyond any real path, and keeps every sum of instants within its range.
+        // One hour exceeds the delay of every real path, and keeps every sum of instants within its range.
         let longest = Duration::from_secs(3600);
         let propagation = self.propagation.unwrap_or_default();
         let jitter = self.jitter.map_or(Duration::ZERO, |jitter| jitter.amount);
@@ -507,7 +507,7 @@ impl DirectionText {
 mod tests {
     use super::*;
 
-    /// A profile of the repository's folder `paths`.
+    /// Reads a profile of the repository's folder `paths`.
     #[expect(clippy::disallowed_methods, reason = "the shipped profiles are files")]
     fn shipped(name: &str) -> Profile {
         let file = format!("{PATHS}/{name}.toml");
@@ -524,7 +524,7 @@ mod tests {
             let name = file.file_stem().unwrap().to_str().unwrap();
             let profile = shipped(name);
             assert_eq!(profile.name, name);
-            assert!(profile.source.len() > 20, "{name} has no proper source");
+            assert!(profile.source.len() > 20, "{name}: the source is too short");
         }
         shipped("ideal");
     }

@@ -1,4 +1,4 @@
-//! The queue in front of a link.
+//! The queue before a link.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::fate::Fate;
 
-/// The packets that wait for the link, without the packet being serialised.
+/// The packets that wait for the link. The packet being serialised is excluded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Depth {
     /// The number of packets.
@@ -58,7 +58,7 @@ impl<P> WaitingLine<P> {
         }
     }
 
-    /// The number of packets that wait.
+    /// Returns the number of packets that wait.
     pub(crate) fn len(&self) -> usize {
         self.packets.len()
     }
@@ -67,12 +67,12 @@ impl<P> WaitingLine<P> {
         self.packets.is_empty()
     }
 
-    /// The packet that is serialised next.
+    /// Returns the packet that is serialised next.
     pub(crate) fn front(&self) -> Option<&Waiting<P>> {
         self.packets.front()
     }
 
-    /// The IP bytes that wait.
+    /// Returns the IP bytes that wait.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }

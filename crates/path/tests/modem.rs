@@ -16,7 +16,7 @@ fn link(both: &str) -> Link<Vec<u8>> {
     Link::new(&profile(both).unwrap(), Direction::Down, Seed(1))
 }
 
-/// When the last bit of each packet has left, in nanoseconds, if all packets arrive at 0.
+/// Returns the time at which the last bit of each packet leaves, in nanoseconds, if all packets arrive at 0.
 fn departures(mut link: Link<Vec<u8>>, packets: &[Vec<u8>]) -> Vec<u64> {
     for packet in packets {
         link.arrive(Instant::ZERO, packet.len() as u32, packet.clone());
@@ -30,19 +30,20 @@ fn departures(mut link: Link<Vec<u8>>, packets: &[Vec<u8>]) -> Vec<u64> {
     departures
 }
 
-/// The nanoseconds of `bytes` at 28.8 kbit/s, rounded up.
+/// Returns the serialisation time of `bytes` at 28.8 kbit/s in nanoseconds, rounded up.
 fn nanos(bytes: usize) -> u64 {
     (bytes as u64 * 8 * 1_000_000_000).div_ceil(28_800)
 }
 
-/// PPP's frame of an IPv4 packet without a flag or an escape in it, whose check sequence is given.
+/// Builds the PPP frame of an IPv4 packet that contains neither the flag nor the escape. `check` is the check sequence.
 fn frame(packet: &[u8], check: [u8; 2]) -> Vec<u8> {
     [&[0xff, 3, 0, 0x21], packet, &check, &[0x7e]].concat()
 }
 
 #[test]
 fn the_first_packet_takes_its_frame_and_an_escape() {
-    // 40 bytes and 7 of framing. The protocol 0x0021 begins with a zero, the first escape character: one byte more.
+    // 40 bytes, 7 bytes of framing, and 1 byte because the protocol 0x0021 begins with a zero, the first escape
+    // character.
     let packet = vec![0x45; 40];
     assert_eq!(departures(link(MODEM), &[packet]), [nanos(48)]);
     assert_eq!(nanos(48), 13_333_334);
@@ -70,10 +71,10 @@ fn the_dictionary_is_kept_from_packet_to_packet() {
     let packet = vec![0x45; 40];
     let packets = vec![packet.clone(); 40];
     let sent = departures(link(MODEM), &packets);
-    // Five packets are 235 characters, sent as they are. The modem changes its mode within the sixth.
+    // The modem sends the 235 characters of five packets uncompressed. It changes its mode within the sixth packet.
     assert_eq!(sent[4], nanos(5 * 47 + 1));
     assert!(sent[5] < nanos(6 * 47));
-    // By then the frame is three strings of at most 32 characters: 3 × 10 bits and a flush of 10, in whole bytes.
+    // The last frame is three strings of at most 32 characters: 3 × 10 bits and a flush of 10, in whole bytes.
     let last = sent[39] - sent[38];
     assert!(last <= nanos(6), "{last} ns");
     // The encoder alone gives the same numbers of bytes.
@@ -120,7 +121,7 @@ fn content_that_is_compressed_already_takes_hardly_longer_than_without_a_modem()
     let plain = MODEM.lines().take(3).collect::<Vec<_>>().join("\n");
     let plain = *departures(link(&plain), &packets).last().unwrap();
     let modem = *departures(link(MODEM), &packets).last().unwrap();
-    // PPP escapes 2 characters of 256, the modem 1: 1.2 %.
+    // PPP escapes 2 of 256 characters, and the modem escapes 1: 1.2 %.
     let ratio = modem as f64 / plain as f64;
     assert!((1.005..1.02).contains(&ratio), "{ratio}");
 }

@@ -30,7 +30,7 @@ fn at(micros: u64) -> Instant {
     Instant::from_nanos(micros * 1000)
 }
 
-/// Calls the link whenever it is due, and returns all that it delivers.
+/// Calls the link whenever it is due, and returns all deliveries.
 fn drain<P>(link: &mut Link<P>) -> Vec<Delivery<P>> {
     let mut delivered = Vec::new();
     while let Some(due) = link.next_due() {
@@ -102,7 +102,7 @@ fn drop_tail_counts_what_waits_and_not_what_is_clocked_out() {
         })
         .collect();
     assert_eq!(kept, [true, true, true, true, false, false]);
-    // One packet was serialised and one fewer waits: there is room for one.
+    // One packet has left the queue, so the queue has room for one packet.
     assert!(matches!(
         by_packets.arrive(at(1200), 40, Number(6)),
         Arrival::Accepted { .. }
@@ -140,7 +140,7 @@ fn a_link_without_a_rate_only_delays() {
 
 #[test]
 fn codel_drops_by_the_control_law() {
-    // Packets of 1 ms that arrive twice as fast: the delay of the head exceeds 5 ms and stays above it.
+    // Packets of 1 ms arrive twice as fast as the link sends: the delay at the head of the queue stays above 5 ms.
     let mut link = link(
         "rate = \"10Mbit/s\"\nqueue = { codel = { packets = 100000 } }",
         1,
@@ -155,13 +155,13 @@ fn codel_drops_by_the_control_law() {
             drop.at.as_secs_f64() * 1000.0
         })
         .collect();
-    // The first drop is an interval after the delay exceeded the target, later ones interval / sqrt(count)
-    // apart. The link acts once per packet, so a drop is up to a millisecond late.
+    // The first drop is one interval after the delay exceeded the target; later drops are interval / sqrt(count) apart.
+    // The link acts once per packet, so a drop is up to 1 ms late.
     let mut expected = f64::from(first_above) + 100.0;
     for (n, drop) in drops.iter().enumerate() {
         assert!(
             (expected - 1.0..=expected + 1.0).contains(drop),
-            "drop {n} at {drop} ms, not {expected}"
+            "drop {n} at {drop} ms, expected {expected} ms"
         );
         expected += 100.0 / (n as f64 + 1.0).sqrt();
     }
@@ -253,7 +253,7 @@ fn jitter_keeps_the_order_unless_reordering_is_enabled() {
 
 #[test]
 fn a_packet_held_back_delays_no_other_packet() {
-    // Packet 0 travels 100 ms longer; those behind it wait only for the link.
+    // Packet 0 has an additional delay of 100 ms; later packets wait only for the link.
     let mut link = link(
         "rate = \"10Mbit/s\"\nreorder = { probability = 1, extra = \"100ms\" }",
         1,
@@ -261,7 +261,7 @@ fn a_packet_held_back_delays_no_other_packet() {
     link.arrive(at(0), 1250, Number(0));
     assert_eq!(link.next_due(), Some(at(101_000)));
     link.arrive(at(0), 1250, Number(1));
-    // The link must be called when it is free, because a waiting packet may overtake packet 0.
+    // The host must call the link when the link is free, because a waiting packet may overtake packet 0.
     assert_eq!(link.next_due(), Some(at(1000)));
     assert_eq!(drain(&mut link).len(), 2);
 }
@@ -283,7 +283,7 @@ fn a_clock_that_steps_back_counts_as_stopped() {
     assert_eq!(delivered[1].scheduled, at(7000));
 }
 
-/// A simple reference in integer arithmetic: Lindley's recursion with a fraction.
+/// Computes reference times in integer arithmetic: Lindley's recursion with a fraction.
 fn reference(rate: u64, arrivals: &[(u64, u32)]) -> Vec<u64> {
     let mut free = 0u128; // in units of 1 / rate nanoseconds
     arrivals

@@ -69,7 +69,7 @@ fn missing(why: &str) -> Option<Vec<Vec<u8>>> {
     None
 }
 
-/// Blocks of markup, of noise and of runs, with lengths of about 1 to 1500 bytes.
+/// Builds blocks of markup, of noise and of runs, with lengths of about 1 to 1500 bytes.
 fn blocks(seed: Seed, share_of_noise: u64) -> Vec<Vec<u8>> {
     let mut counter = 0;
     let mut draw = |below: u64| {

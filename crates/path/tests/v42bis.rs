@@ -10,7 +10,7 @@ fn parameters() -> impl Strategy<Value = Parameters> {
         .prop_map(|(codewords, longest)| Parameters::new(codewords, longest).unwrap())
 }
 
-/// Data of parts that compress and parts that do not, so that the encoder changes its mode.
+/// Generates data with compressible and incompressible parts, so that the encoder changes its mode.
 fn data() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..700),
@@ -55,7 +55,7 @@ proptest! {
             for part in pieces(&line, &cuts) {
                 decoder.decode(part, &mut decoded).unwrap();
             }
-            // After a flush, nothing is left in the encoder or the decoder.
+            // After a flush, no character is pending in the encoder or the decoder.
             let sent = decoded.len();
             prop_assert!(data[..sent].ends_with(piece));
         }

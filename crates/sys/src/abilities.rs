@@ -19,7 +19,7 @@ use crate::wait::Waiter;
 /// The shell that runs the commands of users.
 const SHELL: &str = "/bin/sh";
 
-/// Tries everything that experiments need, basic abilities first, and removes everything that it created.
+/// Tests all features that experiments need, basic features first, and removes all objects that the tests created.
 ///
 /// Each test runs in a child process, so that the caller stays in its namespaces.
 pub fn probe() -> Vec<Ability> {

@@ -28,10 +28,10 @@ use crate::sched;
 /// The number of iterations between two checks for an exit request; they take some tenths of a millisecond.
 const TURNS: u32 = 10_000;
 
-/// The processor time of all current and former busy-waiting threads, in nanoseconds.
+/// The CPU time of all current and former busy-waiting threads, in nanoseconds.
 static SPENT: AtomicU64 = AtomicU64::new(0);
 
-/// The device that holds a request for a wake-up latency while it is open.
+/// The device for requests of a wake-up latency; a request is valid while the device is open.
 const LATENCY: &str = "/dev/cpu_dma_latency";
 
 /// The file with the name of the shallowest idle state.
@@ -77,8 +77,8 @@ impl Awake {
     }
 }
 
-/// Keeps the processors out of sleep states if this machine is a guest. Returns `None` if it is not a guest, or if that is
-/// not possible. Set `threads` only if no host has a CPU quota.
+/// Keeps the processors out of sleep states if this machine is a guest. Returns `None` on other machines, or if neither
+/// method is possible. Set `threads` only if no host has a CPU quota.
 pub fn in_a_guest(machine: &Machine, threads: bool) -> Option<Awake> {
     machine.hypervisor.as_ref()?;
     Awake::keep(threads).ok()
@@ -131,13 +131,13 @@ impl Drop for Threads {
     fn drop(&mut self) {
         self.end.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // The thread cannot have panicked, and there is nothing to clean up.
+            // The thread cannot have panicked, and requires no cleanup.
             let _ = thread.join();
         }
     }
 }
 
-/// Returns the processor time of the busy-waiting threads. The kernel accounts it to this program, but it was available to
+/// Returns the CPU time of the busy-waiting threads. The kernel accounts it to this program, but it was available to
 /// all other threads: count it as idle time.
 pub fn spent() -> Duration {
     Duration::from_nanos(SPENT.load(Ordering::Relaxed))
@@ -183,14 +183,14 @@ mod tests {
         let before = spent();
         let awake = Threads::start().unwrap();
         assert_eq!(awake.threads.len(), sched::processors().unwrap().len());
-        // Even on a busy machine, threads with the lowest priority get a little processor time.
+        // Even on a busy machine, threads with the lowest priority get a little CPU time.
         while spent() == before {
             thread::sleep(Duration::from_millis(1));
         }
         // `drop` returns only when the threads have exited.
         drop(awake);
     }
-    /// Microseconds that all processors have polled.
+    /// Returns the time that all processors have polled, in microseconds.
     fn polled() -> u64 {
         let processors = fs::read_dir("/sys/devices/system/cpu").unwrap();
         let times = processors.filter_map(|processor| {

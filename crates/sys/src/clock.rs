@@ -70,12 +70,12 @@ pub fn file_time() -> Duration {
     Duration::from_nanos(nanoseconds(ClockId::RealtimeCoarse))
 }
 
-/// Returns the processor time used so far by the calling thread, user and system.
+/// Returns the CPU time used so far by the calling thread, user and system.
 pub fn thread_cpu_time() -> Duration {
     Duration::from_nanos(nanoseconds(ClockId::ThreadCPUTime))
 }
 
-/// Returns the processor time used so far by all threads of this process, user and system.
+/// Returns the CPU time used so far by all threads of this process, user and system.
 pub fn process_cpu_time() -> Duration {
     Duration::from_nanos(nanoseconds(ClockId::ProcessCPUTime))
 }

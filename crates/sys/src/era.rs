@@ -143,7 +143,7 @@ impl fmt::Display for AppliedSetting {
 }
 
 impl TcpSettings {
-    /// Returns these settings, with the settings of `base` for those that are not set.
+    /// Returns these settings; settings that are not set have the values of `base`.
     pub fn overlaid_on(&self, base: &TcpSettings) -> TcpSettings {
         let mut sysctl = base.sysctl.clone();
         sysctl.extend(self.sysctl.clone());

@@ -1,10 +1,10 @@
-//! Errors of requests to Linux, with advice on what to do.
+//! Errors of requests to Linux, with remedies.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a request to the system failed. The messages complete "failed to …: {error}".
+/// The error of a request to the system. The messages complete "failed to …: {error}".
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -39,7 +39,7 @@ pub enum Error {
     /// The kernel denies this user a user namespace, which is needed without root.
     #[error("user namespaces are disabled: run as root, or set `{sysctl}`")]
     UserNamespacesOff {
-        /// The setting that would enable them, as in `sysctl -w kernel.x=1`.
+        /// The setting that enables user namespaces, as in `sysctl -w kernel.x=1`.
         sysctl: String,
     },
     /// A user namespace was created, but a security module removed its capabilities.
@@ -89,7 +89,7 @@ pub enum Error {
     BadName {
         /// The name.
         name: String,
-        /// What it names.
+        /// The kind of object that the name is for.
         what: &'static str,
     },
     /// The kernel's answer could not be parsed.
@@ -106,15 +106,15 @@ pub enum Error {
         /// The congestion controls of the kernel, separated by spaces.
         found: String,
     },
-    /// The process that started this one passed another number of descriptors.
+    /// The process that started this process passed a wrong number of descriptors.
     #[error(
         "{found} descriptors arrived from the process that started this one, and {wanted} are needed: raise the limit \
          of open files (`ulimit -n`)"
     )]
     WrongDescriptors {
-        /// The number needed.
+        /// The number of descriptors needed.
         wanted: usize,
-        /// The number that arrived.
+        /// The number of descriptors that arrived.
         found: usize,
     },
     /// On this machine, a resource of a host cannot be limited, or its use cannot be read.
@@ -122,7 +122,7 @@ pub enum Error {
     NoLimit {
         /// The resource to be limited, as in `memory`.
         what: &'static str,
-        /// The reason, and where possible what to do.
+        /// The reason, and a remedy if there is one.
         reason: String,
     },
     /// A value was set without an error, but the value read back differs.
@@ -141,7 +141,7 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// The kernel's error number, if there is one.
+    /// Returns the kernel's error number, if there is one.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Error::System { source, .. } => source.raw_os_error(),

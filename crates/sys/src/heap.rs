@@ -1,8 +1,8 @@
 //! Returns the allocator's free memory to the system.
 
-/// Returns free memory to the system. Without this call, the allocator keeps free memory that lies before memory in use.
-/// The call takes about 1 ms per 100 MB; allocations of other threads may wait meanwhile. Has no effect with
-/// other C libraries than glibc.
+/// Returns free memory to the system. Without this call, the allocator does not return free memory at addresses below
+/// memory in use. The call takes about 1 ms per 100 MB; allocations of other threads may wait during the call. Has no
+/// effect with other C libraries than glibc.
 pub fn release_free_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call takes the allocator's own locks and does not touch allocated memory (malloc_trim(3)).

@@ -10,8 +10,8 @@ pub fn set_name(name: &CStr) -> Result<()> {
     rustix::thread::set_name(name).doing("name a process")
 }
 
-/// Ignores SIGINT, SIGTERM and SIGHUP. A terminal, a service manager or `timeout` may send them to all processes of a
-/// program, but only the program that started this process decides when it exits.
+/// Ignores SIGINT, SIGTERM and SIGHUP. A terminal, a service manager or `timeout` may send these signals to all
+/// processes of a program. However, only the program that started this process decides when this process exits.
 pub fn ignore_termination_signals() -> Result<()> {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: no handler is installed.

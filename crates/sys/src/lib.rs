@@ -1,11 +1,11 @@
 //! The Linux-specific code: namespaces, TUN devices, sockets, clocks, capture files.
 //!
 //! This is the only crate with `unsafe` code, and the only crate that reads a real clock. It contains no policy: other
-//! crates decide which host gets which TCP settings, when a packet is due, and what a late packet means.
+//! crates decide which host gets which TCP settings, when a packet is due, and how to report a late packet.
 //!
 //! - [`clock`], [`wait`]: the clock, and waiting for a deadline
 //! - [`poller`]: waiting for many sockets
-//! - [`privilege`], [`abilities`]: the privileges to create namespaces, and what this machine supports
+//! - [`privilege`], [`abilities`]: the privileges to create namespaces, and the features of this machine
 //! - [`namespace`], [`netlink`], [`tun`]: hosts and the devices between them
 //! - [`era`]: the TCP settings of a host, applied and recorded
 //! - [`counters`]: the TCP counters of a host
@@ -14,7 +14,7 @@
 //! - [`socket`], [`mod@tcp_info`]: TCP sockets with all their options, and the kernel's state of a connection
 //! - [`udp`]: UDP sockets for QUIC: offloads, ECN, the destination address of a datagram
 //! - [`packet_ring`], [`handover`]: pass packets and descriptors to a helper process
-//! - [`inherited`]: descriptors from the process that started this one
+//! - [`inherited`]: descriptors from the process that started this process
 //! - [`helper`]: the first steps of a helper process
 //! - [`pcapng`]: capture files
 //! - [`priority`]: real-time priority for threads
@@ -22,7 +22,7 @@
 //! - [`process`]: programs inside a namespace, which are killed when dropped or when this process exits
 //! - [`sched`]: the processors on which a thread runs
 //! - [`usage`]: the resource use of threads and of this process
-//! - [`page_cache`], [`reclaim`]: which pages of a file are in memory, and what evicts them
+//! - [`page_cache`], [`reclaim`]: the pages of a file in memory, and their eviction
 //! - [`lock`]: ownership of files and folders, released when the owner exits
 //! - [`heap`]: returns the allocator's free memory to the system
 //! - [`machine`]: the properties of the machine that a reader of results needs

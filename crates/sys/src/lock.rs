@@ -33,7 +33,7 @@ impl Lock {
     /// Takes the lock of an existing directory. Symbolic links are not followed.
     ///
     /// # Errors
-    /// If it cannot be opened; [`io::ErrorKind::Unsupported`] if the file system does not support locks.
+    /// If the directory cannot be opened; [`io::ErrorKind::Unsupported`] if the file system does not support locks.
     pub fn directory(path: &Path) -> io::Result<Taken> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::open(path, flags, Mode::empty()) {
@@ -47,7 +47,7 @@ impl Lock {
     /// are not followed.
     ///
     /// # Errors
-    /// If it cannot be opened; [`io::ErrorKind::Unsupported`] if the file system does not support locks.
+    /// If the file cannot be opened; [`io::ErrorKind::Unsupported`] if the file system does not support locks.
     pub fn file(path: &Path) -> io::Result<Taken> {
         let file = OpenOptions::new()
             .read(true)

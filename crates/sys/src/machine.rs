@@ -30,7 +30,7 @@ pub struct Machine {
     pub clock_source: String,
     /// The hypervisor or its vendor, if the machine reports that it is a guest.
     pub hypervisor: Option<String>,
-    /// The share of processor time stolen by the hypervisor since boot, 0 to 1.
+    /// The share of CPU time stolen by the hypervisor since boot, 0 to 1.
     pub steal: f64,
     /// The versions of control groups in use, as in `v1 cpu,memory; v2`.
     pub control_groups: String,
@@ -40,7 +40,7 @@ pub struct Machine {
     pub open_files: (u64, u64),
 }
 
-/// The processor time of the whole machine since boot, summed over all processors.
+/// The CPU time of the whole machine since boot, summed over all processors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuTimes {
     /// Time in user mode, including `nice` time and guests.
@@ -139,7 +139,7 @@ pub fn open_files() -> (u64, u64) {
     (number(limit.current), number(limit.maximum))
 }
 
-/// Raises the soft limit of open files to the hard limit, and returns it.
+/// Raises the soft limit of open files to the hard limit, and returns the new limit.
 pub fn raise_open_files() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -158,7 +158,7 @@ pub fn processors_online() -> usize {
     stat.lines().filter(numbered).count().max(1)
 }
 
-/// How much threads of this machine wait for processors.
+/// The contention for processors on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contention {
     /// The time since boot during which at least one thread waited for a processor, from the kernel's pressure stall

@@ -1,7 +1,8 @@
 //! Blocking rtnetlink: links, addresses and routes of the calling thread's namespace.
 //!
-//! An experiment needs only a dozen kinds of message, so they are built here byte by byte (`man 7 rtnetlink`) instead of
-//! with a large library. Every request sets NLM_F_ACK. If the kernel rejects a request, the error has the kernel's text.
+//! An experiment needs only a dozen kinds of message. They are built here byte by byte (`man 7 rtnetlink`) instead of
+//! with a large library. Every request sets NLM_F_ACK. If the kernel rejects a request, the error has the kernel's
+//! text.
 
 use std::io;
 use std::net::IpAddr;
@@ -309,7 +310,7 @@ impl Netlink {
 }
 
 impl RouteMetrics {
-    /// Returns the same metrics without those of 0, which the kernel treats as unset and does not report.
+    /// Returns the same metrics without zeros, which the kernel treats as unset and does not report.
     fn without_zeros(&self) -> RouteMetrics {
         let set = |metric: Option<u32>| metric.filter(|&value| value != 0);
         RouteMetrics {
@@ -327,7 +328,8 @@ impl RouteMetrics {
         }
     }
 
-    /// Returns each metric that is set: its name in `ip route`, its value as text, and metrics with only this one set.
+    /// Returns each metric that is set: its name in `ip route`, its value as text, and a `RouteMetrics` with only this
+    /// metric.
     pub(crate) fn each(&self) -> Vec<(&'static str, String, RouteMetrics)> {
         let metrics = self.without_zeros();
         let mut each = Vec::new();
@@ -630,7 +632,7 @@ mod tests {
             window_bytes: Some(8760),
             ..RouteMetrics::default()
         };
-        // The kernel returns what was sent, after the header of the route.
+        // The kernel returns the sent metrics after the header of the route.
         let parsed = |metrics: &RouteMetrics| {
             let mut message = Message(vec![0; 12]);
             message.metrics(metrics);

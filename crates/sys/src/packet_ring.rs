@@ -1,7 +1,7 @@
 //! A ring of packets in memory that two processes share: one process adds packets, the other removes them.
 //!
 //! Neither side locks or waits. A process may be stopped at any instruction, for example because its control group has
-//! used up its processor time; the other process can continue. The ring only reports that the sleeping receiver must be
+//! used up its CPU time; the other process can continue. The ring only reports that the sleeping receiver must be
 //! woken; the program that uses the ring wakes it with a [`Waker`](crate::Waker).
 //!
 //! Packets are in slots of equal size. The shared memory has two queues of slot numbers: full slots, and empty slots that
@@ -98,8 +98,8 @@ impl PacketRing {
         shared
             .word(SLOT_BYTES)
             .store(slot_bytes as u32, Ordering::Relaxed);
-        // Touches the memory here, because the kernel charges memory to the control group of the first process that
-        // touches it, and that must not be the receiver's group.
+        // Touches the memory here because the kernel charges memory to the control group of the first process that
+        // touches it. This group must not be the receiver's group.
         for at in (0..slots_at(packets)).step_by(1024) {
             shared.word(at).fetch_or(0, Ordering::Relaxed);
         }
@@ -296,7 +296,7 @@ impl Drop for Shared {
     }
 }
 
-/// The offset of slot 0.
+/// Returns the offset of slot 0.
 fn slots_at(slots: u32) -> usize {
     (HEADER + slots as usize * (8 + 4)).next_multiple_of(64)
 }
@@ -385,7 +385,7 @@ mod tests {
                     sleeps += 1;
                     woken
                         .recv_timeout(std::time::Duration::from_secs(60))
-                        .expect("it is woken for the next packet");
+                        .expect("the receiver is woken for the next packet");
                 }
             }
             sleeps

@@ -1,9 +1,9 @@
 //! The pages of a file in memory: evicting them, counting them, and ensuring that only a memory limit evicts
 //! them.
 //!
-//! The page cache holds recently read and written data. An experiment about the disk must start with none of its data
-//! in the cache, but the kernel may keep pages after a request to evict them: dirty pages, mapped pages, and pages of a
-//! file system in memory (tmpfs). Directories and inodes are not evicted here, so opening a file again needs no disk
+//! The page cache contains recently read and written data. An experiment about the disk must start without its data in
+//! the cache. However, the kernel may keep pages after a request to evict them: dirty pages, mapped pages, and pages of
+//! a file system in memory (tmpfs). Directories and inodes are not evicted here, so opening a file again needs no disk
 //! read.
 
 use std::fs::File;
@@ -17,8 +17,8 @@ use crate::error::{Doing as _, Result};
 /// A file whose resident pages are mapped into this process while this value exists.
 ///
 /// Some kernels evict memory that has not been accessed for a while, even if enough memory is free. DAMON's scheme
-/// `pageout` does this; hypervisors enable it in their guests. It does not evict mapped pages. In an experiment about a
-/// host's memory, only the host's memory limit may evict pages.
+/// `pageout` does this; hypervisors enable it in their guests. The scheme does not evict mapped pages. In an experiment
+/// about a host's memory, only the host's memory limit may evict pages.
 ///
 /// The mapping does not change which pages that limit evicts. When a control group is at its limit, the kernel checks
 /// which pages were accessed recently. It counts only accesses by members of that group, and ignores mappings for random

@@ -1,14 +1,14 @@
 //! Capture files in pcapng (draft-ietf-opsawg-pcapng), written during a run.
 //!
 //! A file has one section and any number of interfaces of raw IP packets (`LINKTYPE_RAW`: the first nibble is the IP
-//! version), with nanosecond time stamps. Each packet has its direction, a comment (why it was dropped, how long the queue
-//! was) and a count of drops, in the options that Wireshark displays.
+//! version), with nanosecond time stamps. Each packet has its direction, a comment (the cause of a drop, the length of
+//! the queue) and a count of drops, in options that Wireshark displays.
 //!
-//! [`CaptureWriter::packet`] copies the packet into memory and returns. A separate thread writes whole blocks, so a slow
-//! disk does not delay the path. When a packet arrives, packets older than [`LONGEST_IN_MEMORY`] are written to the
-//! kernel; [`CaptureWriter::flush`] writes all packets. Written packets are kept if the program is killed. The first write
-//! error (a full disk) is stored and returned by every later call that can fail. After an error the file is truncated to
-//! its last whole block, so it stays readable.
+//! [`CaptureWriter::packet`] copies the packet into memory and returns. A separate thread writes whole blocks, so a
+//! slow disk does not delay the path. When a packet arrives, packets older than [`LONGEST_IN_MEMORY`] are written to
+//! the kernel; [`CaptureWriter::flush`] writes all packets. Written packets remain in the file if the program is
+//! killed. The first write error (a full disk) is stored and returned by every later call that can fail. After an error
+//! the file is truncated to its last whole block, so it stays readable.
 //!
 //! This module does not read captures; analysis does.
 
@@ -34,7 +34,7 @@ pub const LONGEST_IN_MEMORY: Duration = Duration::from_millis(250);
 /// `LINKTYPE_RAW`: the packet begins with an IPv4 or IPv6 header.
 const LINKTYPE_RAW: u16 = 101;
 
-/// Where and how a capture was made.
+/// The origin of a capture: the machine, the system and the program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Section {
     /// The machine, for example its processor's model name.
@@ -54,8 +54,8 @@ pub struct Tap {
     pub name: String,
     /// The description for readers of the capture.
     pub description: String,
-    /// The largest number of bytes kept of a packet; 0 keeps all. Longer packets are truncated, with their
-    /// original length recorded.
+    /// The maximum number of captured bytes per packet; 0: unlimited. Longer packets are truncated, with their original
+    /// length recorded.
     pub snap_length: u32,
     /// The rate of the tap's link, in bit/s, if it has a rate.
     pub bits_per_second: Option<u64>,
@@ -250,7 +250,7 @@ impl CaptureWriter {
         }
     }
 
-    /// The number of packets recorded so far, at all taps.
+    /// Returns the number of packets recorded so far, at all taps.
     pub fn packets(&self) -> u64 {
         self.packets
     }
@@ -315,14 +315,14 @@ fn write_blocks(
                 continue;
             }
         };
-        // After an error nothing more is written, because a gap in the file could not be detected.
+        // After an error, later blocks are discarded, because a gap in the file could not be detected.
         if !failed {
             match file.write_all(&blocks) {
                 Ok(()) => whole += blocks.len() as u64,
                 Err(error) => {
                     failed = true;
-                    // Removes a partly written block at the end. If that fails too, readers must tolerate
-                    // such a block.
+                    // Removes a partly written block at the end. If the removal fails too, readers must tolerate the
+                    // incomplete block.
                     let _ = file.set_len(whole);
                     let mut failure = failure.lock().unwrap_or_else(|lock| lock.into_inner());
                     *failure = Some(Failure::of(&error));
@@ -408,7 +408,7 @@ fn pad(out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    /// The blocks of a file: type and body, after checking both lengths.
+    /// Splits a file into its blocks, and checks both lengths of each block. Returns types and bodies.
     fn blocks(mut bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
         let mut blocks = Vec::new();
         while !bytes.is_empty() {
@@ -535,7 +535,10 @@ mod tests {
         writer.packet(&packet(0, 1, &[0x45; 1500]));
         let late = 1 + LONGEST_IN_MEMORY.as_nanos() as u64;
         writer.packet(&packet(0, late, &[0x45; 1500]));
-        assert!(writer.buffer.is_empty(), "the age of the oldest counts");
+        assert!(
+            writer.buffer.is_empty(),
+            "the age of the oldest packet counts"
+        );
         for n in 0..1000 {
             writer.packet(&packet(0, late + n, &[0x45; 1500]));
             assert!(writer.buffer.len() < BUFFER);

@@ -26,7 +26,7 @@ pub struct Poller {
     set_until: Option<Instant>,
 }
 
-/// How the time-out of a wait is set.
+/// The method of setting the time-out of a wait.
 #[derive(Debug, PartialEq, Eq)]
 enum Timing {
     /// With `epoll_pwait2`, which takes nanoseconds (Linux 5.11).
@@ -117,7 +117,7 @@ impl Poller {
     /// Like [`Poller::wait`], for a long wait that may end early. If an earlier call has set the timer to an instant before
     /// the end of this wait, this wait ends at that instant.
     ///
-    /// A separate timer for each wait would take about 2 % of the processor time of a loop with frequent wake-ups: the
+    /// A separate timer for each wait would take about 2 % of the CPU time of a loop with frequent wake-ups: the
     /// timer would be set and removed each time and would almost never expire. `now` is the instant of the call, by a
     /// clock that runs like `CLOCK_MONOTONIC`.
     pub fn wait_coarsely(&mut self, now: Instant, timeout: Duration) -> Result<usize> {
@@ -186,7 +186,7 @@ impl Poller {
         };
     }
 
-    /// Creates a timer descriptor if there is none yet. Returns whether there is one.
+    /// Creates the timer descriptor if it does not exist. Returns whether it exists afterwards.
     fn has_timer(&mut self) -> bool {
         if self.timer.is_none() {
             // SAFETY: no pointers; the new descriptor gets its owner here.
@@ -215,8 +215,8 @@ impl Poller {
         }
     }
 
-    /// Sleeps without being woken by sockets. The next wait reports all sockets that became ready meanwhile. A signal ends
-    /// the sleep early.
+    /// Sleeps without being woken by sockets. The next wait reports all sockets that became ready during the sleep. A
+    /// signal ends the sleep early.
     pub fn sleep(&self, time: Duration) {
         let time = rustix::thread::Timespec {
             tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
@@ -257,7 +257,7 @@ fn set_timer(timer: &OwnedFd, time: Duration) -> io::Result<()> {
             tv_nsec: time.subsec_nanos() as _,
         },
     };
-    // SAFETY: the descriptor is open, the times outlive the call, and the old ones are not requested.
+    // SAFETY: the descriptor is open, the times outlive the call, and the old times are not requested.
     check(unsafe {
         libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const once, std::ptr::null_mut())
     })

@@ -1,4 +1,4 @@
-//! Pressure stall information (PSI): for how long threads were stalled for lack of a resource.
+//! Pressure stall information (PSI): the time for which threads were stalled for lack of a resource.
 //!
 //! The kernel provides PSI for the machine and for every control group of version 2, even without controllers. See
 //! `Documentation/accounting/psi.rst` of the kernel.
@@ -28,7 +28,7 @@ pub struct Pressure {
     pub io_full: Option<Duration>,
 }
 
-/// Whether the reading is of the machine or of a group.
+/// The subject of a reading: the machine or a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OfWhom {
     Machine,
@@ -55,7 +55,7 @@ impl Pressure {
         }
     }
 
-    /// The stall times since an earlier reading.
+    /// Returns the stall times since an earlier reading.
     pub(crate) fn since(&self, earlier: &Pressure) -> Pressure {
         let time = |now: Option<Duration>, then: Option<Duration>| now?.checked_sub(then?);
         Pressure {

@@ -1,8 +1,8 @@
 //! Priorities for threads that must run as soon as they are runnable.
 //!
-//! A thread that sleeps until a deadline wakes up late if another thread occupies its processor. Under `SCHED_FIFO` it
-//! preempts every ordinary thread immediately. Such a thread must sleep most of the time, because the kernel reserves
-//! only 5 % of the time for ordinary threads.
+//! A thread that sleeps until a deadline wakes up late if another thread occupies its processor. Under `SCHED_FIFO` the
+//! thread preempts every ordinary thread immediately. Such a thread must sleep most of the time, because the kernel
+//! reserves only 5 % of the time for ordinary threads.
 
 use crate::error::{Doing, Result, check};
 
@@ -30,7 +30,7 @@ pub fn set_real_time() -> Result<()> {
 /// Gives the calling thread priority over other threads of its control group (niceness -20). The thread stays within the
 /// group's processor quota, which `SCHED_FIFO` would escape. Requires `CAP_SYS_NICE`.
 pub fn raise_priority() -> Result<()> {
-    // 0 is the calling thread, because Linux keeps niceness per thread.
+    // 0 is the calling thread, because niceness is a property of a thread in Linux.
     rustix::process::setpriority_process(None, -20)
         .doing("raise the priority of a thread (niceness -20)")
 }

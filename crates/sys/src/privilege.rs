@@ -1,7 +1,7 @@
 //! The privileges to create namespaces and devices.
 //!
-//! This program has them as root, or in a user namespace. There it is root only over the network namespaces that it
-//! creates. No program needs to be installed set-uid.
+//! This program has these privileges as root, or in a user namespace. In a user namespace, the program is root only
+//! over the network namespaces that it creates. No program needs to be installed set-uid.
 
 use std::fs;
 use std::io;
@@ -29,11 +29,11 @@ pub enum Privilege {
 pub struct Ability {
     /// The capability's name.
     pub name: String,
-    /// What Fathometer uses it for.
+    /// The use of the capability in Fathometer.
     pub purpose: String,
     /// Whether experiments are impossible without it.
     pub required: bool,
-    /// What was found, or why it is missing and what to do.
+    /// The details, or the reason why the capability is missing and the remedy.
     pub state: Result<String, String>,
 }
 

@@ -52,14 +52,14 @@ pub struct HostProcess {
     end: Arc<(Mutex<Option<Exit>>, Condvar)>,
 }
 
-/// How a program exited, and the resource use of the program and all its descendants.
+/// The exit status of a program, and the resource use of the program and all its descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exit {
     /// The exit status of the started program.
     pub status: ExitStatus,
-    /// Processor time in user mode.
+    /// CPU time in user mode.
     pub user: Duration,
-    /// Processor time in the kernel.
+    /// CPU time in the kernel.
     pub system: Duration,
     /// The largest resident memory of any single process.
     pub peak_resident: Bytes,
@@ -77,7 +77,7 @@ pub enum Session {
 impl Namespace {
     /// Starts a program inside this namespace, in its own PID namespace and with its own `/proc`.
     ///
-    /// The program must not daemonise. Environment, directory and standard streams are those of the command.
+    /// The program must not daemonise. Environment, directory and standard streams are taken from the command.
     pub fn command(&self, command: Command, session: Session) -> Result<HostProcess> {
         let namespace = self.clone();
         let end = Arc::new((Mutex::new(None), Condvar::new()));
@@ -130,7 +130,7 @@ impl HostProcess {
         }
     }
 
-    /// Returns how the program exited; `None` while it runs.
+    /// Returns the exit status and the resource use; `None` while the program runs.
     pub fn try_wait(&self) -> Option<Exit> {
         *self.end.0.lock().unwrap_or_else(|lock| lock.into_inner())
     }
@@ -164,7 +164,7 @@ impl HostProcess {
 
     /// Returns the sockets on which the program and its descendants currently listen. The descriptors refer to the
     /// program's own sockets, so an option set here ([`set_quick_ack`](crate::socket::set_quick_ack)) applies to all
-    /// connections that they accept afterwards.
+    /// connections that the program accepts afterwards.
     ///
     /// Requires permission to trace the program. The user who started it has this permission, as root or in the same user
     /// namespace.
@@ -190,7 +190,7 @@ impl HostProcess {
         Ok(found)
     }
 
-    /// Returns the processor time used so far, in user mode and in the kernel. Running processes are counted to the
+    /// Returns the CPU time used so far, in user mode and in the kernel. Running processes are counted to the
     /// nanosecond, exited processes to 10 ms each.
     pub fn cpu_time(&self) -> Duration {
         probe::cpu_time(self.pid)
@@ -253,7 +253,7 @@ fn await_end(pid: u32, status: &OwnedFd) -> Exit {
             break;
         }
     }
-    // The program's exit status, as reported by init. If init was killed, it reports nothing, and its own exit status
+    // The program's exit status, as reported by init. If init was killed, it sends no report, and its own exit status
     // is used.
     let mut bytes = [0; 4];
     let raw = match rustix::io::read(status.as_fd(), &mut bytes) {
@@ -285,7 +285,7 @@ fn become_init_and_fork(parent: RawFd, report: RawFd, session: Session) -> io::R
             events: libc::POLLIN,
             revents: 0,
         };
-        // If it is readable, the parent exited before the parent-death signal was set.
+        // If the descriptor is readable, the parent exited before the parent-death signal was set.
         if libc::poll(&raw mut alive, 1, 0) > 0 {
             libc::_exit(1);
         }
@@ -346,7 +346,7 @@ unsafe fn close_all_but(report: RawFd) {
     }
 }
 
-/// Forwards signals to the program, reaps orphans, and exits with the program. `all` is blocked.
+/// Forwards signals to the program, reaps orphans, and exits with the program. The signals in `all` are blocked.
 unsafe fn init(program: libc::pid_t, report: RawFd, all: &libc::sigset_t) -> ! {
     // SAFETY: system calls on variables that outlive them.
     unsafe {

@@ -1,5 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP. The first signal requests an orderly exit. A further signal at least [`GRACE`] later ends
-//! the program at once. Signals in between have no effect, because `timeout`, terminals and supervisors may signal a
+//! SIGINT, SIGTERM and SIGHUP. The first signal requests an orderly exit. A further signal at least [`GRACE`] later
+//! ends the program at once. Signals in between have no effect: `timeout`, terminals and supervisors may signal a
 //! program twice, and a second Ctrl-C should not discard the results of an orderly exit. A signal that was ignored when
 //! the program started stays ignored. Programs that reopen a log on SIGHUP use [`HangUps`].
 
@@ -152,7 +152,7 @@ extern "C" fn handle(signal: libc::c_int) {
     }
 }
 
-/// Nanoseconds of the monotonic clock, never zero. Only does what signal-safety(7) allows.
+/// Returns the nanoseconds of the monotonic clock, never zero. Only does what signal-safety(7) allows.
 fn monotonic() -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,

@@ -45,7 +45,7 @@ pub struct SocketOptions {
 }
 
 impl SocketOptions {
-    /// Returns these options, with the options of `base` for those that are `None`.
+    /// Returns these options; options that are `None` have the values of `base`.
     pub fn overlaid_on(&self, base: &SocketOptions) -> SocketOptions {
         SocketOptions {
             no_delay: self.no_delay.or(base.no_delay),
@@ -150,7 +150,7 @@ pub fn listen(address: SocketAddr, backlog: u32, options: &SocketOptions) -> Res
     check(unsafe { libc::listen(socket.as_raw_fd(), backlog) })
         .doing(format!("listen on {address}"))?;
     if let Some(on) = options.quick_ack {
-        // `listen` clears the option, so it is set last.
+        // `listen` clears this option, so it is set after `listen`.
         set_quick_ack(&socket, on).doing("set TCP_QUICKACK")?;
     }
     Ok(TcpListener::from(socket))
@@ -197,7 +197,7 @@ pub fn connect(
     }
 }
 
-/// Sends as much of several slices as fits, in one call, without waiting.
+/// Sends the bytes of several slices that fit into the send buffer, in one call, without waiting.
 ///
 /// `more` announces that more data follow immediately (`MSG_MORE`): the kernel then holds back a partial segment for up to
 /// 200 ms. Returns `None` if the buffer is full.
@@ -230,7 +230,8 @@ pub fn send_vectored(
     }
 }
 
-/// Sends as much of one slice as fits, without waiting. Takes less CPU time than [`send_vectored`] with one slice.
+/// Sends the bytes of one slice that fit into the send buffer, without waiting. Takes less CPU time than
+/// [`send_vectored`] with one slice.
 pub fn send(socket: impl AsFd, piece: &[u8], more: bool) -> io::Result<Option<usize>> {
     use rustix::net::SendFlags;
     let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -245,9 +246,9 @@ pub fn send(socket: impl AsFd, piece: &[u8], more: bool) -> io::Result<Option<us
     }
 }
 
-/// Sends as many of a file's bytes from `offset` on as fit, at most `length`, without copying them through this program's
-/// memory. The socket must be non-blocking. Returns `None` if the buffer is full, and `Some(0)` if the file has no byte at
-/// `offset`.
+/// Sends the bytes of a file from `offset` on that fit into the send buffer, at most `length`, without copying them
+/// through this program's memory. The socket must be non-blocking. Returns `None` if the buffer is full, and `Some(0)`
+/// if the file has no byte at `offset`.
 pub fn send_file(
     socket: impl AsFd,
     file: impl AsFd,

@@ -1,8 +1,8 @@
 //! `TCP_INFO`: the kernel's TCP state of one of this program's connections. For connections of other programs,
 //! [`NetworkProbe::connections`](crate::probe::NetworkProbe::connections) reads the same state.
 //!
-//! The structure grows every few kernel releases. Fields that all supported kernels have are not `Option`s. Later fields
-//! are `None` if the kernel's structure is too short. The offsets are those of `struct tcp_info` in
+//! The structure grows every few kernel releases. Fields that all supported kernels have are not `Option`s. Later
+//! fields are `None` if the kernel's structure is too short. The offsets follow `struct tcp_info` in
 //! `include/uapi/linux/tcp.h`, and never change.
 
 use std::io;

@@ -73,7 +73,7 @@ pub fn restore() {
             last_output.as_ptr().cast(),
             last_output.len(),
         );
-        // Discard keys pressed meanwhile, because they were not meant for the shell.
+        // Discards the keys that were pressed since, because they were not meant for the shell.
         libc::tcsetattr(libc::STDERR_FILENO, libc::TCSAFLUSH, settings);
     }
 }

@@ -3,10 +3,10 @@
 //! The device is opened only with `IFF_TUN | IFF_NO_PI`: no virtio header, no offloads, no NAPI. Therefore each read
 //! returns one real IP packet, segmented and checksummed by the kernel, and each write is delivered separately. Packet
 //! counts are exact, and acknowledgements are not coalesced. A write runs the receiver's whole TCP processing in the
-//! calling thread, so its processor time belongs to the receiving host.
+//! calling thread, so its CPU time belongs to the receiving host.
 //!
 //! A packet that was passed to the device counts as sent, so TCP Small Queues do not limit a sender as with a network
-//! card. The ring must hold all windows in flight; [`Tun::counters`] reports overflows.
+//! card. The ring must have room for all packets in flight; [`Tun::counters`] reports overflows.
 //!
 //! The device belongs to the namespace of the thread that created it, and is removed when its last descriptor is closed.
 
@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use crate::error::{Doing, Error, Result, check};
 use crate::netlink::{LinkCounters, Netlink};
 
-/// A ring length that holds any window of these experiments, in packets.
+/// A ring length, in packets, that exceeds every window of these experiments.
 pub const DEFAULT_QUEUE: u32 = 20_000;
 
 /// An open TUN device. Two threads may read and write at the same time.
@@ -63,17 +63,17 @@ impl Tun {
         })
     }
 
-    /// The device's name in its namespace.
+    /// Returns the device's name in its namespace.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The device's index in its namespace.
+    /// Returns the device's index in its namespace.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// The largest IP packet, in bytes.
+    /// Returns the largest length of an IP packet, in bytes.
     pub fn mtu(&self) -> u32 {
         self.mtu
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fathometer_model::Bytes;
 
-/// Processor time, in user mode and in the kernel.
+/// CPU time, in user mode and in the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessorTime {
     /// Time in user mode.
@@ -16,7 +16,7 @@ pub struct ProcessorTime {
 }
 
 impl ProcessorTime {
-    /// The difference to an earlier reading.
+    /// Returns the difference to an earlier reading.
     pub fn since(self, earlier: ProcessorTime) -> ProcessorTime {
         ProcessorTime {
             user: self.user.saturating_sub(earlier.user),
@@ -25,7 +25,7 @@ impl ProcessorTime {
     }
 }
 
-/// Returns the calling thread's processor time so far. The sum is exact; the kernel splits it into user and system time by
+/// Returns the calling thread's CPU time so far. The sum is exact; the kernel splits it into user and system time by
 /// sampling.
 pub fn thread_time() -> ProcessorTime {
     let usage = usage(libc::RUSAGE_THREAD);
@@ -35,7 +35,7 @@ pub fn thread_time() -> ProcessorTime {
     }
 }
 
-/// The processor-time clock of one thread of this process, or of one process, including kernel time. It is exact to the
+/// The CPU-time clock of one thread of this process, or of one process, including kernel time. It is exact to the
 /// nanosecond, also while the thread runs, and every thread can read it.
 ///
 /// Without `CONFIG_IRQ_TIME_ACCOUNTING` it includes the time of interrupts that occur while the thread runs.
@@ -60,8 +60,8 @@ impl ThreadClock {
         }
     }
 
-    /// Returns the clock of all threads of a process together; it may be another process. The clock can be read until
-    /// the process is waited for.
+    /// Returns the clock of all threads of a process, which may be another process. The clock can be read until the
+    /// process is waited for.
     pub fn of_process(pid: u32) -> ThreadClock {
         // MAKE_PROCESS_CPUCLOCK of the kernel: as above, without the bit for a thread.
         ThreadClock {
@@ -94,7 +94,7 @@ impl ThreadClock {
         written.trim().parse().ok().map(Bytes)
     }
 
-    /// Returns the processor time so far; `None` if the thread has exited.
+    /// Returns the CPU time so far; `None` if the thread has exited.
     pub fn read(self) -> Option<Duration> {
         let mut time = libc::timespec {
             tv_sec: 0,
@@ -181,7 +181,7 @@ mod tests {
             assert!(waited.elapsed() < Duration::from_secs(60));
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Waiting does not use processor time.
+        // Waiting does not use CPU time.
         let (worked, waited) = (clock.read().unwrap() - first, own.read().unwrap() - idle);
         assert!(waited < worked, "{waited:?} {worked:?}");
         stop.store(true, std::sync::atomic::Ordering::Relaxed);

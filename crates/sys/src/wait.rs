@@ -43,7 +43,7 @@ pub enum Interest {
     Both,
 }
 
-/// Why a wait ended.
+/// The events that ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Readiness {
     /// The time at which the wait ended.

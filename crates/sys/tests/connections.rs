@@ -77,7 +77,7 @@ impl Pairs {
     }
 }
 
-/// Waits until a condition holds.
+/// Waits until a condition is true.
 fn until(mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
@@ -86,7 +86,7 @@ fn until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Reads both values; repeats this until `truth` is the same before and after `read`.
+/// Reads both values; repeats the readings until `truth` is the same before and after `read`.
 fn undisturbed<T: PartialEq, U>(
     mut truth: impl FnMut() -> T,
     mut read: impl FnMut() -> U,
@@ -101,7 +101,7 @@ fn undisturbed<T: PartialEq, U>(
     }
 }
 
-/// The number of sockets in each state, with the state names of `ss`.
+/// Returns the number of sockets in each state, with the state names of `ss`.
 fn listed_by_ss(namespace: &Namespace) -> Option<BTreeMap<String, u64>> {
     let ran = namespace.run(|| Command::new("ss").arg("-Htan").output());
     let output = match ran.unwrap() {
@@ -129,8 +129,8 @@ fn numbers_by_state_are_those_of_ss() {
     let mut probe = NetworkProbe::open(&namespace).unwrap();
     let mut four = Pairs::open(&namespace, "127.0.0.1:0", 12);
     let six = Pairs::open(&namespace, "[::1]:0", 3);
-    // Five are closed first by the client and then by the server, which leaves TIME_WAIT; two more only by
-    // the client.
+    // Five pairs are closed first by the client and then by the server, which leaves TIME_WAIT; two more pairs are
+    // closed only by the client.
     for (client, server) in &mut four.ends[..7] {
         client.shutdown(Shutdown::Write).unwrap();
         assert_eq!(server.read(&mut [0; 8]).unwrap(), 0);
@@ -178,7 +178,7 @@ fn numbers_by_state_are_those_of_ss() {
     drop(six);
 }
 
-/// The kernel's state of a connection, without the times since events, which keep changing.
+/// Returns the kernel's state of a connection, without the times since events, which change continuously.
 fn at_rest(socket: &TcpStream) -> TcpInfo {
     without_times_since(&tcp_info(socket).unwrap())
 }
@@ -254,7 +254,7 @@ fn a_connection_has_the_figures_that_its_owner_reads() {
     assert_eq!(listener.local.port(), port);
     assert_eq!(listener.tcp, None);
 
-    // Only the windows of the server's ends.
+    // Reads only the windows of the server's ends.
     let mut windows = Windows::default();
     probe.windows(port, &mut windows).unwrap();
     let of_server = truth.iter().skip(1).step_by(2);
@@ -496,7 +496,7 @@ fn sockets_are_counted_by_state_and_namespace() {
     );
     assert_eq!(step.sockets.tcp_in_use, Some(17));
 
-    // The data are not read, so the kernel holds them.
+    // The data is not read, so it remains in the kernel.
     pairs[0].0.write_all(&[7; 10_000]).unwrap();
     pairs[0].1.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut seen = [0; 10_000];
@@ -507,7 +507,7 @@ fn sockets_are_counted_by_state_and_namespace() {
     let table = probe.table().unwrap();
     assert_eq!(table.unread, Bytes(10_000));
     assert!(table.receive_memory > Bytes(10_000), "{table:?}");
-    // The rest of the memory is overhead.
+    // All other memory is overhead.
     assert!(table.receive_memory < Bytes(100_000), "{table:?}");
 
     // Four connections are closed first by the client, and one of them also by the server.
@@ -522,7 +522,7 @@ fn sockets_are_counted_by_state_and_namespace() {
         table.time_wait == 1 && table.last_ack == 0
     });
     let table = probe.table().unwrap();
-    // Whether the server's side has acknowledged the FIN yet depends on its timers.
+    // The time of the server's acknowledgement of the FIN depends on the server's timers.
     let half_closed = table.fin_wait_1 + table.fin_wait_2;
     assert_eq!((half_closed, table.close_wait), (3, 3), "{table:?}");
     assert_eq!((table.time_wait, table.established), (1, 8), "{table:?}");
@@ -551,7 +551,7 @@ fn connections_that_a_listener_turned_away_are_counted() {
             listener
         })
         .unwrap();
-    // A queue of 1 holds 2. The third connection is not answered.
+    // A queue with limit 1 has room for 2 connections. The third connection is not answered.
     let held = fill_queue::<2>(&namespace, &mut probe, listener.local_addr().unwrap());
     until(|| {
         let step = probe.read().since(&before).tcp;

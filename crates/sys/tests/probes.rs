@@ -1,4 +1,4 @@
-//! Compares probes with known values: opened descriptors and sockets, written memory, and the processor time that
+//! Compares probes with known values: opened descriptors and sockets, written memory, and the CPU time that
 //! `wait4` reports. Tests on namespaces need root or a user namespace. If neither is available, they print a message
 //! and pass; with `FATHOMETER_REQUIRE_LAB=1` they fail.
 //!
@@ -38,7 +38,7 @@ fn namespace() -> Option<Namespace> {
     }
 }
 
-/// A shell that works, reports the end of its work, and exits when its input ends.
+/// Starts a shell that works, reports the end of its work, and exits when its input ends.
 fn worker(script: &str) -> (Child, BufReader<ChildStdout>) {
     let mut child = Command::new("sh")
         .args(["-c", script])
@@ -53,7 +53,7 @@ fn worker(script: &str) -> (Child, BufReader<ChildStdout>) {
     (child, output)
 }
 
-/// Lets a worker exit, and returns the usage of it and all its descendants.
+/// Lets a worker exit, and returns the CPU time of the worker and all its descendants.
 fn used(mut child: Child) -> Duration {
     drop(child.stdin.take());
     // SAFETY: plain data, for which zero is a value.
@@ -68,7 +68,7 @@ fn used(mut child: Child) -> Duration {
 
 #[test]
 fn processor_time_of_a_tree_agrees_with_wait4() {
-    // The shell uses a little processor time to exit, and more if the hypervisor takes its processor away meanwhile.
+    // The shell uses a little CPU time to exit, and more if the hypervisor takes its processor away meanwhile.
     let mut results = Vec::new();
     for _ in 0..5 {
         match compare_with_wait4() {
@@ -210,6 +210,6 @@ fn a_sampler_costs_little_and_reports_its_cost() {
         samples.cost,
         charging().unwrap()
     );
-    // Processor time, not wall-clock time: other load can hardly increase it.
+    // CPU time, not wall-clock time: other load can hardly increase it.
     assert!(each < Duration::from_millis(10), "{:?}", samples.cost);
 }

@@ -1,8 +1,8 @@
-//! When to acknowledge: at once, with the next data, or after a delay.
+//! The decision when to acknowledge: at once, with the next data, or after a delay.
 //!
-//! A connection begins with quick acknowledgements. It becomes interactive when its program answers within the adaptive
-//! delay; acknowledgements are then delayed. More than one full segment is always acknowledged at once. When the program
-//! has read everything, data that ended a write of the peer are acknowledged too.
+//! A connection begins with quick acknowledgements. The connection becomes interactive when the application answers
+//! within the adaptive delay; acknowledgements are then delayed. More than one full segment is always acknowledged at
+//! once. When the application has read all data, data that ended a write of the peer is acknowledged too.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use fathometer_model::Instant;
 
 use crate::ticks::{TICK, Ticks, in_ticks};
 
-/// The shortest delay.
+/// The minimum delay.
 const LEAST: Duration = Duration::from_millis(40);
-/// The longest delay in interactive mode and after the end of a write; otherwise [`GREATEST_OF_STREAM`].
+/// The maximum delay in interactive mode and after the end of a write; otherwise [`GREATEST_OF_STREAM`].
 const GREATEST: Duration = Duration::from_millis(200);
 const GREATEST_OF_STREAM: Duration = Duration::from_millis(500);
-/// The largest number of quick acknowledgements in a row.
+/// The maximum number of successive quick acknowledgements.
 const MOST_QUICK: u32 = 16;
 /// The assumed size of a full segment before one has arrived (RFC 9293 section 3.7.1).
 const FIRST_FULL: u32 = 536;
@@ -29,7 +29,8 @@ pub(crate) struct Acknowledging {
     /// Whether to acknowledge without delay: a gap exists or was filled, or both sides have sent FIN.
     at_once: bool,
     due: Option<Instant>,
-    /// The number of segments that ended a write of the peer, since the last acknowledgement: 0, 1, or 2 for more.
+    /// The number of segments that ended a write of the peer, since the last acknowledgement: 0, 1, or 2 for two or
+    /// more.
     pushed: u8,
     quick: u32,
     interactive: bool,
@@ -71,7 +72,7 @@ impl Acknowledging {
         }
     }
 
-    /// Data of `length` bytes arrived in order.
+    /// Records that `length` bytes arrived in order.
     pub(crate) fn note_data(&mut self, length: u32, push: bool, now: Instant, at: Circumstances) {
         self.pending = true;
         self.measure(length, push);
@@ -92,23 +93,23 @@ impl Acknowledging {
         self.last_received = tick;
     }
 
-    /// A FIN, or data after a gap, arrived and must be acknowledged.
+    /// Records a FIN, or data after a gap, that must be acknowledged.
     pub(crate) fn note_pending(&mut self) {
         self.pending = true;
     }
 
-    /// The peer closed its side: the acknowledgement of its FIN may wait for our FIN.
+    /// Records that the peer closed its side: the acknowledgement of the peer's FIN may wait for our FIN.
     pub(crate) fn note_fin(&mut self) {
         self.pending = true;
         self.interactive = true;
     }
 
-    /// Data after a gap arrived, or a gap was filled: acknowledge without delay (RFC 5681 section 4.2).
+    /// Records data after a gap, or a filled gap: acknowledge without delay (RFC 5681 section 4.2).
     pub(crate) fn note_filled(&mut self) {
         self.at_once = true;
     }
 
-    /// A duplicate arrived: the peer has not received our acknowledgements.
+    /// Records a duplicate: the peer has not received our acknowledgements.
     pub(crate) fn note_duplicate(&mut self, window: u32) {
         self.pending = true;
         self.add_quick(window);
@@ -172,14 +173,14 @@ impl Acknowledging {
         false
     }
 
-    /// Returns whether to acknowledge after a read by the program. `emptied`: it has read all data.
+    /// Returns whether to acknowledge after a read by the application. `emptied`: the application has read all data.
     pub(crate) fn decide_after_read(&self, next: u64, emptied: bool) -> bool {
         let is_end_of_write = self.pushed > 1 || self.pushed > 0 && !self.interactive;
         self.pending
             && (next - self.acknowledged > u64::from(self.full) || is_end_of_write && emptied)
     }
 
-    /// An acknowledgement was sent, alone or with data.
+    /// Records that an acknowledgement was sent, alone or with data.
     pub(crate) fn note_acknowledged(&mut self, next: u64) {
         self.acknowledged = next;
         if self.pending && self.quick > 0 {
@@ -194,7 +195,8 @@ impl Acknowledging {
         self.due = None;
     }
 
-    /// Data were sent. If they follow received data within the adaptive delay, the connection becomes interactive.
+    /// Records that data was sent. If the data follows received data within the adaptive delay, the connection becomes
+    /// interactive.
     pub(crate) fn note_sent_data(&mut self, now: Instant) {
         let since = self.ticks.number(now) - self.last_received;
         if since < in_ticks(self.adaptive) {
@@ -202,7 +204,7 @@ impl Acknowledging {
         }
     }
 
-    /// The time at which the delay ends.
+    /// Returns the time at which the delay ends.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }

@@ -6,9 +6,9 @@ use fathometer_model::Instant;
 
 use crate::settings::Congestion;
 
-/// HyStart is active from this window on, in segments.
+/// The minimum window, in segments, for which HyStart is active.
 const HYSTART_WINDOW: u64 = 16;
-/// Acknowledgements at most this far apart form a train.
+/// Acknowledgements with at most this time between them form a train.
 const TRAIN_GAP: Duration = Duration::from_millis(2);
 /// The number of round-trip samples that HyStart needs in a round.
 const SAMPLES: u32 = 8;
@@ -46,9 +46,9 @@ struct Cubic {
     epoch: Option<Instant>,
     last_maximum: u64,
     origin: u64,
-    /// Seconds until the curve reaches its origin.
+    /// The time until the curve reaches its origin, in seconds.
     inflection: f64,
-    /// The window that Reno would have, and segments acknowledged towards it.
+    /// The window of Reno under the same conditions, and the acknowledged segments that have not enlarged it yet.
     reno: u64,
     reno_credit: u64,
     least_round_trip: Duration,
@@ -77,7 +77,7 @@ impl Window {
         self.size < self.threshold
     }
 
-    /// Takes a sample of the round trip. `next` is the next number to be sent.
+    /// Records a round-trip sample. `next` is the next sequence number to be sent.
     pub(crate) fn sample(&mut self, sample: Duration, acknowledged: u64, next: u64, now: Instant) {
         if self.algorithm != Congestion::Cubic {
             return;
@@ -94,7 +94,7 @@ impl Window {
         let round = &mut self.round;
         if now.since(round.last) <= TRAIN_GAP {
             round.last = now;
-            // Half of the least round trip, after adding 1 ms for compression of acknowledgements by the host.
+            // Half of the shortest round-trip time, after adding 1 ms for acknowledgements that the host coalesces.
             if now.since(round.start) > (least + Duration::from_millis(1)) / 2 {
                 round.found = true;
             }

@@ -31,7 +31,7 @@ pub enum Read {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Listening,
-    /// The SYN or SYN-ACK was sent `sent` times; it is retransmitted at `due`.
+    /// The SYN or SYN-ACK was sent `sent` times; the next retransmission is due at `due`.
     Opening {
         sent: u32,
         due: Instant,
@@ -56,7 +56,7 @@ pub struct Endpoint {
     /// The time at which the first SYN or SYN-ACK was sent.
     opened: Instant,
     retransmitted_open: u64,
-    /// A range that was received twice and is to be reported (RFC 2883).
+    /// A range that was received twice, to be reported as a duplicate SACK (RFC 2883).
     duplicate: Option<(u64, u64)>,
     window: u32,
     answered_bare: Option<Instant>,
@@ -110,7 +110,7 @@ impl Endpoint {
                 .is_some_and(|fin| self.receiver.next > fin)
     }
 
-    /// The event counters of this side.
+    /// Returns the event counters of this side.
     pub fn counters(&self) -> Counters {
         let counters = self.sender.counters;
         Counters {
@@ -119,7 +119,7 @@ impl Endpoint {
         }
     }
 
-    /// The number of bytes that can be read.
+    /// Returns the number of bytes that can be read.
     pub fn unread(&self) -> usize {
         self.receiver.unread()
     }
@@ -129,18 +129,18 @@ impl Endpoint {
         self.receiver.unread() > 0 || self.receiver.is_at_end()
     }
 
-    /// Whether a program that waits for space in the send buffer is woken.
+    /// Whether an application that waits for space in the send buffer is woken.
     pub fn is_writable(&self) -> bool {
         self.is_established() && self.sender.is_writable()
     }
 
-    /// Whether everything that was written is acknowledged.
+    /// Whether all written data is acknowledged.
     pub fn is_idle(&self) -> bool {
         self.sender.is_idle()
     }
 
-    /// Writes bytes, like one system call of a program; returns the number of bytes that the send buffer took. With
-    /// `more` (MSG_MORE), a last segment that is not full waits for the next call.
+    /// Writes bytes, like one system call of an application; returns the number of bytes that the send buffer took.
+    /// With `more` (MSG_MORE), a last segment that is not full waits for the next call.
     pub fn write(&mut self, bytes: &[u8], more: bool, now: Instant) -> usize {
         if !self.is_established() || self.sender.fin.is_some() {
             return 0;
@@ -154,7 +154,7 @@ impl Endpoint {
         taken
     }
 
-    /// Reads up to `most` bytes, like one system call of a program.
+    /// Reads up to `most` bytes, like one system call of an application.
     pub fn read(&mut self, most: usize, now: Instant) -> Read {
         if self.receiver.unread() == 0 {
             return match self.receiver.is_at_end() {
@@ -181,7 +181,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the next segment to send.
+    /// Removes and returns the next segment to send.
     pub fn poll_transmit(&mut self) -> Option<Segment> {
         self.out.pop_front()
     }
@@ -215,7 +215,7 @@ impl Endpoint {
         self.depart(now);
     }
 
-    /// Takes a segment that arrived.
+    /// Processes an arrived segment.
     pub fn handle_segment(&mut self, segment: &Segment, now: Instant) {
         if segment.flags.syn {
             return self.handle_syn(segment, now);

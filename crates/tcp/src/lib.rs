@@ -1,8 +1,8 @@
 //! A model of Linux's TCP without I/O: both ends of a connection, in virtual time.
 //!
-//! An [`Endpoint`] is one end. Its caller passes the segments that arrive, the bytes that the program writes, and the
-//! time. The endpoint returns segments to send, bytes to read, and the time of its next timer. Segments are as long as
-//! real segments, options included, so that packets and bytes can be counted and a path can be simulated.
+//! An [`Endpoint`] is one end. Its caller passes the segments that arrive, the bytes that the application writes, and
+//! the time. The endpoint returns segments to send, bytes to read, and the time of its next timer. Segments have the
+//! length of real segments, options included, so that packets and bytes can be counted and a path can be simulated.
 //!
 //! The model follows the behaviour of Linux 6.x as the kernel's documentation and RFCs describe it, at the level of
 //! segments:
@@ -10,16 +10,17 @@
 //! - connections: the handshake with its time-outs, FIN in both directions;
 //! - sending: initial window, slow start by bytes acknowledged, congestion window validation (similar to RFC 7661),
 //!   HyStart, CUBIC (RFC 9438) and Reno, Nagle's algorithm, restart after idle time;
-//! - acknowledging: quick acknowledgements at the start of a connection, interactive mode, delayed acknowledgements with
-//!   an adaptive delay, acknowledgements when the program has read all data;
+//! - acknowledging: quick acknowledgements at the start of a connection, interactive mode, delayed acknowledgements
+//!   with an adaptive delay, acknowledgements when the application has read all data;
 //! - losses: tail loss probes and RACK (RFC 8985), time-outs (RFC 6298 with Linux's minimum), selective acknowledgements,
 //!   duplicate SACK (RFC 2883), proportional rate reduction (RFC 6937), detection and undo of spurious time-outs by time
 //!   stamps (RFC 3522);
 //! - timers: the kernel's ticks of 4 ms, and the coarser steps of its long timers.
 //!
-//! Not in the model: segmentation offload that holds segments back, pacing, BBR, ECN, TCP Fast Open, urgent data,
-//! keep-alive, path MTU discovery, flow control when the receiving program does not read. [`Endpoint::counters`] returns
-//! the losses and retransmissions of a connection: the caller decides whether to report a prediction with losses.
+//! Not in the model: delays of segments by segmentation offload, pacing, BBR, ECN, TCP Fast Open, urgent data,
+//! keep-alive, path MTU discovery, flow control when the receiving application does not read. [`Endpoint::counters`]
+//! returns the losses and retransmissions of a connection: the caller decides whether to report a prediction with
+//! losses.
 //!
 //! ```
 //! use fathometer_model::Instant;

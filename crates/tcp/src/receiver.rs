@@ -1,18 +1,18 @@
-//! Reassembly: puts received bytes in order and keeps them until they are read.
+//! Reassembly: puts received bytes in order and stores them until they are read.
 
 use std::collections::BTreeMap;
 
-/// How the receiver classified a segment's bytes.
+/// The receiver's classification of a segment's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// The bytes were next in order.
+    /// The bytes arrived in order.
     InOrder {
-        /// Whether they filled a gap, wholly or in part.
+        /// Whether the bytes filled a gap, wholly or in part.
         fills: bool,
     },
     /// The bytes were after a gap.
     Ahead,
-    /// All bytes had arrived before.
+    /// All bytes were duplicates.
     Duplicate,
 }
 
@@ -26,12 +26,12 @@ pub(crate) struct Receiver {
     bytes: Vec<u8>,
     read: usize,
     ahead: BTreeMap<u64, Vec<u8>>,
-    /// The start of the latest segment that was after a gap.
+    /// The start of the latest segment that arrived after a gap.
     latest: u64,
 }
 
 impl Receiver {
-    /// Takes a segment's bytes; `sequence` is the number of the first byte.
+    /// Adds a segment's bytes; `sequence` is the sequence number of the first byte.
     pub(crate) fn take(&mut self, sequence: u64, payload: &[u8], fin: bool) -> Taken {
         let end = sequence + payload.len() as u64;
         if fin {
@@ -94,7 +94,7 @@ impl Receiver {
         ranges
     }
 
-    /// The number of bytes that can be read.
+    /// Returns the number of bytes that can be read.
     pub(crate) fn unread(&self) -> usize {
         self.bytes.len() - self.read
     }

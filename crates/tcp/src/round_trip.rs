@@ -1,4 +1,4 @@
-//! The estimate of the round trip, and the retransmission time-out computed from it.
+//! The estimate of the round-trip time, and the retransmission time-out computed from it.
 
 use std::time::Duration;
 
@@ -7,20 +7,21 @@ const FIRST: Duration = Duration::from_secs(1);
 /// The longest time-out.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// Smoothed round trip and deviation. Linux differs from RFC 6298: it uses the maximum of the deviation over a round trip.
-/// This maximum falls by at most a quarter per round trip, and samples below the mean raise the deviation by less.
+/// The smoothed round-trip time and its deviation. Linux differs from RFC 6298: it uses the maximum deviation over a
+/// round trip. This maximum decreases by at most a quarter per round trip, and samples below the mean raise the
+/// deviation by less.
 #[derive(Debug, Clone)]
 pub(crate) struct RoundTrip {
     least_timeout: i64,
-    /// Microseconds, times 8.
+    /// The smoothed round-trip time, in units of 1/8 µs.
     smoothed: i64,
-    /// Microseconds, times 4; also for `greatest` and `in_force`.
+    /// The deviation, in units of 1/4 µs, like `greatest` and `in_force`.
     deviation: i64,
     greatest: i64,
     in_force: i64,
     /// The sequence number whose acknowledgement ends the current round trip.
     round_end: u64,
-    /// The shortest round trip so far.
+    /// The shortest round-trip time so far.
     pub(crate) least: Option<Duration>,
     backoff: u32,
 }
@@ -39,7 +40,7 @@ impl RoundTrip {
         }
     }
 
-    /// Takes a sample and resets the back-off.
+    /// Records a sample and resets the back-off.
     pub(crate) fn sample(&mut self, sample: Duration, acknowledged: u64, next: u64) {
         self.backoff = 0;
         self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
@@ -72,12 +73,12 @@ impl RoundTrip {
         }
     }
 
-    /// Returns the smoothed round trip; `None` before the first sample.
+    /// Returns the smoothed round-trip time; `None` before the first sample.
     pub(crate) fn smoothed(&self) -> Option<Duration> {
         (self.smoothed > 0).then(|| Duration::from_micros((self.smoothed >> 3) as u64))
     }
 
-    /// Returns the minimum difference between the smoothed round trip and the time-out.
+    /// Returns the minimum difference between the smoothed round-trip time and the time-out.
     pub(crate) fn least_timeout(&self) -> Duration {
         Duration::from_micros(self.least_timeout as u64)
     }
@@ -91,7 +92,7 @@ impl RoundTrip {
         (base * (1 << self.backoff.min(10))).min(LONGEST)
     }
 
-    /// Doubles the time-out, after one has expired.
+    /// Doubles the time-out after it has expired.
     pub(crate) fn back_off(&mut self) {
         self.backoff += 1;
     }

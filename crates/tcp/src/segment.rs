@@ -13,7 +13,7 @@ pub struct Flags {
     pub ack: bool,
 }
 
-/// A segment. Sequence numbers are offsets: 0 is the SYN, 1 the first byte.
+/// A segment. Sequence numbers are offsets: 0 for the SYN, 1 for the first byte.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Segment {
     /// The sequence number of the first byte.
@@ -32,7 +32,7 @@ pub struct Segment {
     pub offers_sack: bool,
     /// In a SYN: whether the sender offers window scaling.
     pub offers_scaling: bool,
-    /// Whether any of its bytes were sent before.
+    /// Whether any byte of the segment was sent before.
     pub retransmission: bool,
     /// The payload.
     pub payload: Vec<u8>,
@@ -45,8 +45,8 @@ impl Segment {
         self.sequence + self.payload.len() as u64 + control
     }
 
-    /// Returns the length of the IPv4 packet in bytes: IP header (20), TCP header (20), options as Linux lays them out,
-    /// and payload.
+    /// Returns the length of the IPv4 packet in bytes: IP header (20), TCP header (20), options in Linux's layout, and
+    /// payload.
     pub fn wire_length(&self) -> u32 {
         let options = match self.flags.syn {
             // MSS takes 4 bytes. Time stamps take 10: SACK-permitted or padding fills them up to 12.

@@ -34,7 +34,7 @@ pub struct Settings {
     pub congestion: Congestion,
     /// Whether a tail loss probe is sent before the retransmission time-out (`tcp_early_retrans` 3).
     pub loss_probe: bool,
-    /// The minimum difference between the smoothed round trip and the time-out (`tcp_rto_min_us`).
+    /// The minimum difference between the smoothed round-trip time and the time-out (`tcp_rto_min_us`).
     pub least_timeout: Duration,
     /// The phase of the kernel's timer ticks at instant 0. On real hosts it can have any value below 256 ms.
     pub tick_phase: Duration,

@@ -1,8 +1,8 @@
 //! The kernel's timers: ticks of 4 ms (HZ=250), coarser for long waits.
 //!
-//! A timer never expires early. A timer of less than 63 ticks expires one tick after its nominal tick. A timer of 63 ticks
-//! or more expires at a multiple of 8 ticks (32 ms), a timer of 504 ticks or more at a multiple of 64 ticks (256 ms), and
-//! so on (see the comment at the top of kernel/time/timer.c).
+//! A timer never expires early. A timer of less than 63 ticks expires one tick after its nominal tick. A timer of 63
+//! ticks or more expires at a multiple of 8 ticks (32 ms). A timer of 504 ticks or more expires at a multiple of 64
+//! ticks (256 ms), and so on (see the comment at the top of kernel/time/timer.c).
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Ticks {
         }
     }
 
-    /// The number of the current tick.
+    /// Returns the number of the current tick.
     pub(crate) fn number(self, now: Instant) -> u64 {
         (now.as_nanos() + self.phase) / TICK.as_nanos() as u64
     }

@@ -208,7 +208,8 @@ fn a_lost_segment_is_repeated_after_three_later_ones_without_a_time_out() {
 
 #[test]
 fn a_lost_tail_is_probed_before_the_time_out() {
-    // The SYN-ACK, the acknowledgement of the request, nine segments, FIN: the last two are lost.
+    // The server sends the SYN-ACK, the acknowledgement of the request, nine segments and the FIN; the last two are
+    // lost.
     let conversation = over(1_000_000_000, 50, 9 * 1448, vec![10, 11]);
     let server = conversation.server.counters();
     assert_eq!((server.probes, server.timeouts), (1, 0), "{server:?}");

@@ -1,9 +1,9 @@
 //! Reads capture files (classic pcap and pcapng) one packet at a time.
 //!
-//! The reader takes any [`Read`], makes one pass and holds one block at a time. Memory therefore does not grow with the
-//! file. Memory for a stated length is allocated only as the bytes are read. From a truncated or damaged file, the
-//! reader returns every packet before the damage; [`Capture::integrity`] then reports the position and the problem.
-//! This module does not interpret packets.
+//! The reader takes any [`Read`], makes one pass and stores one block at a time, so memory does not grow with the file.
+//! A length field alone allocates no memory: buffers grow only as bytes are read. From a truncated or damaged file, the
+//! reader returns every packet before the damage; [`Capture::integrity`] then reports the offset and the problem. This
+//! module does not interpret packets.
 //!
 //! Files compressed with gzip or zstd are decompressed while they are read. Offsets refer to the decompressed
 //! capture.
@@ -32,10 +32,10 @@ const BLOCK_LIMIT: usize = 16 << 20;
 /// Number of bytes that an error quotes from a file that is not a capture.
 const QUOTED: usize = 8;
 
-/// Why no packet of a capture could be read, or why reading stopped.
+/// The reason why a capture could not be opened, or why reading stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// The file is empty: a capture that was never written.
+    /// The file is empty.
     #[error("the file is empty")]
     Empty,
     /// The first bytes match no capture format.
@@ -47,7 +47,7 @@ pub enum CaptureError {
     /// The file is compressed in a format that this reader does not support.
     #[error("the capture is compressed with {with}: decompress it first (or pipe it in as -)")]
     Compressed {
-        /// The name of the compressor.
+        /// The name of the compression format.
         with: &'static str,
     },
     /// The header of the file is incomplete or invalid, so that no packet can be read.
@@ -68,7 +68,7 @@ pub enum CaptureError {
         packets: u64,
         /// Number of connections in these packets.
         connections: u64,
-        /// The limit.
+        /// The memory limit.
         limit: Bytes,
     },
     /// The system failed to read the file.
@@ -81,7 +81,7 @@ pub enum CaptureError {
     },
 }
 
-/// Whether a capture could be read to its end.
+/// The integrity of a capture file: complete, truncated or damaged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 pub enum Integrity {
@@ -93,7 +93,7 @@ pub enum Integrity {
         /// Offset of the incomplete block, in bytes from the beginning of the file.
         offset: u64,
     },
-    /// The file is invalid from some position on. All packets before that position were read.
+    /// The file is invalid from an offset on. All packets before that offset were read.
     Damaged {
         /// Offset of the invalid block, in bytes from the beginning of the file.
         offset: u64,
@@ -109,7 +109,7 @@ impl Integrity {
     }
 }
 
-/// A fragment of a sentence that states the position and the problem; `whole` for an intact file.
+/// Writes the offset and the problem as part of a sentence; writes `whole` for an intact file.
 impl std::fmt::Display for Integrity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -127,19 +127,19 @@ impl std::fmt::Display for Integrity {
     }
 }
 
-/// The link layer of a record's packets, as a registered `LINKTYPE_*` number.
+/// The link type of captured packets, as a registered `LINKTYPE_*` number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LinkType(pub u16);
 
-/// A place where packets were captured.
+/// A network interface at which packets were captured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
     /// The name of the interface, if the file contains it.
     pub name: Option<String>,
     /// The link layer of the interface's packets.
     pub link: LinkType,
-    /// Maximum number of bytes kept of a packet; 0: unlimited.
+    /// Maximum number of captured bytes per packet (snap length); 0: unlimited.
     pub snap_length: u32,
     /// Number of packets that the capture itself lost at the interface, if the file reports it.
     pub lost: u64,
@@ -173,7 +173,7 @@ impl<'a> Record<'a> {
         self.options.mention(bytes)
     }
 
-    /// The packet's comments, in the order of the file. Comments that are not UTF-8 are left out.
+    /// Returns the packet's comments, in the order of the file. Comments that are not UTF-8 are left out.
     pub fn comments(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.options.comments()
     }
@@ -183,13 +183,13 @@ impl<'a> Record<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// The classic format, with one interface.
+    /// The classic pcap format, with one interface.
     Pcap,
-    /// The block format, with any number of interfaces.
+    /// The pcapng block format, with any number of interfaces.
     Pcapng,
 }
 
-/// A capture being read.
+/// A reader of a capture file.
 ///
 /// ```
 /// use fathometer_packets::capture::Capture;
@@ -209,7 +209,7 @@ pub struct Capture<R: Read> {
     interfaces: Vec<Interface>,
     integrity: Integrity,
     finished: bool,
-    /// Length of the last returned record, which is skipped before the next record is read.
+    /// Length of the last returned record, in bytes; the reader skips the record before it reads the next one.
     pending: usize,
     records: u64,
     dialect: Dialect,
@@ -221,10 +221,10 @@ enum Dialect {
     Pcapng(pcapng::State),
 }
 
-/// The location of a packet in the window. A packet is located first, and borrowed afterwards.
+/// The location of a packet in the window. The reader locates a packet first and borrows its bytes in a second step.
 #[derive(Debug, Clone)]
 struct Found {
-    /// Number of bytes to skip afterwards.
+    /// Number of bytes to skip before the next record.
     length: usize,
     interface: usize,
     time: Option<u64>,
@@ -234,7 +234,7 @@ struct Found {
     big_endian: bool,
 }
 
-/// The result of looking for the next packet.
+/// The result of the search for the next packet.
 enum Step {
     Packet(Found),
     End,
@@ -273,7 +273,7 @@ impl<R: Read> Capture<R> {
                 Dialect::Pcap(state)
             }
             _ => {
-                // Read all bytes that the error quotes, even if the first read returned fewer.
+                // Read all bytes that the error quotes, even if the first read returned fewer bytes.
                 fill(&mut window, QUOTED)?;
                 return Err(unrecognised(window.bytes()));
             }
@@ -290,8 +290,8 @@ impl<R: Read> Capture<R> {
         })
     }
 
-    /// The next packet; `None` at the end of the file, or where the file is truncated or damaged.
-    // Without inlining, the result is copied twice, which takes an eighth of the accounting's time.
+    /// Returns the next packet; `None` at the end of the file, or where the file is truncated or damaged. Without
+    /// inlining, the result is copied twice, which takes one eighth of the accounting's CPU time.
     #[inline(always)]
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, CaptureError> {
         if self.finished {
@@ -359,12 +359,12 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// The interfaces seen so far; in pcapng, a file may announce interfaces between packets.
+    /// Returns the interfaces that were read so far; a pcapng file may declare interfaces between packets.
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
 
-    /// The file's format.
+    /// Returns the file's format.
     pub fn format(&self) -> Format {
         match self.dialect {
             Dialect::Pcap(_) => Format::Pcap,
@@ -372,13 +372,13 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// Whether the file is intact; final after [`Capture::next_record`] has returned `None`.
+    /// Returns the integrity of the file so far; final after [`Capture::next_record`] has returned `None`.
     pub fn integrity(&self) -> &Integrity {
         &self.integrity
     }
 }
 
-/// The length of a tick of a time stamp, and the time of tick zero.
+/// The resolution of time stamps: the length of a tick, and the time of tick 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Resolution {
     /// `if_tsresol`: a negative power of ten, or of two if the top bit is set.
@@ -388,7 +388,7 @@ struct Resolution {
 }
 
 impl Default for Resolution {
-    /// The default resolution: microseconds since the Unix epoch.
+    /// Returns the default resolution: microseconds since the Unix epoch.
     fn default() -> Resolution {
         Resolution {
             exponent: 6,
@@ -398,10 +398,10 @@ impl Default for Resolution {
 }
 
 impl Resolution {
-    /// Nanoseconds since the Unix epoch, clamped to the range of 64 bits (until the year 2554).
+    /// Converts a time stamp to nanoseconds since the Unix epoch, clamped to 64 bits (the year 2554).
     fn nanoseconds(self, ticks: u64) -> u64 {
         let since_offset = match self.exponent {
-            // The two resolutions that occur in practice need no 128-bit arithmetic.
+            // Fast paths without 128-bit arithmetic for the two resolutions that occur in practice.
             9 if self.offset == 0 => return ticks,
             6 if self.offset == 0 => return ticks.saturating_mul(1_000),
             binary if binary & 0x80 != 0 => {

@@ -1,8 +1,8 @@
 //! The classic format: one header, then packet records.
 //!
-//! Old writers differ; this reader follows libpcap. Before version 2.3, and in version 543.0 (DG/UX), the
-//! original length comes before the captured length in a record. In version 2.3, both orders occur. Kuznetsov's
-//! variant of old Linux systems has 8 more bytes before each packet.
+//! Old writers used several record formats; this reader follows libpcap. Before version 2.3, and in version 543.0
+//! (DG/UX), the original length comes before the captured length in a record. In version 2.3, both orders occur.
+//! Kuznetsov's variant of old Linux systems has 8 more bytes before each packet.
 
 use std::io::{self, Read};
 
@@ -58,8 +58,8 @@ pub(super) fn open(header: &[u8]) -> Result<(State, Interface), String> {
     };
     let interface = Interface {
         name: None,
-        // The upper half of the field describes a frame check sequence after each packet, which the length of
-        // the IP packet excludes anyway.
+        // The upper 16 bits describe the frame check sequence after each packet. The length in the IP header excludes
+        // that sequence.
         link: LinkType(state.u32(header, 20) as u16),
         snap_length: state.u32(header, 16),
         lost: 0,
@@ -131,7 +131,7 @@ impl State {
     }
 }
 
-/// The encoding of numbers that the magic number states.
+/// Returns the number encoding that the magic number states.
 fn reading(magic: [u8; 4]) -> Option<State> {
     let (big_endian, value) = match magic[0] {
         0xa1 => (true, u32::from_be_bytes(magic)),

@@ -10,7 +10,7 @@ pub(super) const SECTION_MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
-/// Obsolete, but still written by old programs.
+/// The obsolete packet block, which old programs still write.
 const PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const INTERFACE_STATISTICS: u32 = 5;
@@ -23,9 +23,9 @@ const OPTION_TIME_RESOLUTION: u16 = 9;
 const OPTION_TIME_OFFSET: u16 = 14;
 const OPTION_INTERFACE_DROPS: u16 = 5;
 
-/// Maximum number of interfaces: more than any real capture has, so that a malicious file cannot waste memory.
+/// Maximum number of interfaces. No real capture has as many; the limit protects against malicious files.
 const INTERFACE_LIMIT: usize = 65_536;
-/// Maximum number of bytes kept of an interface's name, because names could otherwise fill the memory.
+/// Maximum number of stored bytes per interface name; protects against malicious files.
 const NAME_LIMIT: usize = 256;
 
 /// The state of the reader between blocks.
@@ -57,7 +57,7 @@ impl State {
                     [0x4d, 0x3c, 0x2b, 0x1a] => self.big_endian = false,
                     other => {
                         return Ok(Step::Damaged(format!(
-                            "a section with the byte-order magic {other:02x?}"
+                            "a section has the invalid byte-order magic {other:02x?}"
                         )));
                     }
                 }
@@ -99,7 +99,7 @@ impl State {
             let trailer = block.u32(length - 4) as usize;
             if trailer != length {
                 return Ok(Step::Damaged(format!(
-                    "a block of {length} bytes has the trailing length {trailer}"
+                    "a block of {length} bytes has the different trailing length {trailer}"
                 )));
             }
             let step = match kind {
@@ -151,7 +151,7 @@ impl<'a> Block<'a> {
         u32_at(self.bytes, at, self.big_endian)
     }
 
-    /// The offset of the trailing length.
+    /// Returns the offset of the trailing length.
     #[inline]
     fn body_end(&self) -> usize {
         self.bytes.len() - 4
@@ -164,7 +164,7 @@ impl<'a> Block<'a> {
 
     fn section(&self) -> Result<(), String> {
         if self.bytes.len() < 28 {
-            return Err("a section header that is too short".to_owned());
+            return Err("a section header is too short".to_owned());
         }
         match self.u16(12) {
             1 => Ok(()),
@@ -176,7 +176,7 @@ impl<'a> Block<'a> {
 
     fn interface(&self) -> Result<Interface, String> {
         if self.bytes.len() < 20 {
-            return Err("an interface description that is too short".to_owned());
+            return Err("an interface description is too short".to_owned());
         }
         let mut interface = Interface {
             name: None,
@@ -213,13 +213,14 @@ impl<'a> Block<'a> {
         };
         for (code, value) in self.options(20) {
             if code == OPTION_INTERFACE_DROPS && value.len() == 8 {
-                // Each block counts from the beginning of the capture, so the last block is the valid one.
+                // Each statistics block counts from the beginning of the capture, so the last block replaces earlier
+                // blocks.
                 interface.lost = u64_at(value, 0, self.big_endian);
             }
         }
     }
 
-    /// An enhanced packet block, or its obsolete predecessor, which differs in the first word.
+    /// Parses an enhanced packet block, or the obsolete packet block, which differs in the first 32-bit word.
     #[inline]
     fn packet(
         &self,
@@ -238,7 +239,9 @@ impl<'a> Block<'a> {
         };
         let (kept, room) = (word(5) as usize, self.body_end().saturating_sub(START));
         if kept > room {
-            return Err(format!("a packet of {kept} bytes in a smaller block"));
+            return Err(format!(
+                "a packet of {kept} bytes does not fit into its block"
+            ));
         }
         let interface = announced(index, first_interface, interfaces)?;
         let ticks = u64::from(word(3)) << 32 | u64::from(word(4));
@@ -253,7 +256,7 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// A block without time and interface; it contains only the original length.
+    /// Parses a simple packet block, which has neither a time nor an interface, only the original length.
     fn simple_packet(
         &self,
         first_interface: usize,
@@ -283,9 +286,9 @@ impl<'a> Block<'a> {
     }
 }
 
-const TOO_SHORT: &str = "a packet block that is too short";
+const TOO_SHORT: &str = "a packet block is too short";
 
-/// The index of a section's interface among all interfaces.
+/// Converts the number of an interface in its section to its index among all interfaces.
 #[inline]
 fn announced(
     index: u32,
@@ -296,7 +299,7 @@ fn announced(
     match place < interfaces.len() {
         true => Ok(place),
         false => Err(format!(
-            "a packet of interface {index}, which was not declared"
+            "a packet refers to interface {index}, which is not declared"
         )),
     }
 }

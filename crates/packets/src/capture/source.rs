@@ -12,7 +12,7 @@ pub(super) const MAGIC_LENGTH: usize = 4;
 
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// A file, which is decompressed while it is read if it is compressed.
+/// A file; a compressed file is decompressed while it is read.
 pub(super) enum Source<R: Read> {
     Plain(File<R>),
     Gzip(Box<MultiGzDecoder<File<R>>>),
@@ -36,7 +36,7 @@ impl<R: Read> Source<R> {
         Err(CaptureError::Compressed { with })
     }
 
-    /// The name of the compression format; `None` if the file is not compressed.
+    /// Returns the name of the compression format; `None` if the file is not compressed.
     pub(super) fn compression(&self) -> Option<&'static str> {
         match self {
             Source::Plain(_) => None,
@@ -75,7 +75,7 @@ impl<R: Read> Read for Source<R> {
     }
 }
 
-/// A file whose first bytes were read to identify its format, and are then read again.
+/// A file with a buffer for the first bytes, which identify the format and are also part of the data.
 pub struct File<R> {
     first: [u8; MAGIC_LENGTH],
     /// The read position in `first`, and the end of its content.
@@ -100,7 +100,7 @@ impl<R: Read> File<R> {
         Ok(file)
     }
 
-    /// Reads up to [`MAGIC_LENGTH`] of the next bytes in advance.
+    /// Reads up to [`MAGIC_LENGTH`] of the next bytes into `first`.
     fn look_ahead(&mut self) -> io::Result<()> {
         self.first.copy_within(self.at..self.end, 0);
         self.end -= self.at;
@@ -150,8 +150,7 @@ pub struct Zstd<R> {
 }
 
 impl<R: Read> Zstd<R> {
-    /// The content of `reader`, which begins with a frame. Reading fails if a frame is truncated, is invalid,
-    /// or does not match its checksum.
+    /// Opens a Zstandard file. Reading fails if a frame is truncated, is invalid, or does not match its checksum.
     pub fn open(reader: R) -> io::Result<Zstd<R>> {
         Ok(Zstd::new(File::open(reader)?))
     }
@@ -208,7 +207,7 @@ impl<R: Read> Read for Zstd<R> {
             if self.decoder.can_collect() > 0 {
                 return self.decoder.read(buffer);
             }
-            // The decoder leaves the comparison of checksums to its caller.
+            // The decoder does not compare checksums.
             let stated = self.decoder.get_checksum_from_data();
             if stated.is_some() && stated != self.decoder.get_calculated_checksum() {
                 return Err(io::Error::other("the checksum of a frame does not match"));

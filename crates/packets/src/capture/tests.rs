@@ -48,8 +48,8 @@ fn classic_captures_of_both_orders_and_resolutions_say_the_same() {
     }
 }
 
-/// A classic capture of any version, with records of packets of 40 bytes of which the first 20 were captured.
-/// `swapped` lists the records whose lengths are in the old order.
+/// Builds a classic capture of any version. Each record has the first 20 bytes of a packet of 40 bytes. `swapped` lists
+/// the records whose two lengths are in the old order.
 fn classic(
     magic: u32,
     version: (u16, u16),
@@ -136,7 +136,7 @@ fn pcapng_of_both_orders_with_sections_and_comments() {
         let taps = [("client.tx", 101), ("client.rx", 1)];
         let mut writer = CaptureWriter::pcapng_in_order(&taps, big_endian);
         writer.packet(1, 77, PACKET, Some("drop=loss"));
-        // Names and unknown blocks carry no packet.
+        // Name resolution blocks and unknown blocks contain no packet.
         writer.block(4, &[0; 12]);
         writer.block(0x0bad, b"another vendor's");
         writer.section();
@@ -222,7 +222,7 @@ fn every_resolution_comes_to_nanoseconds() {
     assert_eq!(nanoseconds(12, 0, 5_999), 5);
     assert_eq!(nanoseconds(0x80 | 10, 0, 512), 500_000_000);
     assert_eq!(nanoseconds(0x80, 0, 2), 2_000_000_000);
-    // A time that a 64-bit count of nanoseconds cannot hold is clamped.
+    // Times outside the range of 64-bit nanoseconds are clamped.
     assert_eq!(nanoseconds(0, 0, u64::MAX), u64::MAX);
     assert_eq!(nanoseconds(6, i64::MIN, 5), 0);
     assert_eq!(nanoseconds(127, 0, u64::MAX), 0);
@@ -267,7 +267,7 @@ fn damage_says_where_it_is() {
     assert_eq!(
         integrity.to_string(),
         format!(
-            "the file is damaged at byte {good}: a packet of interface 7, which was not declared"
+            "the file is damaged at byte {good}: a packet refers to interface 7, which is not declared"
         )
     );
     let mut bytes = writer.bytes()[..good].to_vec();
@@ -305,7 +305,7 @@ fn zstandard(bytes: &[u8]) -> Vec<u8> {
     ruzstd::encoding::compress_to_vec(bytes, level)
 }
 
-/// Packets that do not compress to almost nothing.
+/// Builds a capture that compresses poorly.
 fn many() -> Vec<u8> {
     let mut writer = CaptureWriter::pcapng(&[("eth0", 101)]);
     let mut state = 1u32;
@@ -330,7 +330,7 @@ fn a_flipped_bit_of_a_zstd_capture_is_noticed() {
     let mut wrong = 0u32;
     for place in (20..whole.len()).step_by(9_973) {
         damaged[place] ^= 4;
-        // Reading fails, or ends at the damage, or the changed bit has no effect.
+        // Reading fails, or stops at the damage, or the changed bit has no effect.
         match try_read(&damaged) {
             Ok(seen) if seen.1 == Integrity::Whole => assert!(seen == plain, "{place}"),
             _ => wrong += 1,
@@ -360,7 +360,7 @@ fn compressed_captures_are_read_as_they_were() {
     ];
     let captures = [
         gzipped(&bytes),
-        // Several members, or frames.
+        // Several gzip members, or several Zstandard frames.
         [gzipped(&bytes[..half]), gzipped(&bytes[half..])].concat(),
         zstandard(&bytes),
         [zstandard(&bytes[..half]), zstandard(&bytes[half..])].concat(),
@@ -370,7 +370,7 @@ fn compressed_captures_are_read_as_they_were() {
         let compressed = read(&capture);
         assert_eq!(compressed.1, Integrity::Whole);
         assert!(compressed == plain);
-        // Truncated: all packets before the cut, and the offset of the cut.
+        // A truncated file returns all packets before the cut, and the offset of the cut.
         let (seen, integrity, _) = read(&capture[..capture.len() * 2 / 3]);
         assert!(
             matches!(integrity, Integrity::Truncated { .. }),
@@ -409,7 +409,7 @@ fn an_announced_length_allocates_no_memory() {
     assert_eq!(capture.integrity(), &Integrity::Truncated { offset });
 }
 
-/// Returns one byte at a time, with an interruption before each.
+/// A reader that returns one byte per call, with an `Interrupted` error before each byte.
 struct Dribble<'a>(&'a [u8], bool);
 
 impl Read for Dribble<'_> {
@@ -428,7 +428,7 @@ impl Read for Dribble<'_> {
 #[test]
 fn a_slow_reader_gives_the_same() {
     let mut writer = CaptureWriter::pcapng(&[("eth0", 1)]);
-    // Larger than the window, so that it must grow and move.
+    // This packet is larger than the window, so the window must grow and move.
     let large = vec![7; 300_000];
     writer.packet(0, 1, &large, None);
     writer.packet(0, 2, PACKET, None);

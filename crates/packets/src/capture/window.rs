@@ -7,8 +7,8 @@ const READ_LENGTH: usize = 256 << 10;
 
 /// The part of a file that has been read but not yet consumed.
 ///
-/// The window grows only when it is full of bytes that were actually read, and then to at most twice its size. A file
-/// therefore cannot enlarge it by stating a large length.
+/// The window grows only when it is full of bytes that were actually read, and then to at most twice its size. A large
+/// length field alone therefore does not enlarge the window.
 #[derive(Debug)]
 pub(super) struct Window<R> {
     reader: R,
@@ -32,13 +32,13 @@ impl<R: Read> Window<R> {
         }
     }
 
-    /// The buffered bytes, from the current position on.
+    /// Returns the buffered bytes from the current offset on.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }
 
-    /// `N` bytes at an offset from the current position; they must be buffered.
+    /// Returns `N` bytes at distance `at` from the current offset; these bytes must be buffered.
     #[inline]
     pub(super) fn array<const N: usize>(&self, at: usize) -> [u8; N] {
         let mut array = [0; N];
@@ -46,12 +46,12 @@ impl<R: Read> Window<R> {
         array
     }
 
-    /// The current position, in bytes from the beginning of the file.
+    /// Returns the current offset, in bytes from the beginning of the file.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Reads until `wanted` bytes are buffered; returns false if the file ends before.
+    /// Reads until `wanted` bytes are buffered; returns false if the file has fewer bytes.
     #[inline]
     pub(super) fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         if self.end - self.start >= wanted {
@@ -68,8 +68,8 @@ impl<R: Read> Window<R> {
         self.offset += length as u64;
     }
 
-    /// Skips bytes, buffered or not; returns false if the file ends before. The offset then does not change, so
-    /// that the caller can report where the skipped block began.
+    /// Skips bytes, buffered or not; returns false if the file has fewer bytes. The offset then does not change, so
+    /// that the caller can report the beginning of the skipped block.
     pub(super) fn skip(&mut self, length: u64) -> io::Result<bool> {
         let mut left = length;
         loop {

@@ -60,10 +60,10 @@ fn both_versions_give_addresses_ports_and_lengths() {
 fn lengths_come_from_headers_not_from_what_was_kept() {
     let mut packet = plain(4, 1_000);
     let whole = tcp(&packet);
-    // Padding of the link after the packet does not count.
+    // Link-layer padding after the packet does not count.
     packet.extend([0; 6]);
     assert_eq!(tcp(&packet), whole);
-    // Captured up to the window field.
+    // The header must be captured up to its window field.
     assert_eq!(tcp(&packet[..36]), whole);
     assert_eq!(parsed(&packet[..35]).transport, Transport::MalformedTcp);
     assert_eq!(Parsed::parse(&packet[..19], 1_040), Parsed::Malformed);
@@ -150,7 +150,7 @@ fn options_of_tcp_are_understood() {
         2
     );
     assert_eq!(options(&[3, 3, 200]).window_scale, Some(14));
-    // The end of the list, invalid options and truncation all end the parsing.
+    // The end of the list, an invalid option or truncation stops the parser.
     for bytes in [&[0, 4, 2][..], &[4, 0], &[4, 1], &[8, 10, 0], &[2]] {
         assert_eq!(options(bytes), TcpOptions::default());
     }

@@ -5,14 +5,14 @@ pub(super) struct Axis {
     /// The largest value.
     pub(super) most: f64,
     step: f64,
-    /// The divisor of the labels.
+    /// The divisor of the values in the labels.
     scale: f64,
     /// Number of decimals of a label.
     decimals: usize,
 }
 
 impl Axis {
-    /// An axis with at most about `count` ticks, at multiples of 1, 2 or 5 times a power of ten.
+    /// Creates an axis with about `count` ticks at most, at multiples of 1, 2 or 5 times a power of ten.
     pub(super) fn new(most: f64, count: usize) -> Axis {
         let most = if most > 0.0 { most } else { 1e-3 };
         let rough = most / count as f64;
@@ -36,12 +36,12 @@ impl Axis {
         }
     }
 
-    /// The value at the end of the axis: slightly more than the largest value.
+    /// Returns the value at the end of the axis: slightly more than the largest value.
     pub(super) fn span(&self) -> f64 {
         self.most * 1.02
     }
 
-    /// The unit of the labels: the plain unit, a thousand units, or a million units.
+    /// Returns the unit of the labels: the plain unit, a thousand units, or a million units.
     pub(super) fn unit(
         &self,
         one: &'static str,
@@ -55,7 +55,7 @@ impl Axis {
         }
     }
 
-    /// The values and labels of the ticks.
+    /// Returns the values and labels of the ticks.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         let count = (self.span() / self.step).floor() as u32;
         (0..=count)

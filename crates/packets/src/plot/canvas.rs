@@ -44,7 +44,7 @@ pub(super) struct Canvas {
 }
 
 impl Canvas {
-    /// A white drawing area. Title and description are for screen readers.
+    /// Creates a white drawing area. Screen readers use the title and the description.
     pub(super) fn new(width: f64, height: f64, title: &str, description: &str) -> Canvas {
         let mut canvas = Canvas { svg: String::new() };
         canvas.put(format_args!(
@@ -114,7 +114,7 @@ impl Canvas {
         ));
     }
 
-    /// Draws vertical bars between pairs of heights, each at least as long as it is wide.
+    /// Draws vertical bars between pairs of heights. A bar is at least as high as its width.
     pub(super) fn bars(&mut self, bars: impl Iterator<Item = (f64, f64, f64)>, colour: &str) {
         let mut path = String::new();
         let mut previous: Option<(f64, f64, f64)> = None;
@@ -125,7 +125,7 @@ impl Canvas {
         };
         for bar in bars {
             match &mut previous {
-                // Bars that meet within half a pixel are merged, so that graphs of many segments stay small.
+                // Bars with a gap below half a pixel are merged, so that graphs of many segments stay small.
                 Some(last) if bar.0 - last.0 < 0.5 && (last.1 - bar.2).abs() < 0.5 => {
                     last.1 = bar.1.min(last.1);
                 }
@@ -142,7 +142,7 @@ impl Canvas {
         self.path(&path, colour, 2.4);
     }
 
-    /// Draws a step line, which keeps its height until the next point. Parts above the frame are left out.
+    /// Draws a step line: its height is constant until the next point. Parts above the frame are left out.
     pub(super) fn steps(
         &mut self,
         points: impl Iterator<Item = (f64, f64)>,
@@ -190,7 +190,7 @@ impl Canvas {
         ));
     }
 
-    /// As [`Canvas::shape`], with a title that appears beside the pointer.
+    /// Draws a filled shape with a title that appears beside the pointer.
     pub(super) fn titled_shape(
         &mut self,
         x: f64,
@@ -222,7 +222,7 @@ impl Canvas {
     }
 }
 
-/// The path of a closed shape around a point.
+/// Returns the path of a closed shape around a point.
 fn closed(x: f64, y: f64, corners: &[(f64, f64)]) -> String {
     let mut path = String::new();
     for (n, corner) in corners.iter().enumerate() {
@@ -235,7 +235,7 @@ fn closed(x: f64, y: f64, corners: &[(f64, f64)]) -> String {
     path
 }
 
-/// A coordinate, rounded to tenths of a pixel and in its shortest form.
+/// Formats a coordinate in its shortest form, rounded to tenths of a pixel.
 fn tenth(value: f64) -> String {
     let text = format!("{value:.1}");
     match text.strip_suffix(".0") {

@@ -1,8 +1,8 @@
-//! The graph of [`time_sequences`](super::time_sequences) as data, for a program that zooms.
+//! The graph of [`time_sequences`](super::time_sequences) as data, for an interactive viewer.
 //!
-//! Times are whole microseconds since the first event of all connections. Connections are stacked: the sequence
-//! numbers of each connection begin at its `below`. Points are lists of numbers without names, because a page
-//! may have 10^5 points.
+//! Times are whole microseconds since the first event of all connections. Connections are stacked: the sequence numbers
+//! of each connection begin at its field `below`. Points are lists of numbers without names, because a page may have
+//! 10^5 points.
 
 use fathometer_model::Instant;
 use serde::Serialize;
@@ -16,11 +16,11 @@ use crate::time_sequence::{DirectionSequence, MarkKind, SegmentKind, TimeSequenc
 pub struct Panel {
     /// The heading of the panel.
     pub title: &'static str,
-    /// The last instant, in microseconds.
+    /// The time of the last event, in microseconds.
     pub end_us: u64,
     /// The height of all connections together, in sequence numbers (bytes).
     pub bytes: u64,
-    /// Points within this many nanoseconds are merged; 0 if every point is as recorded.
+    /// Points in time bins of this length, in nanoseconds, are merged; 0 if no points are merged.
     pub merged_ns: u64,
     /// Connections in the order in which they were opened.
     pub connections: Vec<Connection>,
@@ -29,26 +29,27 @@ pub struct Panel {
 /// One connection of a panel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Connection {
-    /// Both ends of the connection.
+    /// The addresses and ports of both ends.
     pub name: String,
-    /// The height of the connections below it, in sequence numbers.
+    /// The total height of the connections drawn below this connection, in sequence numbers.
     pub below: u64,
-    /// Time, first number, number after the last, kind (0 new, 1 out of order, 2 repeated, 3 probe).
+    /// Time, first number, number after the last, and kind (0 new, 1 out of order, 2 repeated, 3 probe) of each
+    /// segment.
     pub segments: Vec<(u64, u64, u64, u8)>,
     /// Time, and the first number that is not acknowledged.
     pub acknowledged: Vec<(u64, u64)>,
     /// Time, and the first number beyond the receiver's window.
     pub window: Vec<(u64, u64)>,
-    /// Time, number, and name.
+    /// Time, sequence number and name of each mark.
     pub marks: Vec<(u64, u64, &'static str)>,
-    /// Time, first number, number after the last, and cause.
+    /// Time, first number, number after the last, and cause of each drop.
     pub drops: Vec<(u64, u64, u64, String)>,
-    /// Time, first number, number after the last, and the cause of the drop that the retransmission repairs; `null` for
-    /// bytes that the path had not dropped.
+    /// Time, first number, number after the last, and the cause of the drop that the retransmission repairs. The cause
+    /// is `null` if the path had not dropped the bytes.
     pub repeats: Vec<(u64, u64, u64, Option<String>)>,
 }
 
-/// The panels of the segments from the server and from the client; `None` if there is nothing to draw.
+/// Returns the panels of the segments from the server and from the client; `None` if there is nothing to draw.
 pub fn panels(sequences: &[TimeSequence]) -> Option<[Panel; 2]> {
     let mut opened: Vec<(Instant, &TimeSequence)> = sequences
         .iter()

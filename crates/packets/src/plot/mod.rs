@@ -8,7 +8,7 @@
 //! The graph is self-contained: no script, no style sheet, no identifiers that could clash on a page with
 //! several graphs. Important elements differ in shape as well as in colour.
 //!
-//! The same graph, as data for a program that zooms, is in [`data`].
+//! [`data`] provides the same graph as data, for an interactive viewer.
 
 mod axis;
 mod canvas;
@@ -41,14 +41,14 @@ const PROBE: &str = "#7b1fa2";
 const ACKNOWLEDGED: &str = "#5aa45f";
 const WINDOW: &str = "#b9a26a";
 
-/// With at most this number of connections, every mark has its full size.
+/// Maximum number of connections for which marks have their full size.
 const FEW: usize = 6;
-/// With at most this number of segments of one kind, each segment has a ring.
+/// Maximum number of segments of one kind for which each segment has a ring.
 const RINGS: usize = 300;
 /// Maximum number of drops of a direction that the drawing marks. The description counts all drops.
 const DROPS: usize = 1000;
 
-/// Draws the connections of a page. `None` if there is nothing to draw.
+/// Draws the connections of a page. Returns `None` if there is nothing to draw.
 pub fn time_sequences(sequences: &[TimeSequence], title: &str) -> Option<String> {
     let drawing = Drawing::of(sequences)?;
     let mut canvas = Canvas::new(WIDTH, HEIGHT, title, &drawing.description());
@@ -102,7 +102,7 @@ impl<'a> Drawing<'a> {
         let merged = match self.sequences.iter().filter_map(|s| s.merged()).max() {
             None => String::new(),
             Some(bin) => format!(
-                "; aggregated: points within {} µs are one",
+                "; aggregated: points within {} µs are merged",
                 significant(bin.as_secs_f64() * 1e6)
             ),
         };
@@ -265,7 +265,7 @@ impl Entry {
 struct Stack<'a> {
     frame: &'a Frame,
     start: Instant,
-    /// The height of the connections below, in sequence numbers.
+    /// The total height of the connections below, in sequence numbers.
     below: u64,
 }
 
@@ -314,7 +314,7 @@ impl Stack<'_> {
         canvas.steps(points, self.frame, colour, width);
     }
 
-    /// Draws the path's drops at the times at which they happened, up to the number that can be distinguished.
+    /// Draws the drops of the path, up to [`DROPS`].
     fn draw_drops(&self, canvas: &mut Canvas, one: &DirectionSequence, causes: &[String]) {
         for dropped in one.drops.iter().take(DROPS) {
             let cause = cause_name(causes, dropped.cause);
@@ -363,14 +363,14 @@ fn draw_mark(canvas: &mut Canvas, kind: MarkKind, x: f64, y: f64, size: f64) {
     }
 }
 
-/// The name of a drop's cause.
+/// Returns the name of a drop's cause.
 fn cause_name(causes: &[String], cause: u16) -> &str {
     causes
         .get(usize::from(cause))
         .map_or("unknown", |name| name)
 }
 
-/// The dropped segments by direction and cause: `3 down (queue-full)`.
+/// Lists the numbers of dropped segments by direction and cause, such as `3 down (queue-full)`.
 fn dropped<'a>(sequences: impl Iterator<Item = &'a TimeSequence>) -> Vec<String> {
     let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for sequence in sequences {
@@ -387,12 +387,12 @@ fn dropped<'a>(sequences: impl Iterator<Item = &'a TimeSequence>) -> Vec<String>
         .collect()
 }
 
-/// The first event of a connection.
+/// Returns the time of a connection's first event.
 fn begin(sequence: &TimeSequence) -> Option<Instant> {
     events(sequence).min()
 }
 
-/// The last event of a connection.
+/// Returns the time of a connection's last event.
 fn end(sequence: &TimeSequence) -> Option<Instant> {
     events(sequence).max()
 }
@@ -408,7 +408,7 @@ fn events(sequence: &TimeSequence) -> impl Iterator<Item = Instant> + '_ {
     })
 }
 
-/// Bytes of the stream, without SYN and FIN.
+/// Returns the bytes of the stream, without SYN and FIN.
 fn payload(one: &DirectionSequence) -> u64 {
     let mark = |kind| u64::from(one.marks.iter().any(|mark| mark.kind == kind));
     one.end()

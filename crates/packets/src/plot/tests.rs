@@ -7,7 +7,7 @@ fn at(milliseconds: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(milliseconds)
 }
 
-/// A connection whose server sends `count` segments of 1000 bytes, 10 ms apart.
+/// Builds a connection whose server sends `count` segments of 1000 bytes, 10 ms apart.
 fn sequence(begin: u64, count: u64) -> TimeSequence {
     let segment = |n: u64| SequenceSegment {
         at: at(begin + 10 * n),
@@ -40,7 +40,7 @@ fn sequence(begin: u64, count: u64) -> TimeSequence {
     }
 }
 
-/// Every element is closed in order, and every attribute is quoted.
+/// Asserts that every element is closed in order, and that every attribute is quoted.
 fn assert_well_formed(svg: &str) {
     let mut open = Vec::new();
     for tag in svg.split('<').skip(1) {
@@ -98,7 +98,7 @@ fn repetitions_are_ringed_and_explained() {
     repeated.down.segments.push(again);
     let svg = time_sequences(&[repeated], "page").unwrap();
     assert_well_formed(&svg);
-    // One in the graph, one in the legend.
+    // One circle in the graph, one circle in the legend.
     assert_eq!(svg.matches("<circle").count(), 2);
     assert!(svg.contains(">repeated<"));
 }
@@ -125,7 +125,7 @@ fn drops_are_marked_counted_and_explained() {
         connection.drops,
         [(50_000, 5_000, 6_000, "queue-full".to_owned())]
     );
-    // The panel has room for bytes that never arrived.
+    // The panel includes bytes that never arrived.
     assert_eq!((down.bytes, down.end_us), (6_000, 50_000));
     assert_eq!(up.bytes, 0);
 }
@@ -150,7 +150,7 @@ fn connections_are_stacked_in_the_order_of_their_opening() {
     let svg = time_sequences(&[sequence(500, 4), sequence(0, 6)], "two").unwrap();
     assert_well_formed(&svg);
     assert!(svg.contains("2 connections to 10.0.0.2:80: 9998 B down, 0 B up, 0.531 s"));
-    // Windows of several connections would hide each other's segments.
+    // Not drawn: the windows of several connections would hide each other's segments.
     assert!(!svg.contains(">window<"));
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A bin keeps the points that a graph of its resolution can show: for each kind of segment, the sequence numbers from
 //! the lowest to the highest; for each line, its lowest and its highest point; for each kind of mark, drop and
-//! retransmission, the first item, with the range of all of them. A sequence of more points gets longer bins.
+//! retransmission, the first item, with the range of all items. More points need longer bins.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use fathometer_model::Instant;
 
 use super::{DirectionSequence, SequenceDrop, SequenceMark, SequenceRepeat, SequenceSegment};
 
-/// The smallest useful limit, so that the merged points of one bin are fewer than three quarters of the limit.
+/// The smallest useful limit: three quarters of it are still more than the merged points of one bin.
 pub(super) const SMALLEST_LIMIT: usize = 64;
 
-/// Merges points if a list has more than `limit` points, down to at most three quarters of the limit, so that
-/// the cost per recorded point is constant.
+/// If a list has more than `limit` points, merges points until each list has at most three quarters of the limit. The
+/// cost per recorded point is therefore constant.
 pub(super) fn to_limit(sequence: &mut DirectionSequence, limit: usize) {
     if longest(sequence) <= limit {
         return;
@@ -43,7 +43,7 @@ fn longest(sequence: &DirectionSequence) -> usize {
     sequence.segments.len().max(lines).max(events).max(marks)
 }
 
-/// The time from the first to the last point of any list, in nanoseconds.
+/// Returns the time from the first to the last point of any list, in nanoseconds.
 fn span(sequence: &DirectionSequence) -> u64 {
     let lines = sequence
         .acknowledgements

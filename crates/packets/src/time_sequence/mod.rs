@@ -1,15 +1,14 @@
 //! The data of a time-sequence graph, as plain vectors (after Shepard's xplot and tcptrace).
 //!
-//! Each direction of a connection has its segments with their sequence numbers, the line of the
-//! acknowledgements that came back, the line of the window's edge above that line, and marks for notable
-//! events. Sequence numbers are relative to the first number seen in the direction (the SYN is 0, the first
-//! byte 1).
+//! Each direction of a connection has its segments with their sequence numbers, and marks for notable events. It also
+//! has two lines: the peer's acknowledgements, and above them the right edge of the peer's window. Sequence numbers are
+//! relative to the first number seen in the direction (the SYN is 0, the first byte 1).
 //!
-//! If the capture has the path's drop log (at the taps of this program), each dropped segment is listed with
-//! its cause, and each retransmission with the cause of the drop that it repairs.
+//! Captures at this program's taps also have the path's drop log. Each dropped segment is then listed with the cause,
+//! and each retransmission with the cause of the drop that it repairs.
 //!
 //! The number of points is bounded. Beyond the bound, points of one time bin are merged (`merge`), and
-//! [`DirectionSequence::merged`] is the length of a bin. The sequence is never cut short.
+//! [`DirectionSequence::merged`] is the length of a bin. The sequence is never truncated.
 
 mod merge;
 mod recorder;
@@ -47,7 +46,7 @@ pub struct TimeSequence {
 }
 
 impl TimeSequence {
-    /// The sequence of one direction.
+    /// Returns the sequence of one direction.
     pub fn direction(&self, direction: Direction) -> &DirectionSequence {
         match direction {
             Direction::Up => &self.up,
@@ -55,7 +54,7 @@ impl TimeSequence {
         }
     }
 
-    /// The same sequence with at most about `limit` points in each list of a direction; points of one time bin
+    /// Returns the same sequence with about `limit` points at most in each list of a direction; points of one time bin
     /// are merged.
     #[must_use]
     pub fn merged_to(mut self, limit: usize) -> TimeSequence {
@@ -65,13 +64,13 @@ impl TimeSequence {
         self
     }
 
-    /// Length of the longest time bin whose points were merged; `None` if every point is as recorded.
+    /// Returns the length of the longest time bin whose points were merged; `None` if no points were merged.
     pub fn merged(&self) -> Option<Duration> {
         self.up.merged.max(self.down.merged)
     }
 }
 
-/// The segments that one end sent, and the reports of its peer about them.
+/// The segments that one end sent, and the acknowledgements and windows of its peer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectionSequence {
     /// Segments that occupy sequence numbers, in the order seen.
@@ -89,18 +88,17 @@ pub struct DirectionSequence {
     /// Number of drops by cause, including drops that are merged in `drops`.
     #[serde(default)]
     pub drop_counts: BTreeMap<u16, u64>,
-    /// Transmissions by which this end repeats bytes that it had sent before, as they enter the path. Only
-    /// captures with the sender's tap contain them.
+    /// Retransmissions of this end, where they enter the path. Only captures with the sender's tap contain
+    /// retransmissions.
     #[serde(default)]
     pub repeats: Vec<SequenceRepeat>,
-    /// Length of the time bins whose points were merged because there were too many; `None` if every point is as
-    /// recorded.
+    /// Length of the time bins whose points were merged because there were too many; `None` if no points were merged.
     #[serde(default)]
     pub merged: Option<Duration>,
 }
 
 impl DirectionSequence {
-    /// The first sequence number beyond all segments.
+    /// Returns the first sequence number above all segments.
     pub fn end(&self) -> u64 {
         self.segments
             .iter()
@@ -109,7 +107,7 @@ impl DirectionSequence {
             .unwrap_or_default()
     }
 
-    /// The first sequence number beyond all segments and all drops: the height of a graph.
+    /// Returns the first sequence number above all segments and all drops: the height of a graph.
     pub fn extent(&self) -> u64 {
         let dropped = self.drops.iter().map(|dropped| dropped.end).max();
         self.end().max(dropped.unwrap_or_default())
@@ -119,44 +117,44 @@ impl DirectionSequence {
 /// One segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceSegment {
-    /// When the segment was seen.
+    /// The time at which the segment was captured.
     pub at: Instant,
     /// The first sequence number of the segment.
     pub start: u64,
-    /// The sequence number after its last.
+    /// The sequence number after the segment's last.
     pub end: u64,
-    /// How the segment relates to the segments seen before it.
+    /// The relation of the segment to the segments seen before it.
     pub kind: SegmentKind,
 }
 
 /// A segment that the path dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceDrop {
-    /// When the segment was dropped.
+    /// The time of the drop.
     pub at: Instant,
     /// The first sequence number of the segment.
     pub start: u64,
-    /// The sequence number after its last.
+    /// The sequence number after the segment's last.
     pub end: u64,
     /// Index into [`TimeSequence::causes`].
     pub cause: u16,
 }
 
-/// A transmission that repeats bytes.
+/// A retransmission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceRepeat {
-    /// When the transmission entered the path.
+    /// The time at which the retransmission entered the path.
     pub at: Instant,
-    /// The first sequence number of the transmission.
+    /// The first sequence number of the retransmission.
     pub start: u64,
-    /// The sequence number after its last.
+    /// The sequence number after the retransmission's last.
     pub end: u64,
-    /// The cause of the drop that the transmission repairs, an index into [`TimeSequence::causes`]; `None` if
-    /// the path had not dropped the bytes (a spurious retransmission).
+    /// The cause of the drop that the retransmission repairs, an index into [`TimeSequence::causes`]; `None` if the
+    /// path had not dropped the bytes (a spurious retransmission).
     pub after: Option<u16>,
 }
 
-/// How a segment relates to the segments seen before it.
+/// The relation of a segment to the segments seen before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SegmentKind {
@@ -175,7 +173,7 @@ pub enum SegmentKind {
 pub struct SequenceMark {
     /// The time of the event.
     pub at: Instant,
-    /// The sequence number of the direction.
+    /// The sequence number of the event in the direction.
     pub sequence: u64,
     /// The kind of event.
     pub kind: MarkKind,
@@ -191,7 +189,7 @@ pub enum MarkKind {
     Fin,
     /// This end aborts the connection.
     Reset,
-    /// The peer acknowledges the same number again.
+    /// The peer sends a duplicate acknowledgement.
     DuplicateAcknowledgement,
     /// The peer's window is closed.
     ZeroWindow,

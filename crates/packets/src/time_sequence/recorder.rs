@@ -21,7 +21,7 @@ pub(crate) struct Recorder {
     points: usize,
     /// The connections by their index in the accounting; connections beyond the limit are left out.
     connections: Vec<(u32, [Raw; 2])>,
-    /// Position in `connections`, by index in the accounting.
+    /// Index in `connections`, by index in the accounting.
     places: std::collections::HashMap<u32, usize>,
 }
 
@@ -34,25 +34,25 @@ struct Raw {
     sequence: DirectionSequence,
 }
 
-/// A segment that a sender put into the path, for its graph.
+/// A segment captured where it enters the path.
 pub(crate) struct Transmission {
     /// The connection's index in the accounting.
     pub(crate) connection: u32,
-    /// When it entered the path, or was dropped, in nanoseconds since the origin.
+    /// The time at which the segment entered the path or was dropped, in nanoseconds since the origin.
     pub(crate) time: u64,
     pub(crate) direction: Direction,
-    /// Its first sequence number, as in the packet.
+    /// The first sequence number of the segment, in 32 bits as in the packet.
     pub(crate) sequence: u32,
-    /// The number of sequence numbers that it occupies; more than zero.
+    /// The number of sequence numbers that the segment occupies; more than zero.
     pub(crate) length: u64,
-    /// The cause if the path dropped it.
+    /// The cause of the drop; `None` if the path did not drop the segment.
     pub(crate) dropped: Option<CauseId>,
-    /// Whether and why it repeats bytes.
+    /// The cause of the earlier drop, if the segment is a retransmission; `None` if it is not a retransmission.
     pub(crate) repeated: Option<Repeated>,
 }
 
 impl Recorder {
-    /// A recorder for the first `limit` connections, with at most `points` points in each list of a direction.
+    /// Creates a recorder for the first `limit` connections, with at most `points` points in each list of a direction.
     pub(crate) fn new(limit: usize, points: usize) -> Recorder {
         Recorder {
             limit,
@@ -62,7 +62,7 @@ impl Recorder {
         }
     }
 
-    /// Approximate memory, in bytes.
+    /// Returns the approximate memory, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let ends = self.connections.iter().flat_map(|(_, ends)| ends);
         let points = ends.map(|raw| {
@@ -194,7 +194,7 @@ impl Recorder {
         merge::to_limit(&mut own.sequence, self.points);
     }
 
-    /// The position of a connection in `connections`; `None` beyond the limit.
+    /// Returns the index of a connection in `connections`; `None` beyond the limit.
     fn place(&mut self, connection: u32) -> Option<usize> {
         if let Some(place) = self.places.get(&connection) {
             return Some(*place);

@@ -6,7 +6,7 @@ fn at(microseconds: u64) -> Instant {
     Instant::ZERO + Duration::from_micros(microseconds)
 }
 
-/// A direction with `count` segments of 1000 bytes, 10 µs apart, each acknowledged at once.
+/// Builds a direction with `count` segments of 1000 bytes, 10 µs apart, each acknowledged at once.
 fn bulk(count: u64) -> TimeSequence {
     let mut down = DirectionSequence::default();
     for n in 0..count {
@@ -43,7 +43,7 @@ fn merged_points_cover_every_byte_and_the_whole_time() {
     let bin = merged.merged().unwrap();
     assert!(down.segments.len() <= 1_000, "{}", down.segments.len());
     assert!(down.segments.len() > 100, "{}", down.segments.len());
-    // Bars of neighbours touch: no byte is missing.
+    // Adjacent bars touch: no byte is missing.
     assert_eq!(down.segments[0].start, 0);
     for pair in down.segments.windows(2) {
         assert_eq!(pair[0].end, pair[1].start);
@@ -51,7 +51,7 @@ fn merged_points_cover_every_byte_and_the_whole_time() {
     assert_eq!(down.end(), 10_000_000);
     let last = down.segments.last().unwrap().at;
     assert!(at(99_990).since(last) < bin, "{bin:?}");
-    // A line keeps its last point.
+    // A line includes its last point.
     assert!(down.acknowledgements.len() <= 1_000);
     assert_eq!(down.acknowledgements.last(), Some(&(at(99_991), 9_999_000)));
 }

@@ -1,4 +1,4 @@
-//! The state of one connection, and the rule for which of its acknowledgements 4.4BSD sends at once.
+//! The state of one connection, and 4.4BSD's rule for immediate acknowledgements.
 
 use super::segment::{Offer, Segment};
 
@@ -8,19 +8,19 @@ const DEFAULT_LARGEST_SEGMENT: u16 = 536;
 /// The bytes that the time stamps option takes from a full segment, padding included.
 const TIMESTAMPS_LENGTH: u32 = 12;
 
-/// The SYN of one side.
+/// The SYN of one side, with its options.
 #[derive(Debug, Clone, Copy)]
 struct Opening {
-    /// The sequence number of its SYN.
+    /// The sequence number of the SYN.
     first: u32,
     offer: Offer,
 }
 
-/// What a packet reports to the peer: the data that the host has received, and its window.
+/// The report of a packet to the peer: the data that the host has received, and its window.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AckState {
     acknowledgement: u32,
-    /// The right edge of the window: the first sequence number beyond it.
+    /// The right edge of the window: the first sequence number after the window.
     edge: u32,
 }
 
@@ -37,7 +37,7 @@ impl AckState {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Held {
     pub(super) ack: AckState,
-    /// Its key in the `waiting` queue of [`DelayedAck`](super::DelayedAck).
+    /// The key of this acknowledgement in the `waiting` queue of [`DelayedAck`](super::DelayedAck).
     pub(super) turn: u64,
 }
 
@@ -53,14 +53,14 @@ struct Gap {
 /// The state of a connection, from its packets in both directions.
 #[derive(Debug)]
 pub(super) struct Connection {
-    /// Its position among all connections, in the order in which they were opened.
+    /// The connection's rank by age among all connections.
     pub(super) age: u64,
     host: Option<Opening>,
     peer: Option<Opening>,
     /// The next sequence number that the host expects, derived from packets and acknowledgements.
     next: u32,
     gap: Option<Gap>,
-    /// Whether the peer sent a segment that BSD answers at once by repeating its last acknowledgement.
+    /// Whether the peer sent a segment that BSD answers at once with a duplicate acknowledgement.
     provoked: bool,
     /// The sequence numbers after each side's FIN.
     host_fin: Option<u32>,
@@ -71,7 +71,7 @@ pub(super) struct Connection {
     /// The latest report that was forwarded.
     left: Option<AckState>,
     pub(super) held: Option<Held>,
-    /// The bytes of the held packet, or an empty buffer kept for reuse.
+    /// The bytes of the held packet, or an empty buffer for reuse.
     pub(super) buffer: Vec<u8>,
 }
 
@@ -94,12 +94,12 @@ impl Connection {
         }
     }
 
-    /// The sequence number of the host's SYN.
+    /// Returns the sequence number of the host's SYN.
     pub(super) fn host_first(&self) -> Option<u32> {
         self.host.map(|host| host.first)
     }
 
-    /// The sequence number of the peer's SYN.
+    /// Returns the sequence number of the peer's SYN.
     pub(super) fn peer_first(&self) -> Option<u32> {
         self.peer.map(|peer| peer.first)
     }
@@ -129,7 +129,7 @@ impl Connection {
 
     /// Returns the report in a segment of the host. Also records the largest window.
     pub(super) fn ack_state(&mut self, segment: &Segment, acknowledgement: u32) -> AckState {
-        // The windows in SYN are never scaled.
+        // The window of a SYN is never scaled.
         let shift = match (self.host, self.peer) {
             (Some(host), Some(peer))
                 if segment.syn.is_none() && peer.offer.window_shift.is_some() =>
@@ -146,14 +146,14 @@ impl Connection {
         }
     }
 
-    /// Whether BSD would have sent a pure acknowledgement with this report at once.
+    /// Whether BSD would at once send a pure acknowledgement with this report.
     pub(super) fn acknowledges_at_once(&self, ack: AckState, segments: u32) -> bool {
         let (Some(left), Some(latest)) = (self.left, self.latest()) else {
             // The third packet of the handshake.
             return true;
         };
         if is_after(latest.acknowledgement, ack.acknowledgement) {
-            // Reordered within the host: the held acknowledgement reports more, and stays held.
+            // The host's packets were reordered: the held acknowledgement reports more, and remains held.
             return true;
         }
         let repeats = ack.acknowledgement == latest.acknowledgement;
@@ -173,7 +173,7 @@ impl Connection {
         fills_a_gap || acknowledges_fin || acknowledged >= enough || edge_moved
     }
 
-    /// Returns the number of received bytes from which BSD acknowledges at once.
+    /// Returns the number of received bytes that makes BSD acknowledge at once.
     fn enough(&self, segments: u32) -> u32 {
         let offers = [self.host, self.peer].map(|side| side.map(|side| side.offer));
         let largest = offers
@@ -192,12 +192,12 @@ impl Connection {
             .max(1)
     }
 
-    /// The kernel's latest report, forwarded or held.
+    /// Returns the kernel's latest report, forwarded or held.
     fn latest(&self) -> Option<AckState> {
         self.held.map(|held| held.ack).or(self.left)
     }
 
-    /// Records an acknowledgement by the kernel, which is more reliable than the packets recorded here.
+    /// Records an acknowledgement by the kernel, which is more reliable than the state derived from packets.
     pub(super) fn host_acknowledged(&mut self, ack: AckState) {
         if is_after(ack.acknowledgement, self.next) {
             self.next = ack.acknowledgement;
@@ -218,7 +218,7 @@ impl Connection {
         self.provoked = false;
     }
 
-    /// Records a segment that the host is about to receive and that is neither SYN nor RST.
+    /// Records a segment, neither SYN nor RST, that the host is about to receive.
     pub(super) fn peer_sent(&mut self, segment: &Segment) {
         let end = segment.end();
         if segment.fin {
@@ -246,8 +246,8 @@ impl Connection {
         }
     }
 
-    /// Whether the kernel accepts an RST. After the handshake its sequence number must lie in the window (RFC
-    /// 9293, section 3.10.7.4).
+    /// Whether the kernel accepts an RST. After the handshake, its sequence number must be in the window (RFC 9293,
+    /// section 3.10.7.4).
     pub(super) fn is_reset_by(&self, segment: &Segment) -> bool {
         self.latest().is_none_or(|ack| {
             is_at_or_after(segment.sequence, ack.acknowledgement)
@@ -265,7 +265,7 @@ impl Connection {
     }
 }
 
-/// Whether `sequence` comes after `other`, less than half the sequence space ahead.
+/// Whether `sequence` is after `other`, by less than half the sequence space.
 fn is_after(sequence: u32, other: u32) -> bool {
     (sequence.wrapping_sub(other) as i32) > 0
 }

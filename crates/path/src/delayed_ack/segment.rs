@@ -75,7 +75,7 @@ impl Segment {
         })
     }
 
-    /// The sequence number after the data, SYN and FIN.
+    /// Returns the sequence number after the data, SYN and FIN.
     pub(super) fn end(&self) -> u32 {
         self.sequence
             .wrapping_add(self.data)
@@ -113,7 +113,7 @@ fn parse_v4(packet: &[u8]) -> Option<(IpAddr, IpAddr, &[u8])> {
     let header: &[u8; 20] = packet.first_chunk()?;
     let header_length = usize::from(header[0] & 0x0f) * 4;
     let total_length = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    // All bits but "don't fragment": a fragment offset, or more fragments to come.
+    // All bits except "don't fragment": the fragment offset, and "more fragments".
     let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff;
     if header_length < 20 || fragment != 0 || header[9] != TCP {
         return None;

@@ -54,7 +54,7 @@ impl BitReader {
         Some(codeword as u16)
     }
 
-    /// Drops the rest of the last byte: fewer than eight bits, because no byte is read early.
+    /// Discards the remaining bits of the last byte: fewer than eight bits, because no byte is read early.
     pub(super) fn align(&mut self) {
         *self = BitReader::default();
     }

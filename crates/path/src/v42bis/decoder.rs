@@ -8,9 +8,9 @@ use super::{CONTROL_CODEWORDS, Escape, FIRST_CODEWORD_BITS, Parameters, command,
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// A codeword without a string in the dictionary.
-    #[error("codeword {0} stands for no string")]
+    #[error("the dictionary has no string for codeword {0}")]
     UnknownCodeword(u16),
-    /// A STEPUP beyond the size that the dictionary needs.
+    /// A STEPUP beyond the longest codeword of the dictionary.
     #[error("a STEPUP makes codewords longer than {0} bits")]
     StepUp(u32),
     /// A command of the transparent mode that is reserved.
@@ -31,7 +31,7 @@ pub struct Decoder {
     /// Whether the last character was an escape character, in transparent mode.
     escaped: bool,
     reader: BitReader,
-    /// The size of codewords (C2).
+    /// The current size of codewords, in bits (C2).
     codeword_bits: u32,
     failure: Option<DecodeError>,
 }

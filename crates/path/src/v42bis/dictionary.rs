@@ -5,7 +5,7 @@ use super::{CONTROL_CODEWORDS, FIRST_STRING, Parameters};
 /// No node: the number of a control codeword, which never has a node.
 pub(super) const NONE: u16 = 0;
 
-/// The last character of a string. The characters before it are its parents'.
+/// The last character of a string. The parent nodes contain the earlier characters.
 #[derive(Debug, Clone, Copy, Default)]
 struct Node {
     parent: u16,
@@ -47,14 +47,14 @@ impl Dictionary {
         u16::from(character) + CONTROL_CODEWORDS
     }
 
-    /// Whether a codeword stands for a string.
+    /// Whether the dictionary has a string for a codeword.
     pub(super) fn contains(&self, codeword: u16) -> bool {
         self.nodes
             .get(usize::from(codeword))
             .is_some_and(|node| node.length > 0)
     }
 
-    /// Returns the codeword of the string plus `character`, if it is in the dictionary.
+    /// Returns the codeword of the string plus `character`, if the dictionary has that string.
     pub(super) fn longer(&self, codeword: u16, character: u8) -> Option<u16> {
         let mut child = self.node(codeword).child;
         while child != NONE {
@@ -79,8 +79,8 @@ impl Dictionary {
         output[start..].reverse();
     }
 
-    /// Adds the string plus one character (section 6.4). Returns the new codeword; `None` if the new string is in the
-    /// dictionary already or would be too long.
+    /// Adds the string plus one character (section 6.4). Returns the new codeword; `None` if the new string exists or
+    /// would be too long.
     pub(super) fn add(&mut self, codeword: u16, character: u8) -> Option<u16> {
         let length = self.node(codeword).length;
         if length >= self.longest || self.longer(codeword, character).is_some() {
@@ -99,9 +99,9 @@ impl Dictionary {
         Some(added)
     }
 
-    /// Finds the entry for the next string (section 6.5): the next unused entry, or the next leaf, which is deleted.
-    /// Another leaf than the string just added always exists, because 253 entries or more cannot form a single chain
-    /// of at most 250 characters.
+    /// Finds the entry for the next string (section 6.5): the next unused entry, or the next leaf, which is deleted. A
+    /// leaf other than the string just added always exists, because 253 entries or more cannot form a single chain of
+    /// at most 250 characters.
     fn recover(&mut self) {
         loop {
             self.next += 1;

@@ -24,7 +24,7 @@ pub struct Encoder {
     compressed: bool,
     escape: Escape,
     writer: BitWriter,
-    /// The size of codewords (C2).
+    /// The current size of codewords, in bits (C2).
     codeword_bits: u32,
     period: Period,
 }

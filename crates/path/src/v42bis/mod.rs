@@ -8,10 +8,9 @@
 //!   that the dictionary needs.
 //! - **Entries are recovered.** A full dictionary is not reset: the next entry that is not a prefix of a longer
 //!   string is deleted and reused.
-//! - **Two modes.** In the transparent mode, characters are sent as they are, and both sides still extend their
-//!   dictionaries. In the compressed mode, codewords are sent. The encoder changes to the mode that a test
-//!   predicts to take fewer bits. The recommendation leaves that test to the implementation; [`Encoder`]
-//!   describes ours.
+//! - **Two modes.** In the transparent mode, characters are sent without compression, and both sides still extend their
+//!   dictionaries. In the compressed mode, codewords are sent. The encoder changes to the mode that a test predicts to
+//!   take fewer bits. The recommendation leaves that test to the implementation; [`Encoder`] describes ours.
 //!
 //! Codewords are sent with the least significant bit first, and fill each byte from its least significant bit. The
 //! procedures run on top of an error-correcting protocol (V.42), so the decoder gets every byte once and in order.
@@ -46,7 +45,7 @@ pub use encoder::Encoder;
 const CHARACTER_BITS: u32 = 8;
 /// The number of control codewords (N6).
 const CONTROL_CODEWORDS: u16 = 3;
-/// The first codeword that stands for a string of two characters or more (N5).
+/// The first codeword of a string of two characters or more (N5).
 const FIRST_STRING: u16 = CONTROL_CODEWORDS + 256;
 /// The initial size of codewords: one bit more than a character.
 const FIRST_CODEWORD_BITS: u32 = CHARACTER_BITS + 1;
@@ -113,9 +112,9 @@ impl TryFrom<Text> for Parameters {
 }
 
 impl Parameters {
-    /// `codewords` is the size of the dictionary (P1), control codewords and single characters included: 512 to
-    /// 65535. `longest_string` is the length of the longest string in it, in characters (P2): 6 to 250. `None`
-    /// for values outside of these ranges.
+    /// Creates parameters. `codewords` is the size of the dictionary (P1), control codewords and single characters
+    /// included: 512 to 65535. `longest_string` is the length of its longest string, in characters (P2): 6 to 250.
+    /// Returns `None` for values outside of these ranges.
     pub fn new(codewords: u16, longest_string: u8) -> Option<Parameters> {
         (codewords >= 512 && (6..=250).contains(&longest_string)).then_some(Parameters {
             codewords,
@@ -123,17 +122,17 @@ impl Parameters {
         })
     }
 
-    /// The size of the dictionary (P1).
+    /// Returns the size of the dictionary (P1).
     pub fn codewords(self) -> u16 {
         self.codewords
     }
 
-    /// The length of the longest string in the dictionary, in characters (P2).
+    /// Returns the length of the longest string in the dictionary, in characters (P2).
     pub fn longest_string(self) -> u8 {
         self.longest_string
     }
 
-    /// The size of the longest codeword in bits (N1).
+    /// Returns the size of the longest codeword in bits (N1).
     fn longest_codeword_bits(self) -> u32 {
         u16::BITS - (self.codewords - 1).leading_zeros()
     }

@@ -18,7 +18,7 @@ fn decode(parameters: Parameters, line: &[u8]) -> (Vec<u8>, Result<(), DecodeErr
     (output, result)
 }
 
-/// The change to the compressed mode at the start of a connection, then codewords of given sizes, bit by bit.
+/// Builds the change to the compressed mode at the start of a connection, then codewords of given sizes, bit by bit.
 fn compressed(codewords: &[(u16, u32)]) -> Vec<u8> {
     let bits: Vec<u8> = codewords
         .iter()
@@ -91,7 +91,7 @@ fn a_flush_ends_with_a_whole_byte_and_the_next_string_still_extends_the_last() {
 
 #[test]
 fn the_encoder_compresses_after_a_period_that_would_have_been_shorter() {
-    // 256 characters as they are, the escape character and ECM, then "a" and a flush: 100 + (1 << 9) is 0x264.
+    // 256 uncompressed characters, the escape character and ECM, then "a" and a flush: 100 + (1 << 9) is 0x264.
     let line = encode(parameters(512, 250), &[b'a'; 257]);
     assert_eq!(line[..256], [b'a'; 256]);
     assert_eq!(line[256..], [0, command::ECM, 0x64, 0x02, 0x00]);
@@ -179,7 +179,7 @@ fn what_no_encoder_sends_is_an_error_and_stays_one() {
 
 #[test]
 fn a_reset_returns_to_the_initial_state() {
-    // The escape character is 51 after the first, and 0 again after the reset.
+    // The escape character is 51 after the first occurrence, and 0 again after the reset.
     let line = [0, command::EID, 51, command::RESET, 51, 0, command::EID];
     assert_eq!(decode(parameters(512, 6), &line), (vec![0, 51, 0], Ok(())));
 }
@@ -196,11 +196,11 @@ fn the_oldest_string_that_begins_no_other_is_recovered() {
     for n in 0..250 {
         assert_eq!(dictionary.add(root(b'z'), n), Some(262 + u16::from(n)));
     }
-    // The last addition filled the dictionary, so "ac" was deleted to make room for the next.
+    // The last addition filled the dictionary, so "ac" was deleted to make room for the next string.
     assert!(dictionary.contains(259) && !dictionary.contains(260));
     assert_eq!(dictionary.longer(root(b'a'), b'c'), None);
     assert_eq!(dictionary.add(root(b'a'), b'd'), Some(260));
-    // Then "abc" was deleted. "ab" is now not a prefix, but the search has already passed it.
+    // The next addition deleted "abc". "ab" is now not a prefix, but the search has already passed it.
     assert!(!dictionary.contains(261) && dictionary.contains(259));
 }
 

@@ -57,7 +57,7 @@ pub fn available() -> Vec<Ability> {
         ("processor choice", "hosts with few processors", cores),
         (
             "cpu account",
-            "processor time of a host, including exited processes",
+            "CPU time of a host, including exited processes",
             Ok(Limits::default()),
         ),
     ];
@@ -115,13 +115,14 @@ fn number(version: Version) -> u8 {
     }
 }
 
-/// Tests these limits with the steps of a trial: creates the group, starts a process in it, moves a running process into
-/// it, sets the limits, reads them back, and removes everything. Returns a description of where the group was created.
+/// Tests these limits with the steps of a trial: creates the group, starts a process in it, moves a running process
+/// into it, sets the limits, reads them back, and removes everything. Returns the version and the location of the
+/// group.
 ///
 /// All steps are needed: on some machines a group can be created and limited, but cannot get processes.
 pub fn test_limits(limits: &Limits) -> Result<String> {
     let mut group = Group::create("probe", limits)?;
-    // Ignored, because not every kind of group has a weight for processor time.
+    // Ignored, because not every kind of group has a weight for CPU time.
     let _ = group.raise_priority();
     let mut command = Member::command();
     group.place(&mut command)?;
@@ -191,7 +192,7 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // It may already have exited.
+        // The process may already have exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -250,7 +250,8 @@ fn occupied(group: &Path) -> bool {
     has_type && processes().is_ok_and(|text| !text.is_empty())
 }
 
-/// Copies the parent's processors and memory nodes. A new cpuset group of version 1 has none, and accepts no members.
+/// Copies the parent's processors and memory nodes. A new cpuset group of version 1 has neither, and accepts no
+/// members.
 fn inherit_cpuset(part: &Part) -> Result<()> {
     if !(part.tree.version == Version::One && part.has("cpuset")) {
         return Ok(());
@@ -265,7 +266,8 @@ fn inherit_cpuset(part: &Part) -> Result<()> {
     Ok(())
 }
 
-/// Makes version 1 account for socket memory, with a limit that cannot be reached. Returns whether this succeeded.
+/// Sets a limit of socket memory that cannot be reached, because version 1 accounts for socket memory only with a
+/// limit. Returns whether this succeeded.
 fn account_for_sockets(path: &Path) -> bool {
     let limit = path.join("memory.kmem.tcp.limit_in_bytes");
     fs::write(limit, i64::MAX.to_string()).is_ok()

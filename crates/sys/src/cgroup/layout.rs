@@ -1,8 +1,8 @@
-//! Finds where control groups are mounted on this machine, and which groups this program is in.
+//! Finds the mounts of control groups on this machine, and the groups of this program.
 //!
 //! Linux has two interfaces. In version 1 every controller may have its own tree; in version 2 there is one tree. Both
-//! may be mounted at once ("hybrid"); each controller then belongs to one of them. `/proc/self/mountinfo` lists the
-//! mounts, and `/proc/self/cgroup` this program's groups (`man 7 cgroups`).
+//! versions may be mounted at once ("hybrid"); each controller then belongs to one version. `/proc/self/mountinfo`
+//! lists the mounts, and `/proc/self/cgroup` this program's groups (`man 7 cgroups`).
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -19,7 +19,7 @@ const OUT_OF_REACH: u64 = 1 << 30;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// The limit of processor time.
+    /// The limit of CPU time.
     pub cpu: Option<CpuLimit>,
     /// The limit of memory, including page cache and, in version 2, socket buffers. Swap is not used.
     pub memory: Option<Bytes>,
@@ -36,21 +36,22 @@ pub struct Limits {
     pub descriptors: Option<u64>,
 }
 
-/// A limit of processor time, summed over all processors.
+/// A limit of CPU time, summed over all processors.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuLimit {
     /// The number of processors: 0.25 is a quarter of a processor.
     pub quota: f64,
-    /// The period of the quota: when the quota is used up, threads wait for the next period. From 1 ms to 1 s; the kernel's
-    /// default is 100 ms. A shorter period is smoother, but has more overhead.
+    /// The period of the quota: when the quota is used up, threads wait for the next period. The period is from 1 ms to
+    /// 1 s; the kernel's default is 100 ms. A shorter period is smoother, but has more overhead.
     pub period: Duration,
     /// The unused quota of earlier periods that may be used later, at most one quota (Linux 5.14 and later; earlier kernels
     /// ignore it).
     ///
-    /// Linux assigns quotas to processors in slices of 5 ms. If the quota is smaller, the first processor in a period gets
-    /// all of it. A thread on another processor cannot use the rest, which is lost: the thread waits for the next period.
-    /// A saturated server on two processors used 92 to 98 % of a quota of 0.2 cores; with a burst of one quota, 99 to 101 %.
+    /// Linux assigns quotas to processors in slices of 5 ms. If the quota is smaller, the first processor in a period
+    /// gets all of it. A thread on another processor cannot use the unused part, which is lost: the thread waits for
+    /// the next period. A saturated server on two processors used 92 to 98 % of a quota of 0.2 cores; with a burst of
+    /// one quota, 99 to 101 %.
     #[serde(default)]
     pub burst: Duration,
 }
@@ -101,7 +102,7 @@ impl CpuLimit {
         // The kernel's minimum is 1 ms for both.
         if !(1_000..=1_000_000).contains(&period) || !(1_000.0..1e12).contains(&quota) {
             return Err(Error::NoLimit {
-                what: "processor time",
+                what: "CPU time",
                 reason: format!(
                     "{} processors over {:?} is {quota} µs; quota and period must be at least \
                      1 ms, the period at most 1 s",
@@ -206,7 +207,7 @@ impl std::fmt::Display for BlockDevice {
     }
 }
 
-/// One setting: a file of one controller, the value to write, and how the value read back is compared.
+/// One setting: a file of one controller, the value to write, and the comparison with the value read back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Setting {
     /// The controller's name in the interface.
@@ -216,7 +217,7 @@ pub(super) struct Setting {
     pub(super) kind: Kind,
 }
 
-/// How a setting is compared with the value read back.
+/// The comparison of a setting with the value read back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The text must be the same.

@@ -1,4 +1,4 @@
-//! The limits of a host: processor time, memory, disk traffic and processors, set with control groups of either version.
+//! The limits of a host: CPU time, memory, disk traffic and processors, set with control groups of either version.
 //!
 //! A [`Group`] contains the processes of a host. Processes are placed in the group before they start ([`Group::place`]),
 //! so all their resource use is counted. The group's usage ([`Group::cpu_usage`] and similar functions) includes exited
@@ -146,7 +146,7 @@ impl Group {
         Ok(())
     }
 
-    /// The requested limits.
+    /// Returns the requested limits.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -157,11 +157,11 @@ impl Group {
     }
 
     /// Gives the group priority over ordinary sibling groups and threads, within its limits: on contended processors it
-    /// gets twenty times the processor time of each sibling. Threads of this program with [raised
+    /// gets twenty times the CPU time of each sibling. Threads of this program with [raised
     /// priority](crate::priority::raise_priority) still have priority over the group.
     ///
-    /// Has no effect without the `cpu` controller. In version 2 it also has no effect if the group is not below this
-    /// program's own group but beside it: other programs may share the own group, and would get less processor time.
+    /// Has no effect without the `cpu` controller. In version 2 it also has no effect on a group beside this program's
+    /// own group: other programs may share the own group, and would get less CPU time.
     pub fn raise_priority(&self) -> Result<()> {
         for part in self.parts.iter().filter(|part| part.has("cpu")) {
             let (file, usual) = match part.tree.version {
@@ -200,7 +200,7 @@ impl Group {
         // SAFETY: the closure only makes system calls, as is required after a fork of a program with threads.
         unsafe {
             command.pre_exec(move || {
-                // "0" stands for the writing process.
+                // "0" means the writing process.
                 for mut entry in &entries {
                     entry.write_all(b"0")?;
                 }
@@ -245,7 +245,7 @@ impl Group {
         wanted.map(|n| descriptors::verify(n, pid)).collect()
     }
 
-    /// Returns the processor time of the group since it was created.
+    /// Returns the CPU time of the group since it was created.
     pub fn cpu_usage(&self) -> Result<CpuUsage> {
         self.usage_probe().cpu()
     }
@@ -261,8 +261,8 @@ impl Group {
         self.usage_probe().disk()
     }
 
-    /// Returns a reader of the group's usage, which may be sent to another thread. After the group has been removed, it
-    /// reads nothing.
+    /// Returns a reader of the group's usage, which may be sent to another thread. After the group has been removed,
+    /// all figures are absent.
     pub fn usage_probe(&self) -> UsageProbe {
         UsageProbe::new(&self.parts)
     }
@@ -314,7 +314,7 @@ impl Resource {
 
     fn name(self) -> &'static str {
         match self {
-            Resource::Cpu => "processor time",
+            Resource::Cpu => "CPU time",
             Resource::Memory => "memory",
             Resource::Disk => "disk traffic",
             Resource::Cores => "choice of processors",
@@ -390,7 +390,7 @@ fn write_setting(part: &Part, setting: &Setting) -> Result<()> {
             if matches!(setting.kind, Kind::Optional | Kind::Before)
                 && error.kind() != io::ErrorKind::InvalidInput =>
         {
-            // Without swap there is no such file, and nothing to limit; old kernels have no bursts.
+            // Machines without swap have no swap setting, and old kernels have no bursts.
             Ok(())
         }
         Err(error) => Err(error).doing(writing(&path, &setting.value)),

@@ -12,14 +12,14 @@ use super::Part;
 use super::layout::{self, Tree, Version};
 use super::usage::UsageProbe;
 
-/// Memory limits above this value, in bytes, mean no limit: version 1 has no other notation.
+/// Memory limits above this value, in bytes, mean "unlimited" in version 1.
 const NO_LIMIT: u64 = 1 << 60;
 
 /// The groups whose limits apply to a process.
 #[derive(Debug, Clone)]
 pub struct LimitingGroups {
-    /// The path, within its tree, of the group with the processor quota, or else of the group with the memory limit; as in
-    /// `/system.slice/nginx.service`.
+    /// The path of the group with the processor quota, or else of the group with the memory limit, within its tree; as
+    /// in `/system.slice/nginx.service`.
     pub name: String,
     /// The processor quota that the group's members share, in cores; `None`: no quota.
     pub cpu: Option<f64>,
@@ -39,7 +39,7 @@ pub fn limits_of_process(pid: u32) -> Option<LimitingGroups> {
     let mut parts = Vec::new();
     if let Some((_, path, tree)) = &cpu {
         parts.push(part(tree, path, &["cpu"]));
-        // In version 1 another tree may account for processor time; the same group has its own directory there.
+        // In version 1 another tree may account for CPU time; the same group has its own directory there.
         if tree.version == Version::One
             && let Some(account) = trees.iter().find(|tree| tree.has("cpuacct"))
         {
@@ -49,7 +49,7 @@ pub fn limits_of_process(pid: u32) -> Option<LimitingGroups> {
                 true => &same,
                 false => &account.own,
             };
-            // The usage of the top group would be that of the whole machine.
+            // The top group counts the usage of the whole machine.
             if *place != account.top {
                 parts.push(part(account, place, &["cpuacct"]));
             }

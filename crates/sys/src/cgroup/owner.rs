@@ -6,9 +6,9 @@
 //! works on directories of both versions of cgroupfs. It is the same lock in every mount, PID and cgroup namespace, and
 //! does not prevent the removal of the directory.
 //!
-//! The group's name contains the process number, the start time and the PID namespace of the owner, and the controllers
-//! that were enabled in the parent group for this group. The name is a second check: if its owner is running, the group
-//! is kept even without a lock.
+//! The group's name contains the process number, the start time and the PID namespace of the owner. It also contains
+//! the controllers that were enabled in the parent group for this group. The name is a second check: the group of a
+//! running owner is not removed, even without a lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -114,7 +114,7 @@ pub(super) fn create(path: &Path) -> io::Result<()> {
                 locks().insert(path.to_owned(), lock);
                 return Ok(());
             }
-            // Another program has found the directory before it was locked, and removes it.
+            // Another program found the directory before this program locked it, and removes the directory.
             Ok(Taken::Held | Taken::Gone) => {}
             Err(error) => {
                 let _ = fs::remove_dir(path);
@@ -497,7 +497,7 @@ mod tests {
         assert!(!name.is_running(), "a process number of another namespace");
     }
 
-    /// A name left by a killed process of another PID namespace, such as the first process of a container.
+    /// Returns a name left by a killed process of another PID namespace, such as the first process of a container.
     fn foreign(label: &str) -> Name {
         let mut name = Name::new(label, BTreeSet::new()).unwrap();
         name.namespace += 1;

@@ -1,4 +1,4 @@
-//! Explanations of system errors, with advice on what to do.
+//! Explanations of system errors, with remedies.
 
 use std::io;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub fn advice() -> &'static str {
     }
 }
 
-/// Explains why no tree on this machine has a controller.
+/// Returns the reason why no tree on this machine has a controller.
 pub(super) fn unavailable(resource: Resource, trees: &[Tree]) -> String {
     let mut versions: Vec<&str> = trees
         .iter()

@@ -13,14 +13,14 @@ use super::limits::BlockDevice;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Stacks(BTreeMap<BlockDevice, Place>);
 
-/// The place of a device in its stack.
+/// The position of a device in its stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     /// A device that identifies the stack.
     stack: BlockDevice,
-    /// Whether no device is built on this one.
+    /// Whether no other device is built on this device.
     is_top: bool,
-    /// Whether this device is built on no other.
+    /// Whether this device is built on no other device.
     is_bottom: bool,
 }
 
@@ -62,12 +62,12 @@ impl Stacks {
         Stacks(stacks.into_iter().map(place).collect())
     }
 
-    /// Returns the sum of a figure over all devices. Of each stack it counts the top or the bottom devices, whichever
-    /// sum is larger.
+    /// Returns the sum of a figure over all devices. Of each stack, it counts either the top or the bottom devices:
+    /// those with the larger sum.
     ///
     /// Neither sum is complete. The top lacks requests to other partitions of the disks below. The bottom lacks
-    /// requests that a thread of the kernel makes on behalf of the group, and the bytes of requests that a driver
-    /// passes on unchanged.
+    /// requests that a kernel thread makes for the group. It also lacks the bytes of requests that a driver passes on
+    /// unchanged.
     pub(super) fn sum(&self, figures: impl IntoIterator<Item = (BlockDevice, u64)>) -> u64 {
         let mut alone = 0;
         let mut stacks: BTreeMap<BlockDevice, (u64, u64)> = BTreeMap::new();

@@ -15,7 +15,7 @@ use super::stacks::Stacks;
 use crate::error::{Doing, Error, Result};
 use crate::pressure::{OfWhom, Pressure};
 
-/// Processor time of a group since it was created, including exited processes.
+/// CPU time of a group since it was created, including exited processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuUsage {
     /// The total. The resolution is a nanosecond in version 1 and a microsecond in version 2.
@@ -122,7 +122,7 @@ impl DiskUsage {
 /// All resource use of a group up to one instant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Processor time.
+    /// CPU time.
     pub cpu: Option<CpuUsage>,
     /// Memory.
     pub memory: MemoryUsage,
@@ -135,7 +135,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Returns the difference to an earlier reading. Memory figures that are not counters are those of `self`.
+    /// Returns the difference to an earlier reading. Memory figures that are not counters are copied from `self`.
     pub fn since(&self, earlier: &Usage) -> Usage {
         let count = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
         let (memory, before) = (&self.memory, &earlier.memory);
@@ -168,7 +168,7 @@ impl Usage {
 pub struct UsageProbe {
     /// The version and the directory of each active controller.
     places: BTreeMap<String, (Version, PathBuf)>,
-    /// The directory in version 2 for figures that need no controller: processor time and pressure. If several
+    /// The directory in version 2 for figures that need no controller: CPU time and pressure. If several
     /// controllers have their own groups, the first of these groups.
     unified: Option<PathBuf>,
     /// The stacks of the devices in `io.stat`.
@@ -219,12 +219,12 @@ impl UsageProbe {
         }
     }
 
-    /// Reads processor time.
+    /// Reads CPU time.
     pub fn cpu(&self) -> Result<CpuUsage> {
         let read =
             |path: PathBuf| fs::read_to_string(&path).doing(format!("read {}", path.display()));
         let unknown = || Error::BadAnswer {
-            what: "processor time of a control group",
+            what: "CPU time of a control group",
         };
         if let Some((Version::One, account)) = self.places.get("cpuacct") {
             let total = read(account.join("cpuacct.usage"))?;
@@ -237,7 +237,7 @@ impl UsageProbe {
         }
         let Some(path) = self.in_version_2("cpu") else {
             return Err(Error::NoLimit {
-                what: "account of processor time",
+                what: "account of CPU time",
                 reason: "no control group accounts for it".to_owned(),
             });
         };
@@ -428,7 +428,7 @@ mod tests {
         let usage = cpu_v2(stat).unwrap();
         assert_eq!(usage.total, Duration::from_micros(250_123));
         assert_eq!(usage.throttled, Some(Duration::from_millis(750)));
-        // Without the controller, the group still counts processor time.
+        // Without the controller, the group still counts CPU time.
         let usage = cpu_v2("usage_usec 7\nuser_usec 4\nsystem_usec 3\n").unwrap();
         assert_eq!((usage.throttled, usage.periods), (None, None));
         assert_eq!(cpu_v2("nothing 1\n"), None);

@@ -25,7 +25,7 @@ pub(super) struct Aside<T> {
     thread: Option<JoinHandle<()>>,
     /// Whether an answer is outstanding.
     asked: bool,
-    /// The processor time of the thread so far, in nanoseconds.
+    /// The CPU time of the thread so far, in nanoseconds.
     spent: Arc<AtomicU64>,
 }
 
@@ -84,7 +84,7 @@ impl<T: Send + 'static> Aside<T> {
         Some(answer)
     }
 
-    /// Returns the processor time of all readings so far.
+    /// Returns the CPU time of all readings so far.
     pub(super) fn spent(&self) -> Duration {
         Duration::from_nanos(self.spent.load(Ordering::Relaxed))
     }

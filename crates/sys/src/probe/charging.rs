@@ -1,4 +1,4 @@
-//! Detects whether the kernel charges the processor time of receiving a packet to the interrupted thread.
+//! Detects whether the kernel charges the CPU time of receiving a packet to the interrupted thread.
 //!
 //! A packet sent to the same machine is received immediately, in a softirq during the system call that sent it. Kernels
 //! with `CONFIG_IRQ_TIME_ACCOUNTING` do not charge softirq time to the interrupted thread. It then appears only as softirq
@@ -11,8 +11,8 @@
 //! over TUN, none. In all three cases all of the time is charged to the thread. Only the sum,
 //! [`ProcessorTimes::kernel`](super::ProcessorTimes::kernel), can be compared between machines.
 //!
-//! Not every user can read a kernel's build options, so this module measures: while a thread sends to itself, it compares
-//! the thread's processor-time clock with the wall clock.
+//! Not every user can read a kernel's build options, so this module measures: while a thread sends to itself, it
+//! compares the thread's CPU-time clock with the wall clock.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -25,19 +25,19 @@ use crate::error::{Doing, Result};
 const BURSTS: usize = 300;
 const DATAGRAMS: usize = 16;
 
-/// How softirq time is charged, as measured.
+/// The measured charging of softirq time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Charging {
     /// The share of time that was not charged to the sending thread in a burst of datagrams; the smallest share of some
-    /// hundreds of bursts, because preemption by other threads can only increase it.
+    /// hundreds of bursts, because preemption by other threads can only increase the share.
     pub uncharged: f64,
 }
 
 impl Charging {
-    /// Whether softirq time is accounted separately. Then the processor time of a host is the time of its processes *plus*
+    /// Whether softirq time is accounted separately. Then the CPU time of a host is the time of its processes *plus*
     /// a share of the machine's softirq time.
     pub fn softirq_apart(&self) -> bool {
-        // Receiving takes about half of the time; reading the clocks takes some per cent.
+        // Receiving takes about half of the measured time; reading the clocks takes a few per cent.
         self.uncharged > 0.15
     }
 }
@@ -54,8 +54,8 @@ pub fn charging() -> Result<Charging> {
     let mut answer = [0; 64];
     let mut smallest = 1f64;
     for _ in 0..BURSTS {
-        // The wall-clock readings lie between the readings of the thread's clock, so their time never counts as
-        // uncharged.
+        // The wall-clock readings are between the readings of the thread's clock, so the time of the readings never
+        // counts as uncharged.
         let own = now(ClockId::ThreadCPUTime);
         let wall = now(ClockId::Monotonic);
         for _ in 0..DATAGRAMS {

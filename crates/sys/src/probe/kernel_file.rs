@@ -78,7 +78,7 @@ mod tests {
         let first = file.read().unwrap().to_owned();
         assert!(first.starts_with(&format!("{} (", std::process::id())));
         assert!(first.ends_with('\n'));
-        // Longer than one page, which is the most that the kernel returns at a time.
+        // This file is longer than one page, the maximum that the kernel returns per read.
         let mut long = KernelFile::open("/proc/self/smaps").unwrap();
         for _ in 0..20 {
             let text = long.read().unwrap();

@@ -10,9 +10,10 @@
 //! | [`Connection`], [`Windows`] | sock_diag | a namespace | 0.5 ms, and 2 µs per connection |
 //! | [`Usage`](crate::cgroup::Usage) | control groups, their pressure | a host | 100 µs |
 //!
-//! Counters are read as the kernel keeps them, since boot or since their object was created. The method `since` of a
-//! reading returns the difference to an earlier reading. A figure that the kernel does not provide is `None`, never 0. A
-//! [`Sampler`] takes readings at a constant period on its own thread. It measures their CPU time, which is bounded.
+//! Counters have the kernel's values: the counts since boot, or since the counted object was created. The method
+//! `since` of a reading returns the difference to an earlier reading. A figure that the kernel does not provide is
+//! `None`, never 0. A [`Sampler`] takes readings at a constant period on its own thread. It measures their CPU time,
+//! which is bounded.
 //!
 //! This module draws no conclusions: the analysis of the recorded readings finds the bottleneck of a cell.
 

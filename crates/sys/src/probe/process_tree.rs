@@ -37,12 +37,12 @@ pub struct Detail {
     pub proportional: bool,
 }
 
-/// One thread's processor time.
+/// One thread's CPU time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadTime {
     /// The thread's number, unique while the thread exists.
     pub thread: u32,
-    /// The thread's processor time. From `schedstat`, to the nanosecond, up to the kernel's last tick if the thread runs. On
+    /// The thread's CPU time. From `schedstat`, to the nanosecond, up to the kernel's last tick if the thread runs. On
     /// kernels without `CONFIG_SCHED_INFO`, from `stat`, to 10 ms.
     pub cpu: Duration,
 }
@@ -55,9 +55,9 @@ pub struct ProcessTree {
     pub processes: u64,
     /// The number of existing threads.
     pub threads: u64,
-    /// Processor time of existing processes and of exited children that were waited for (`CLOCK_PROCESS_CPUTIME` and
-    /// `stat`). Existing processes: to the nanosecond; for running threads, up to the kernel's last tick. Exited children:
-    /// to 10 ms for each process that waited for them.
+    /// CPU time of existing processes and of exited children that were waited for (`CLOCK_PROCESS_CPUTIME` and `stat`).
+    /// The resolution is 1 ns for existing processes; for running threads, the time is up to the kernel's last tick.
+    /// For exited children, the resolution is 10 ms for each process that waited for them.
     pub cpu: Duration,
     /// The part of `cpu` in user mode (`stat`), to 20 ms per existing process. If the kernel samples at every tick, the
     /// split is an estimate.
@@ -78,7 +78,7 @@ pub struct ProcessTree {
     pub voluntary_switches: Option<u64>,
     /// Involuntary context switches of existing threads.
     pub involuntary_switches: Option<u64>,
-    /// The existing threads with the most processor time (`task/*/schedstat`), in descending order; filled with `None` if
+    /// The existing threads with the most CPU time (`task/*/schedstat`), in descending order; filled with `None` if
     /// there are fewer threads.
     pub busiest: [Option<ThreadTime>; BUSIEST],
     /// Bytes read from disks (`io`), including those of exited children.
@@ -115,9 +115,9 @@ impl ProcessTree {
         Ok(tree)
     }
 
-    /// Returns the difference to an earlier reading. Figures that are not counters are those of `self`. If a counter has
-    /// decreased because a process has left the tree, the difference is 0 for times and faults, and `None` for other
-    /// counters.
+    /// Returns the difference to an earlier reading. Figures that are not counters are copied from `self`. If a counter
+    /// has decreased because a process has left the tree, the difference is 0 for times and faults, and `None` for
+    /// other counters.
     pub fn since(&self, earlier: &ProcessTree) -> ProcessTree {
         let bytes = |now: Option<Bytes>, then: Option<Bytes>| {
             counted(now.map(|b| b.0), then.map(|b| b.0)).map(Bytes)
@@ -200,7 +200,7 @@ fn proportional_of(pid: u32) -> Option<Bytes> {
     Some(Bytes(kibibytes * 1024))
 }
 
-/// Returns the processor time of a thread.
+/// Returns the CPU time of a thread.
 fn thread_cpu_time(pid: u32, thread: u32) -> Option<Duration> {
     let precise = read(pid, &format!("task/{thread}/schedstat"));
     precise.and_then(|text| on_cpu(&text)).or_else(|| {
@@ -235,7 +235,7 @@ fn keep_busiest(busiest: &mut [Option<ThreadTime>; BUSIEST], mut thread: ThreadT
     }
 }
 
-/// Returns the processor time of threads between two readings. If the earlier list is full and does not contain a thread,
+/// Returns the CPU time of threads between two readings. If the earlier list is full and does not contain a thread,
 /// the thread may have existed without being among the busiest. Its earlier time is unknown, so it is left out.
 fn busiest_since(
     now: &[Option<ThreadTime>; BUSIEST],
@@ -256,7 +256,7 @@ fn busiest_since(
     busiest
 }
 
-/// Returns the processor time of a process and its descendants, as in [`ProcessTree::cpu`]; 0 if the process does not
+/// Returns the CPU time of a process and its descendants, as in [`ProcessTree::cpu`]; 0 if the process does not
 /// exist. Takes about 50 µs per process.
 pub fn cpu_time(root: u32) -> Duration {
     let members = descendants(root).into_iter();
@@ -339,7 +339,7 @@ fn descriptors(pid: u32) -> Option<u64> {
     }
 }
 
-/// Reads the processor-time clock of a process, for all its threads, including exited threads.
+/// Reads the CPU-time clock of a process, for all its threads, including exited threads.
 fn live_cpu_time(pid: u32) -> Option<Duration> {
     let mut clock = 0;
     // SAFETY: two plain variables that outlive the calls; zero is a value of both.
@@ -371,7 +371,7 @@ struct Stat {
 
 impl Stat {
     fn parse(text: &str) -> Option<Stat> {
-        // The name, in parentheses, may contain any characters. The fields after it start with the third.
+        // The name, in parentheses, may contain any characters. The first field after the name is field 3.
         let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
         let number = |n: usize| fields.get(n - 3)?.parse::<u64>().ok();
         Some(Stat {
@@ -387,7 +387,7 @@ impl Stat {
         })
     }
 
-    /// Processor time of the process and of the exited children that it has waited for.
+    /// Returns the CPU time of the process and of the exited children that it has waited for.
     fn cpu_time(&self, pid: u32) -> Duration {
         // A zombie has no clock any more, but still has its ticks.
         let living = live_cpu_time(pid).unwrap_or_else(|| super::ticks(self.user + self.system));
@@ -461,7 +461,7 @@ mod tests {
         let before = thread_cpu_time(own, thread).unwrap();
         let clock = crate::clock::thread_cpu_time();
         let mut after = before;
-        // Reading the file takes processor time, which the figure must show.
+        // Reading the file takes CPU time, which the figure must show.
         while after < before + Duration::from_millis(20) {
             after = thread_cpu_time(own, thread).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Takes readings at a constant period on a separate thread, with bounded memory and bounded processor time.
+//! Takes readings at a constant period on a separate thread, with bounded memory and bounded CPU time.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -19,11 +19,11 @@ use crate::priority;
 
 /// The time that a reading waits for figures behind a lock: congestion windows and proportional memory.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// After a reading the thread pauses for at least this many times the processor time of the reading, so it uses at most a
-/// tenth of a processor.
+/// The minimum pause after a reading, as a multiple of the reading's CPU time: the thread uses at most a tenth of a
+/// processor.
 const REST: u32 = 9;
 
-/// The sources to read, and how often.
+/// The sources to read, and the periods of reading.
 #[derive(Debug)]
 pub struct Plan {
     /// The time between two readings of the cheap sources: the machine, namespaces and groups.
@@ -74,7 +74,7 @@ impl Default for Plan {
 ///
 /// Its cost is bounded:
 ///
-/// - Its thread uses at most a tenth of a processor. If a reading takes more processor time than a tenth of the period, for
+/// - Its thread uses at most a tenth of a processor. If a reading takes more CPU time than a tenth of the period, for
 ///   example with hundreds of processes, fewer readings are taken ([`Samples::missed`]).
 /// - A reading never blocks. Congestion windows and proportional memory need the lock on the socket or on the memory map,
 ///   so separate threads read them. If an answer has not arrived after 10 ms, a later reading contains it
@@ -89,7 +89,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Takes the first reading and starts the thread. Instants are those of `clock`.
+    /// Takes the first reading and starts the thread. Instants are counted by `clock`.
     ///
     /// Fails if any source in the plan cannot be read in the first reading.
     pub fn start(clock: Clock, plan: Plan) -> Result<Sampler> {
@@ -189,7 +189,7 @@ impl Reader {
     }
 
     fn run(&mut self, stopped: &Receiver<()>) {
-        // Without the privilege, readings are taken when the thread gets processor time. Its processor time is
+        // Without the privilege, readings are taken when the thread gets CPU time. Its CPU time is
         // bounded, so other threads are hardly delayed.
         let _ = priority::raise_priority();
         let cpu_at_start = thread_cpu_time();
@@ -316,7 +316,7 @@ struct Proportional {
     aside: Aside<Option<Bytes>>,
     /// The last known value.
     known: Option<Bytes>,
-    /// The processor time of all readings so far.
+    /// The CPU time of all readings so far.
     spent: Duration,
     /// The earliest time of the next reading.
     rested: Instant,

@@ -14,10 +14,10 @@ use crate::cgroup::Usage;
 /// `None`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// When the reading began. For a difference, when the later reading began.
+    /// The start of the reading; for a difference, the start of the later reading.
     pub at: Instant,
-    /// The duration of the reading. All figures were read within it, except congestion windows and proportional memory
-    /// ([`Sampler`](super::Sampler)).
+    /// The duration of the reading. All figures were read within this time, except congestion windows and proportional
+    /// memory ([`Sampler`](super::Sampler)).
     pub took: Duration,
     /// The machine.
     pub system: Option<System>,
@@ -47,20 +47,20 @@ pub struct Samples {
     pub period: Duration,
     /// The subjects of the readings.
     pub names: Names,
-    /// The readings in time order. The first was taken at the start, the last at the end.
+    /// The readings in time order. The first reading was taken at the start, the last reading at the end.
     pub readings: Vec<Sample>,
-    /// The number of periods without a reading, because the thread was late or readings took too much processor time.
+    /// The number of periods without a reading, because the thread was late or readings took too much CPU time.
     pub missed: u64,
     /// The cost of all readings.
     pub cost: Cost,
-    /// Why a source could not be read, at its first failure; one entry per source.
+    /// The reasons why sources could not be read: one entry per source, for its first failure.
     pub failures: Vec<String>,
 }
 
 /// The cost of a sampler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
-    /// The processor time of all threads of the sampler.
+    /// The CPU time of all threads of the sampler.
     pub cpu: Duration,
     /// The number of readings taken, including discarded readings.
     pub readings: u64,
@@ -96,7 +96,7 @@ impl Step {
         (seconds > 0.0).then(|| count as f64 / seconds)
     }
 
-    /// Converts a time of this step, such as processor time or pressure, to seconds per second: 1 is one processor.
+    /// Converts a time of this step, such as CPU time or pressure, to seconds per second: 1 is one processor.
     pub fn share(&self, time: Duration) -> Option<f64> {
         let seconds = self.length().as_secs_f64();
         (seconds > 0.0).then(|| time.as_secs_f64() / seconds)
@@ -128,20 +128,20 @@ impl Samples {
         (first.at < last.at).then(|| last.step_from(first))
     }
 
-    /// Returns the difference between the first reading at or after `from` and the last reading at or before `to`, so that
-    /// it contains nothing outside of the window. `None` if the window does not contain two readings.
+    /// Returns the difference between the first reading at or after `from` and the last reading at or before `to`. The
+    /// difference contains no time outside of the window. `None` if the window does not contain two readings.
     pub fn within(&self, from: Instant, to: Instant) -> Option<Step> {
         let first = self.readings.iter().find(|r| r.at >= from)?;
         let last = self.readings.iter().rev().find(|r| r.at <= to)?;
         (first.at < last.at).then(|| last.step_from(first))
     }
 
-    /// Integrates a figure over a window of time. The unit is that of the figure times seconds: a number of connections
+    /// Integrates a figure over a window of time. The unit is the figure's unit times seconds: a number of connections
     /// becomes connection seconds.
     ///
-    /// Uses the trapezoidal rule: between two readings the figure changes linearly, also at the ends of the window, which
-    /// rarely coincide with a reading. Readings without the figure are skipped. Returns `None` if there is no value at or
-    /// before the start of the window, or no value at or after its end, or if the window is empty.
+    /// Uses the trapezoidal rule: between two readings the figure changes linearly, also at the ends of the window,
+    /// which rarely coincide with a reading. Readings without the figure are skipped. Returns `None` if the window is
+    /// empty, or if no value exists at or before its start or at or after its end.
     pub fn integral(
         &self,
         from: Instant,
@@ -225,7 +225,7 @@ fn on_line(before: (Instant, f64), after: (Instant, f64), at: Instant) -> f64 {
 mod tests {
     use super::*;
 
-    /// Readings at these milliseconds, with this many established connections.
+    /// Builds readings at these milliseconds, with this many established connections.
     fn samples(established: &[(u64, Option<u64>)]) -> Samples {
         let reading = |&(at, established): &(u64, Option<u64>)| {
             let mut network = Network::default();

@@ -5,7 +5,7 @@
 //!
 //! # The kernel's definition of these figures
 //!
-//! Without `CONFIG_IRQ_TIME_ACCOUNTING` and `CONFIG_VIRT_CPU_ACCOUNTING_GEN`, the kernel samples the processor time in
+//! Without `CONFIG_IRQ_TIME_ACCOUNTING` and `CONFIG_VIRT_CPU_ACCOUNTING_GEN`, the kernel samples the CPU time in
 //! `/proc/stat` at each tick (250 or 1000 per second). The result is accurate to some per cent over a second, but does not
 //! contain work that runs in step with the tick. Softirq time is then also charged to the interrupted process. With
 //! `CONFIG_IRQ_TIME_ACCOUNTING`, interrupt and softirq time are measured exactly and charged to no process.
@@ -23,7 +23,7 @@ use crate::clock::process_cpu_time;
 use crate::error::Result;
 use crate::pressure::{OfWhom, Pressure};
 
-/// Processor time by kind, since boot or between two readings (`/proc/stat`). The resolution is 10 ms.
+/// CPU time by kind, since boot or between two readings (`/proc/stat`). The resolution is 10 ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessorTimes {
     /// Time in user mode, including guests of virtual machines.
@@ -85,7 +85,7 @@ impl ProcessorTimes {
         }
     }
 
-    /// Parses the numbers after `cpu` or `cpu0`. The first seven exist since Linux 2.6.0.
+    /// Parses the numbers after `cpu` or `cpu0`. The first seven numbers exist since Linux 2.6.0.
     fn parse(numbers: &str) -> Option<ProcessorTimes> {
         let mut numbers = numbers.split_whitespace();
         let mut next = || numbers.next()?.parse().ok().map(super::ticks);
@@ -106,17 +106,17 @@ impl ProcessorTimes {
 /// report is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct System {
-    /// Processor time, summed over all processors (`/proc/stat`).
+    /// CPU time, summed over all processors (`/proc/stat`).
     pub processors: Option<ProcessorTimes>,
     /// The part of `processors` that this program's busy-waiting threads used ([`crate::awake`]). It was available to all
     /// other threads.
     #[serde(default)]
     pub kept_awake: Duration,
-    /// Processor time of all threads of this program, including [`kept_awake`](Self::kept_awake). 0 in readings of older
+    /// CPU time of all threads of this program, including [`kept_awake`](Self::kept_awake). 0 in readings of older
     /// versions.
     #[serde(default)]
     pub own: Duration,
-    /// Processor time of each online processor, by number.
+    /// CPU time of each online processor, by number.
     pub each_processor: BTreeMap<u32, ProcessorTimes>,
     /// Interrupts (`/proc/stat`, first number of `intr`).
     pub interrupts: Option<u64>,
@@ -256,8 +256,8 @@ impl System {
         Ok(SystemProbe::open()?.read())
     }
 
-    /// Returns the difference to an earlier reading. Figures that are not counters (`runnable`, `blocked`, `page_cache`,
-    /// `available`, `load`) are those of `self`.
+    /// Returns the difference to an earlier reading. Figures that are not counters (`runnable`, `blocked`,
+    /// `page_cache`, `available`, `load`) are copied from `self`.
     pub fn since(&self, earlier: &System) -> System {
         let each = |(number, now): (&u32, &ProcessorTimes)| {
             let then = earlier.each_processor.get(number)?;
@@ -267,7 +267,7 @@ impl System {
             let then = earlier.softirqs.get(kind).copied();
             Some((kind.clone(), counted(Some(*now), then)?))
         };
-        // The earlier reading omits a disk without traffic until then.
+        // The earlier reading omits a disk that had no traffic before it.
         let disk = |(name, now): (&String, &Disk)| {
             let then = earlier.disks.get(name).copied().unwrap_or_default();
             Some((name.clone(), now.since(&then)?))
@@ -308,7 +308,7 @@ impl System {
         times.share(spare).map(|share| share.min(1.0))
     }
 
-    /// Returns the share of all processors' time that other programs used, 0 to 1. `hosts` is the processor time of the
+    /// Returns the share of all processors' time that other programs used, 0 to 1. `hosts` is the CPU time of the
     /// control groups that this program measures. `softirq_apart`: see
     /// [`Charging::softirq_apart`](super::Charging::softirq_apart). `None` if no time has passed, or no times are
     /// available.
@@ -417,8 +417,8 @@ impl Backlog {
         (!softnet.is_empty()).then_some(sum)
     }
 
-    /// Returns the difference to an earlier reading. The counters of each processor have 32 bits; `None` if one has wrapped
-    /// around.
+    /// Returns the difference to an earlier reading. The counters of each processor have 32 bits; `None` if a counter
+    /// has wrapped around.
     fn since(&self, earlier: &Backlog) -> Option<Backlog> {
         Some(Backlog {
             processed: self.processed.checked_sub(earlier.processed)?,

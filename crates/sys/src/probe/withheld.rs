@@ -66,7 +66,7 @@ impl Withheld {
 
     /// Returns the page. Reading it blocks until [`give`](Self::give).
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping is as long as that and lives as long as this value.
+        // SAFETY: the mapping has this length and lives as long as this value.
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.length) }
     }
 

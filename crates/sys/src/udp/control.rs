@@ -30,7 +30,7 @@ impl<'s> Writer<'s> {
         Writer { space, length: 0 }
     }
 
-    /// The number of bytes written; 0 without messages.
+    /// Returns the number of bytes written; 0 without messages.
     pub(super) fn length(&self) -> usize {
         self.length
     }

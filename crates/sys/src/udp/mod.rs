@@ -8,8 +8,8 @@
 //! - *receive offload* (`UDP_GRO`): a call receives a contiguous series of datagrams of one sender that arrived together.
 //!   Without this offload, each datagram is in its own buffer.
 //!
-//! Receiving always uses `recvmmsg`. It also reports how many datagrams the kernel has dropped because the socket's buffer
-//! was full: a loss that the path did not cause.
+//! Receiving always uses `recvmmsg`. It also reports the number of datagrams that the kernel has dropped because the
+//! socket's buffer was full: a loss that the path did not cause.
 //!
 //! A socket stays in the namespace of the thread that creates it, and never blocks. A failure that concerns one datagram
 //! is reported as a loss ([`Sent::Lost`]) and not as an error, because a network may lose datagrams too. The protocol
@@ -94,7 +94,7 @@ pub struct UdpOptions {
     /// addresses and ports. The distribution is stable until a socket with this option is added or removed.
     pub reuse_port: bool,
     /// `SO_RCVBUF`, in bytes, before the kernel doubles it. It may exceed `net.core.rmem_max` if this process has
-    /// `CAP_NET_ADMIN`. `None` leaves the kernel's default, which holds about 100 small datagrams.
+    /// `CAP_NET_ADMIN`. `None` leaves the kernel's default, which has room for about 100 small datagrams.
     pub receive_buffer_bytes: Option<u32>,
     /// `SO_SNDBUF`, in bytes, with the same rules (`net.core.wmem_max`).
     pub send_buffer_bytes: Option<u32>,
@@ -227,7 +227,7 @@ impl UdpSocket {
         self.socket.try_clone()
     }
 
-    /// Returns and clears the pending error of the socket, for example that no program listens at the peer's port.
+    /// Returns and clears the pending error of the socket, for example if no program listens at the peer's port.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         let errno = get(self, libc::SOL_SOCKET, libc::SO_ERROR)?;
         Ok((errno != 0).then(|| io::Error::from_raw_os_error(errno)))

@@ -10,7 +10,7 @@ use super::address::RawAddress;
 use super::control::{self, Arrived, Space};
 use super::{Ecn, UdpSocket};
 
-/// The number of messages per call with coalescing. Each message may hold 64 datagrams.
+/// The number of messages per call with coalescing. Each message may contain up to 64 datagrams.
 const COALESCED: usize = 8;
 /// The number of messages per call without coalescing. Each message is one datagram.
 const SINGLE: usize = 32;
@@ -19,7 +19,7 @@ const LARGE: usize = 65_536;
 /// The size in bytes of a message that holds one datagram: enough for every link except loopback.
 const SMALL: usize = 9_216;
 
-/// Memory for received datagrams, which any number of sockets can use in turn.
+/// Memory for received datagrams, which several sockets can share.
 pub struct ReceiveBuffer {
     bytes: Box<[u8]>,
     /// The size of each message in bytes.
@@ -50,7 +50,7 @@ impl fmt::Debug for ReceiveBuffer {
 pub struct Received<'a> {
     /// The sender's address.
     pub from: SocketAddr,
-    /// The destination address, if the socket has the option for it.
+    /// The destination address, if the socket was created with `packet_info`.
     pub to: Option<IpAddr>,
     /// The ECN codepoint of the datagrams. The kernel does not coalesce datagrams with different codepoints.
     pub ecn: Ecn,
@@ -139,7 +139,7 @@ impl ReceiveBuffer {
 }
 
 impl UdpSocket {
-    /// Receives the available datagrams, as many as the buffer holds, without waiting. Returns whether the buffer is full,
+    /// Receives the available datagrams that fit into the buffer, without waiting. Returns whether the buffer is full,
     /// so that more datagrams may be available; `Ok(None)` if no datagram is available.
     ///
     /// An error caused by datagrams sent earlier (no program listens at the peer's port) is returned as the kernel reports

@@ -41,16 +41,16 @@ pub enum Sent {
     },
     /// The kernel has rejected datagrams. Sending them again would fail again. The datagrams after them are not sent yet.
     Lost {
-        /// Why the kernel has rejected them.
+        /// The reason why the kernel has rejected the datagrams.
         loss: Loss,
-        /// The number of bytes of the datagrams before them, which the kernel has accepted.
+        /// The number of bytes of the accepted datagrams before the rejected datagrams.
         taken: usize,
         /// The number of bytes of the rejected datagrams.
         rejected: usize,
     },
 }
 
-/// Why the kernel rejects a datagram.
+/// The reason why the kernel rejects a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Loss {
     /// The datagram is larger than the MTU of the link or path. This is an expected result of a path MTU probe.
@@ -66,8 +66,9 @@ pub enum Loss {
 }
 
 impl UdpSocket {
-    /// Sends as many datagrams as fit, without waiting, up to the first that the kernel rejects. With segmentation offload,
-    /// one system call sends up to [`segments`](UdpSocket::segments) datagrams; without, each datagram takes one call.
+    /// Sends as many datagrams as fit, without waiting, up to the first that the kernel rejects. With segmentation
+    /// offload, one system call sends up to [`segments`](UdpSocket::segments) datagrams. Without this offload, each
+    /// datagram takes one call.
     ///
     /// Fails only if the socket itself is unusable.
     pub fn send(&self, datagrams: &Datagrams<'_>) -> io::Result<Sent> {
@@ -102,8 +103,8 @@ impl UdpSocket {
                     }
                     errno => {
                         if errno == Some(libc::EMSGSIZE) {
-                            // Clears the error. Otherwise the kernel would report it again instead of sending the
-                            // next datagram.
+                            // Clears the error. Otherwise the kernel would report the same error again instead of
+                            // sending the next datagram.
                             self.take_error()?;
                         }
                         return lost(error, start, piece);

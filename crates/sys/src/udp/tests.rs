@@ -1,4 +1,4 @@
-//! Sockets on loopback: the data received are the data sent, with and without offloads.
+//! Sockets on loopback: the received data equals the sent data, with and without offloads.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -20,7 +20,7 @@ fn wait_readable(socket: &UdpSocket) {
     assert_eq!(poll(&mut fds, Some(&PATIENCE)), Ok(1));
 }
 
-/// Receives datagrams and their ECN codepoints until this many bytes have come.
+/// Receives datagrams and their ECN codepoints until this many bytes have arrived.
 fn receive_bytes(socket: &UdpSocket, bytes: usize) -> (Vec<Vec<u8>>, Vec<Ecn>, usize) {
     let mut buffer = ReceiveBuffer::new(socket.coalesces());
     let (mut datagrams, mut marks, mut calls) = (Vec::new(), Vec::new(), 0);
@@ -223,7 +223,7 @@ fn a_port_of_its_own_can_be_shared_afterwards() {
 #[test]
 fn a_peer_that_cannot_be_reached_does_not_end_segmentation() {
     let server = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
-    // Without segmentation offload in the kernel, there is nothing to switch off.
+    // The test requires a kernel with segmentation offload.
     if server.segments() == 1 {
         return;
     }

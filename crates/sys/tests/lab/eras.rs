@@ -57,7 +57,7 @@ fn settings_of_1997() -> TcpSettings {
     }
 }
 
-/// The client sends 100 bytes and reads the response of `length` bytes to its end.
+/// Sends 100 bytes from the client, and reads the response of `length` bytes to its end.
 fn fetch(pair: &Pair, settings: &TcpSettings, length: usize) {
     let options = &settings.socket;
     let address = SocketAddr::new(SERVER4, 80);
@@ -139,7 +139,7 @@ fn transfer_of_1997() -> Result<(), String> {
     let settings = settings_of_1997();
     let wire = Wire {
         delay: Duration::from_millis(20),
-        // As on a 10 Mbit/s Ethernet, so that the reader keeps up.
+        // The spacing of packets on a 10 Mbit/s Ethernet, so that the reader keeps up.
         spacing: Duration::from_micros(1200),
         ..Wire::default()
     };
@@ -160,9 +160,9 @@ fn transfer_of_1997() -> Result<(), String> {
     assert_eq!(widest, Some(WINDOW));
     let segments = sent().count();
     if segments > 41 || !losses.is_empty() {
-        return Err(format!("{segments} segments were sent, {losses:?}"));
+        return Err(format!("{segments} segments were sent, losses: {losses:?}"));
     }
-    // The initial window: only one segment is sent until an acknowledgement comes.
+    // The initial window: only one segment is sent before the first acknowledgement arrives.
     let first = outcome.packets.iter().find(data).unwrap().sequence;
     let before = outcome
         .packets
@@ -257,7 +257,7 @@ fn every_setting_is_accounted_for() {
             SettingOutcome::Applied("1".to_owned())
         );
     }
-    // Settings that already hold are distinguished from those that were changed.
+    // Settings that already had the value are distinguished from settings that were changed.
     let again = pair.client.run(|| settings.apply(2, &[])).unwrap().unwrap();
     let sack = again.0.iter().find(|s| s.name == "net.ipv4.tcp_sack");
     assert_eq!(sack.unwrap().outcome, SettingOutcome::Unchanged);

@@ -8,7 +8,7 @@ mod eras;
 mod pair;
 mod privileges;
 mod processes;
-#[expect(dead_code, reason = "other test programs use the rest")]
+#[expect(dead_code, reason = "other test programs use the other items")]
 #[path = "../../../fathometer/tests/support/quiet.rs"]
 mod quiet;
 mod segments;
@@ -78,7 +78,7 @@ fn a_namespace_is_another_network_and_ends_with_its_last_holder() {
     let devices = || std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     let inside = namespace.run(devices).unwrap();
     assert_eq!(inside.lines().count(), 3, "loopback alone: {inside}");
-    // Its loopback is up, and is separate from the test's own: the same port is free in both.
+    // The namespace's loopback is up, and is separate from the test's own: the same port is free in both.
     let inner = namespace
         .run(|| TcpListener::bind("127.0.0.1:0").unwrap())
         .unwrap();

@@ -61,9 +61,9 @@ pub struct Wire {
     pub delay: Duration,
     /// The minimum time between two packets of one direction.
     pub spacing: Duration,
-    /// Indexes of lost packets, counting TCP packets from the server from 0.
+    /// Indexes, from 0, of the lost packets among the server's TCP packets.
     pub lost_from_server: Vec<usize>,
-    /// The same for packets from the client.
+    /// Indexes, from 0, of the lost packets among the client's TCP packets.
     pub lost_from_client: Vec<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! With privileges, without them, and the report of doctor in both cases.
+//! Tests with privileges and without privileges, and the report of `doctor` in both cases.
 
 use std::process::Command;
 

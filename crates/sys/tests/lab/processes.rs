@@ -1,4 +1,4 @@
-//! Programs inside namespaces, and how they exit.
+//! Programs inside namespaces, and their exit.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
@@ -83,7 +83,7 @@ fn processor_time_of_the_whole_tree_is_seen_live_and_at_the_end() {
     let total = exit.user + exit.system;
     assert!(
         total + Duration::from_millis(40) >= live,
-        "{total:?} against {live:?}"
+        "{total:?} at exit, {live:?} while running"
     );
 }
 

@@ -37,8 +37,8 @@ impl Host {
         Host { namespace, tun }
     }
 
-    /// A socket on the host's address. An IPv6 address is available only after duplicate address detection,
-    /// and its route a moment later.
+    /// Binds a socket to the host's address. An IPv6 address is available only after duplicate address detection. Its
+    /// route is available shortly afterwards.
     fn bind(&self, address: &str, options: UdpOptions) -> UdpSocket {
         let address = SocketAddr::new(address.parse().unwrap(), 0);
         let socket = self.bind_at(address, options);

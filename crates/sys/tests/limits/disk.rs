@@ -31,7 +31,7 @@ fn page_cache_counts_against_the_memory_limit() {
     };
     let limits = Limits {
         memory: Some(Bytes(LIMIT)),
-        // Reads are counted without a limit of the disk.
+        // Counts reads even without a disk limit.
         counts_disk: Some(BlockDevice::of_path(&file.path).unwrap()),
         ..Limits::default()
     };
@@ -103,7 +103,7 @@ fn a_mapping_elsewhere_keeps_no_page_from_the_limit() {
     let mut room = Vec::new();
     let mut read = vec![disk_reads(pid)];
     for _ in 0..3 {
-        // In twelve parts, so that pages are mapped while the group is at its limit.
+        // Reads the file in twelve parts, so that pages are mapped while the group is at its limit.
         for piece in 0..12 {
             let copy = format!(
                 "dd if='{}' of=/dev/null bs=4M count=1 skip={piece} 2>&1",
@@ -157,7 +157,7 @@ fn rate_within_5_percent(name: &str, file: &ColdFile, disk: DiskLimit, copy: &Co
         rates.push(rate);
         assert!(
             rate <= 1.05 * copy.rate,
-            "{rates:.1?} a second, not {}",
+            "{rates:.1?} per second, the limit is {} per second",
             copy.rate
         );
         if rate >= 0.95 * copy.rate {
@@ -166,7 +166,7 @@ fn rate_within_5_percent(name: &str, file: &ColdFile, disk: DiskLimit, copy: &Co
     }
     let freely = copy.amount() / seconds(&Shell::start_outside().run(&line));
     panic!(
-        "{rates:.1?} a second, not {}; {freely:.1} without a limit{}",
+        "{rates:.1?} per second, the limit is {} per second; {freely:.1} without a limit{}",
         copy.rate,
         if freely < 4.0 * copy.rate {
             " (the disk is too busy to judge: repeat this test without other load)"
@@ -272,7 +272,7 @@ fn operations_are_done_at_the_limit() {
     rate_within_5_percent("read-operations", &file, limit, &copy);
 }
 
-/// Bytes that a process and its exited children have read from disks.
+/// Returns the bytes that a process and its exited children have read from disks.
 fn disk_reads(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
     let line = text.lines().find_map(|l| l.strip_prefix("read_bytes: "));

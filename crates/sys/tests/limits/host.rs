@@ -12,7 +12,7 @@ use fathometer_sys::cgroup::{BlockDevice, Group, Limits};
 /// The time limit of a step, longer than any step takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Creates the group, or prints why it is not available.
+/// Creates the group, or prints the reason why it is not available.
 pub fn group(name: &str, limits: &Limits) -> Option<Group> {
     match Group::create(name, limits) {
         Ok(group) => Some(group),

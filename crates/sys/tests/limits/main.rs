@@ -33,7 +33,7 @@ const TICK: Duration = Duration::from_millis(10);
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// The maximum number of attempts to compare two times that are read one after the other. An interrupt or steal time of
-/// the hypervisor can fall between the two readings.
+/// the hypervisor can occur between the two readings.
 const ATTEMPTS: usize = 5;
 
 fn cpu(quota: f64) -> Limits {
@@ -62,7 +62,7 @@ fn a_quota_of_a_quarter_of_a_processor_is_kept() {
             break usage;
         }
     };
-    // The quota is for periods of 0.1 s, and the quota of the last period may be used up when the period has just begun.
+    // The period of the quota is 0.1 s. The quota of the last period may be used up when the period has just begun.
     // Quota that is assigned to a processor is returned only some time after the process has left that processor.
     let share = usage.total.as_secs_f64() / start.elapsed().as_secs_f64();
     let most = (start.elapsed() + PERIOD).mul_f64(0.25) + TICK;
@@ -92,7 +92,7 @@ fn what_ended_processes_used_is_in_the_account() {
     panic!("counted usage, used time: {results:?}");
 }
 
-/// The usage of a process in the group, from the group's counters and from `wait4`.
+/// Returns the usage of a process in the group, from the group's counters and from `wait4`.
 #[expect(
     clippy::zombie_processes,
     reason = "wait4 reaps it and returns its usage"
@@ -178,7 +178,7 @@ fn groups_of_a_program_that_was_killed_are_removed_by_the_next() {
     assert!(directory.exists(), "its owner is alive");
     owner.kill().unwrap();
     owner.wait().unwrap();
-    assert!(directory.exists(), "it has not been removed yet");
+    assert!(directory.exists(), "the group has not been removed yet");
     remove_stale();
     assert!(!directory.exists());
     // SAFETY: the owner started the process for this test, and it still exists.
@@ -187,7 +187,10 @@ fn groups_of_a_program_that_was_killed_are_removed_by_the_next() {
 
 /// Not a test by itself: the owner process of the test above.
 #[test]
-#[expect(clippy::zombie_processes, reason = "it must outlive this process")]
+#[expect(
+    clippy::zombie_processes,
+    reason = "the member must outlive this process"
+)]
 fn owner_that_will_be_killed() {
     if std::env::var_os("FATHOMETER_TEST_OWNER").is_none() {
         return;
@@ -254,8 +257,7 @@ fn a_resource_that_cannot_be_limited_is_reported_with_the_reason() {
     assert!(!error.to_string().is_empty());
 }
 
-/// The use of a group in a trial, which `doctor` also tests: with processes in it, started there and moved
-/// there.
+/// Uses a group like a trial and like `doctor`: with processes that are started in it and moved into it.
 #[test]
 fn a_host_is_tested_with_processes_and_leaves_nothing() {
     if group("rehearsed", &cpu(0.5)).is_none() {

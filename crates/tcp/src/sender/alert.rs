@@ -6,13 +6,14 @@ use fathometer_model::Instant;
 
 use super::{Acknowledgement, Reduction, Sender, State, Timer};
 
-/// With this many segments delivered out of order, a gap counts as lost without a reordering window (RFC 6675).
+/// If at least this many segments were delivered after a gap, the gap counts as lost without a reordering window (RFC
+/// 6675).
 const THRESHOLD: usize = 3;
 
 /// The effects of one acknowledgement.
 #[derive(Debug, Default)]
 struct News {
-    /// The number of segments newly delivered.
+    /// The number of newly delivered segments.
     delivered: u64,
     advanced: bool,
     sacked: bool,
@@ -20,14 +21,14 @@ struct News {
     original: bool,
     /// Whether a retransmitted segment was acknowledged.
     repeated: bool,
-    /// Whether it contains a duplicate SACK: the peer has received a range twice.
+    /// Whether the acknowledgement contains a duplicate SACK: the peer has received a range twice.
     duplicate: bool,
     first_sent: Option<Instant>,
     last_sent: Option<Instant>,
 }
 
 impl Sender {
-    /// Takes an acknowledgement.
+    /// Processes an acknowledgement.
     pub(crate) fn handle_acknowledgement(&mut self, ack: Acknowledgement<'_>, now: Instant) {
         if ack.number > self.next {
             return;
@@ -129,7 +130,7 @@ impl Sender {
         }
     }
 
-    /// Records the delivered segment that was sent last (RFC 8985 section 6.2).
+    /// Updates the delivered segment that was sent last (RFC 8985 section 6.2).
     fn note_delivered(&mut self, at: Instant, end: u64, retransmitted: bool, now: Instant) {
         let round_trip = now.since(at);
         if retransmitted
@@ -180,7 +181,7 @@ impl Sender {
         if !was_retransmission || news.duplicate {
             self.probe = None;
         } else if ack.number > end {
-            // New data are acknowledged and no duplicate was reported: the probe was needed.
+            // New data is acknowledged and no duplicate was reported: the probe was needed.
             self.probe = None;
             self.counters.losses += 1;
             self.window.threshold = self.window.reduced();
@@ -231,8 +232,8 @@ impl Sender {
         }
     }
 
-    /// Marks segments as lost that were sent before a delivered segment, and at least a round trip and a reordering window
-    /// ago.
+    /// Marks as lost each segment that was sent before a delivered segment, at least a round-trip time and a reordering
+    /// window ago.
     pub(super) fn detect_losses(&mut self, now: Instant) {
         let Some((latest, highest, round_trip)) = self.delivered else {
             return;

@@ -1,4 +1,4 @@
-//! The sending side of an endpoint: written data, segments in flight, and when the next segments are sent.
+//! The sending side of an endpoint: written data, segments in flight, and the decision when to send.
 
 mod alert;
 mod timers;
@@ -36,7 +36,7 @@ struct Sent {
 }
 
 impl Sent {
-    /// The segments that it counts in the congestion window.
+    /// Returns the number of segments that this segment contributes to the segments in flight.
     fn in_flight(&self) -> u64 {
         match self.sacked {
             true => 0,
@@ -48,7 +48,7 @@ impl Sent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// Some data were acknowledged out of order.
+    /// Some data was acknowledged out of order.
     Disorder,
     Recovery,
     Loss,
@@ -76,7 +76,7 @@ pub(crate) struct Departure {
 pub(crate) struct Acknowledgement<'a> {
     pub(crate) number: u64,
     pub(crate) sack: &'a [(u64, u64)],
-    /// The round trip computed from the echoed time stamp, and the echoed time stamp in milliseconds.
+    /// The round-trip time computed from the echoed time stamp, and the echoed time stamp in milliseconds.
     pub(crate) echoed: Option<(Duration, u64)>,
     pub(crate) window: u32,
     /// Whether the segment carries neither data nor FIN.
@@ -94,7 +94,7 @@ pub(crate) struct Sender {
     pub(crate) bytes: Vec<u8>,
     /// The sequence numbers after the ends of writes.
     pushes: VecDeque<u64>,
-    /// The FIN's sequence number, once the program has closed its side.
+    /// The FIN's sequence number, once the application has closed its side.
     pub(crate) fin: Option<u64>,
     unacknowledged: u64,
     next: u64,
@@ -122,10 +122,10 @@ pub(crate) struct Sender {
     retransmitted_at: Option<u64>,
     spurious_check: bool,
     reduction: Reduction,
-    /// After a tail loss probe: the next sequence number when it was sent, and whether it was a retransmission.
+    /// After a tail loss probe: the next sequence number at that time, and whether the probe was a retransmission.
     probe: Option<(u64, bool)>,
     timeouts_in_row: u32,
-    /// RACK: the sending time, end and round trip of the delivered segment that was sent last.
+    /// RACK: the sending time, the end and the round-trip time of the delivered segment that was sent last.
     delivered: Option<(Instant, u64, Duration)>,
     departures: VecDeque<Departure>,
     pub(crate) counters: Counters,
@@ -184,12 +184,12 @@ impl Sender {
         self.most_window = self.most_window.max(u64::from(window));
     }
 
-    /// The sequence number after everything that was written.
+    /// Returns the sequence number after all written data.
     fn written(&self) -> u64 {
         1 + self.bytes.len() as u64 + u64::from(self.fin.is_some())
     }
 
-    /// Whether everything that was written is acknowledged.
+    /// Whether all written data is acknowledged.
     pub(crate) fn is_idle(&self) -> bool {
         self.unacknowledged == self.written()
     }
@@ -199,8 +199,8 @@ impl Sender {
         self.fin.is_some() && self.is_idle()
     }
 
-    /// The number of bytes that the send buffer takes now. The kernel allocates pieces of half a window, and fills the last
-    /// piece completely.
+    /// Returns the number of bytes that the send buffer accepts now. The kernel allocates pieces of half a window, and
+    /// fills the last piece completely.
     pub(crate) fn space(&self) -> usize {
         let queued = self.written() - self.unacknowledged;
         let most = BUFFER_PER_SEGMENT * self.window.size.max(10);
@@ -211,13 +211,13 @@ impl Sender {
         }
     }
 
-    /// Whether a program that waits for space is woken: at least a third of the buffer is free.
+    /// Whether an application that waits for space is woken: at least a third of the buffer is free.
     pub(crate) fn is_writable(&self) -> bool {
         let queued = self.written() - self.unacknowledged;
         3 * queued <= 2 * BUFFER_PER_SEGMENT * self.window.size.max(10)
     }
 
-    /// Takes bytes that the program wrote. With `more`, a last segment that is not full waits for the next write.
+    /// Adds bytes that the application wrote. With `more`, a last segment that is not full waits for the next write.
     pub(crate) fn write(&mut self, bytes: &[u8], more: bool, now: Instant) {
         if self.sent.is_empty() {
             let idle = now.since(self.last_sent);
@@ -234,7 +234,7 @@ impl Sender {
         self.send(now, more);
     }
 
-    /// Closes this side, as requested by the program.
+    /// Closes this side, as requested by the application.
     pub(crate) fn close(&mut self, now: Instant) {
         if self.fin.is_none() {
             self.fin = Some(1 + self.bytes.len() as u64);
@@ -242,12 +242,12 @@ impl Sender {
         }
     }
 
-    /// Returns the range of the next segment to build.
+    /// Removes and returns the range of the next segment to build.
     pub(crate) fn poll_departure(&mut self) -> Option<Departure> {
         self.departures.pop_front()
     }
 
-    /// The sequence number of the next byte to send.
+    /// Returns the sequence number of the next byte to send.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
@@ -287,8 +287,8 @@ impl Sender {
         }
     }
 
-    /// The number of segments to send as one burst; the last has the push flag. A burst lasts about a millisecond at
-    /// the pacing rate. It has at least two segments, but at most half a window.
+    /// Returns the number of segments to send as one burst. A burst lasts about a millisecond at the pacing rate. It
+    /// has at least two segments, but at most half a window.
     fn burst(&self) -> usize {
         // If there are data, the FIN is part of the last segment with data.
         let data = 1 + self.bytes.len() as u64 - self.next;
@@ -303,7 +303,7 @@ impl Sender {
                     1.2
                 };
                 let rate = factor * (window * self.size) as f64 / time.as_secs_f64().max(1e-6);
-                // Hosts with a short round trip get larger bursts.
+                // Hosts with a short round-trip time get larger bursts.
                 let least = self.round_trip.least.unwrap_or(time).as_micros() as u64;
                 let near = MOST_BURST_BYTES >> (least >> 9).min(63);
                 ((rate / 1024.0) as u64 + near).min(MOST_BURST_BYTES) / self.size
@@ -313,7 +313,8 @@ impl Sender {
         data.div_ceil(self.size).clamp(1, most) as usize
     }
 
-    /// Sends the next segment if the peer's window and Nagle's algorithm permit it. `ends` marks the last of a burst.
+    /// Sends the next segment if the peer's window and Nagle's algorithm permit it. `ends` marks the last segment of a
+    /// burst.
     fn send_one(&mut self, now: Instant, more: bool, ends: bool) -> bool {
         let left = self.written() - self.next;
         let data = 1 + self.bytes.len() as u64 - self.next;
@@ -365,7 +366,7 @@ impl Sender {
         true
     }
 
-    /// Records how much of the congestion window is used: the window grows only if it is used.
+    /// Records the used part of the congestion window: the window grows only if it is used.
     fn note_use(&mut self, limited: bool) {
         let out = self.sent.len() as u64;
         let is_new = self.unacknowledged >= self.usage_end;

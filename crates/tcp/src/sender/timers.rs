@@ -6,11 +6,11 @@ use fathometer_model::Instant;
 
 use super::{Departure, Sender, State, Timer};
 
-/// Added to two round trips for the time until a tail loss probe.
+/// The margin that is added to two round-trip times for the delay of a tail loss probe.
 const PROBE_MARGIN: Duration = Duration::from_millis(2);
 
 impl Sender {
-    /// When the timer expires.
+    /// Returns the time at which the timer expires.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.timer.map(|(_, due)| due)
     }
@@ -45,7 +45,8 @@ impl Sender {
         }
     }
 
-    /// Sets the time-out. It runs from now, or, if it replaces another timer, from the sending of the first segment.
+    /// Sets the time-out. The time-out runs from now; if it replaces another timer, it runs from the sending of the
+    /// first segment.
     pub(super) fn rearm(&mut self, now: Instant) {
         let Some(first) = self.sent.front() else {
             self.timer = None;
@@ -62,8 +63,8 @@ impl Sender {
         self.timer = Some((timer, self.ticks.expiry(now, wait)));
     }
 
-    /// Schedules a tail loss probe instead of the time-out (RFC 8985 section 7.2). `advanced`: called because new data
-    /// were acknowledged. Returns whether a probe was scheduled.
+    /// Schedules a tail loss probe instead of the time-out (RFC 8985 section 7.2). `advanced`: new data was
+    /// acknowledged. Returns whether a probe was scheduled.
     pub(super) fn schedule_probe(&mut self, now: Instant, advanced: bool) -> bool {
         let may = self.settings.loss_probe && self.settings.sack;
         let Some(first) = self.sent.front().filter(|_| may) else {

@@ -22,7 +22,7 @@ fn a_segment_that_fills_a_gap_is_acknowledged_at_once() {
     lab.passes(&from_host(0, 0));
     lab.gets(&from_peer(0, 0).data(100));
     lab.passes(&from_host(0, 200));
-    // Once the gap is filled, acknowledgements wait again.
+    // After the gap is filled, acknowledgements wait for the tick again.
     lab.gets(&from_peer(200, 0).data(100));
     lab.is_held(&from_host(0, 300));
 }
@@ -81,7 +81,7 @@ fn keep_alives_and_retransmissions_are_answered_at_once() {
         from_peer(0, 0).data(100),
     ] {
         lab.gets(&again);
-        // The program has read meanwhile, so the window differs and this is not an exact duplicate.
+        // The application has read meanwhile, so the window differs and this is not an exact duplicate.
         lab.passes(&from_host(0, 100).window(WINDOW + 1));
         lab.gets(&again);
         lab.passes(&from_host(0, 100).window(WINDOW + 1));
@@ -95,7 +95,7 @@ fn a_probe_of_the_window_is_answered_at_once() {
     lab.is_held(&from_host(0, 100).window(0));
     lab.gets(&from_peer(100, 0).data(1));
     lab.passes(&from_host(0, 100).window(10));
-    // After the answer, later acknowledgements wait again.
+    // After the answer, later acknowledgements wait for the tick again.
     lab.is_held(&from_host(0, 100).window(20));
 }
 

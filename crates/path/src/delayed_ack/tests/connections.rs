@@ -1,4 +1,4 @@
-//! Several connections, and how connections open and close.
+//! Several connections, and the opening and closing of connections.
 
 use super::packets::*;
 use super::*;
@@ -15,7 +15,7 @@ fn connections_share_the_tick_and_leave_in_the_order_of_holding() {
     lab.is_held(&second);
     lab.now += Duration::from_millis(149);
     lab.is_held(&third);
-    // When the held packet is replaced, it keeps its position in the queue.
+    // A packet that replaces the held packet keeps the position in the queue.
     let first = from_host(0, 150).port(1026);
     lab.is_held(&first);
     assert_eq!(lab.machine.held(), 3);
@@ -109,7 +109,7 @@ fn the_oldest_connection_is_evicted_and_its_held_packet_leaves_at_once() {
 fn a_port_used_again_is_a_new_connection() {
     let mut lab = Lab::connected();
     lab.is_held(&from_host(0, 100));
-    // The same SYN again does not open a connection.
+    // A retransmitted SYN does not open a new connection.
     lab.passes(&from_host(0, 0).syn(SYN, &[2, 4, 5, 180]));
     lab.gets(&from_peer(0, 0).syn(SYN | ACK, &[2, 4, 5, 180]));
     assert_eq!(lab.machine.held(), 1);

@@ -5,18 +5,18 @@ use proptest::prelude::*;
 use super::packets::*;
 use super::*;
 
-/// What happens in a conversation.
+/// An event in a conversation.
 #[derive(Debug, Clone)]
 enum Step {
     Wait(u16),
-    /// The peer sends bytes that arrive, or are lost at first.
+    /// The peer sends a number of bytes; the flag states whether they arrive or are lost at first.
     PeerSends(u16, bool),
     /// The peer retransmits its first segment that has not arrived, or else its last segment.
     PeerRepeats,
     PeerProbes,
     PeerFinishes,
     HostSends(u16),
-    /// The program at the host reads, and a closed window opens.
+    /// The application at the host reads, and a closed window opens.
     HostReads,
     HostFinishes,
 }
@@ -35,7 +35,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A kernel that acknowledges every segment at once, with its peer. Byte numbers start at the first byte.
+/// A model of a kernel that acknowledges every segment at once, and of its peer. Byte numbers start at 0.
 #[derive(Debug, Default)]
 struct Kernel {
     received: u32,
@@ -71,7 +71,7 @@ impl Kernel {
         [sent.flags(flags), self.packet()]
     }
 
-    /// The packets of a step, in order.
+    /// Returns the kernel's packets and the arriving packets of a step, in order.
     fn step(&mut self, step: &Step) -> Vec<Packet> {
         match *step {
             Step::Wait(_) => Vec::new(),
@@ -130,7 +130,7 @@ impl Kernel {
                 }
                 let packet = self.packet().flags(ACK | FIN);
                 self.sent += 1;
-                // The peer acknowledges it.
+                // The peer acknowledges the packet.
                 vec![packet, from_peer(self.peer_sent, self.sent)]
             }
         }
@@ -140,9 +140,9 @@ impl Kernel {
 /// The record of a conversation of several connections.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
-    /// The packets from the kernel: time, connection, bytes.
+    /// The packets that the kernel sent: time, connection, bytes.
     given: Vec<(Instant, usize, Vec<u8>)>,
-    /// The packets that were sent.
+    /// The packets that were forwarded to the path.
     left: Vec<(Instant, usize, Vec<u8>)>,
 }
 
@@ -163,7 +163,7 @@ fn converse(seed: u64, steps: &[(usize, Step)]) -> Seen {
             machine.inbound(&bytes);
             return;
         }
-        // A unique number, in the identification field or in the flow label, to distinguish packets.
+        // A unique number distinguishes packets, in the identification field (IPv4) or in the flow label (IPv6).
         let number = (seen.given.len() as u16).to_be_bytes();
         let at = if packet.version == 4 { 4 } else { 2 };
         bytes[at..at + 2].copy_from_slice(&number);
@@ -213,12 +213,12 @@ proptest! {
                 own.map(|(at, _, bytes)| (*at, bytes.clone())).collect()
             };
             let (given, left) = (of(&seen.given), of(&seen.left));
-            // The packets sent are the packets given, in the same order, and none twice.
+            // The forwarded packets are the kernel's packets, in the same order and without repetitions.
             let mut next = 0;
             let mut origins = Vec::new();
             for (at, bytes) in &left {
                 let found = given[next..].iter().position(|packet| packet.1 == *bytes);
-                prop_assert!(found.is_some(), "at {at:?} a packet was sent that was not given, or too late");
+                prop_assert!(found.is_some(), "at {at:?}: a forwarded packet is late, or the kernel did not send it");
                 next += found.unwrap() + 1;
                 origins.push(next - 1);
             }
@@ -227,7 +227,8 @@ proptest! {
                 let settled = left.iter().zip(&origins).find(|(_, origin)| **origin >= number);
                 prop_assert!(settled.is_some(), "{packet:?} is lost");
                 let ((when, _), origin) = settled.unwrap();
-                // Each given packet is sent in time, or a later packet that acknowledges as much is sent in time.
+                // Each packet of the kernel is forwarded in time, or replaced in time by a packet that acknowledges at
+                // least the same data.
                 prop_assert!(*when <= *at + TICK, "{packet:?} waits too long");
                 if !packet.is_pure_ack {
                     prop_assert_eq!(*origin, number);
@@ -260,7 +261,7 @@ proptest! {
         lab.connect(1024, 6, &[2, 4, 5, 180]);
         let mut given = 0;
         for (inbound, mut bytes, shape, flags) in packets {
-            // Random bytes are hardly ever valid TCP, so most packets begin with a valid header.
+            // Random bytes are rarely valid TCP, so most packets begin with a valid header.
             let [low, high] = flags.to_le_bytes();
             let like = match shape {
                 0 => Vec::new(),

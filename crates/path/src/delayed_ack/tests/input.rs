@@ -18,12 +18,13 @@ fn what_is_not_understood_passes() {
         };
         strange.push(changed(0, 0x50));
         if version == 4 {
-            // No header length, UDP, more fragments, an offset, a data offset too small, too large.
+            // No header length, UDP, more fragments, a fragment offset, and a data offset that is too small or too
+            // large.
             strange.extend([changed(0, 0x44), changed(9, 17)]);
             strange.extend([changed(6, 0x20), changed(7, 1)]);
             strange.extend([changed(32, 0x40), changed(32, 0x60)]);
         } else {
-            // An extension header, a jumbogram, a data offset too small, too large.
+            // An extension header, a jumbogram, and a data offset that is too small or too large.
             strange.extend([changed(6, 44), changed(5, 0)]);
             strange.extend([changed(52, 0x40), changed(52, 0x60)]);
         }
@@ -71,7 +72,7 @@ fn an_acknowledgement_held_at_a_random_time_waits_half_a_tick_on_average() {
     let mut waited = Duration::ZERO;
     for n in 0..1000u32 {
         let port = 1024 + n as u16;
-        // 7.3 ms apart: all phases of the tick occur equally often.
+        // Packets 7.3 ms apart: all phases of the tick occur equally often.
         let now = Instant::ZERO + Duration::from_micros(7300) * n;
         while machine.release(now).is_some() {}
         for (from_peer, packet) in [

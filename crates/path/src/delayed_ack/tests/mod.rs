@@ -30,7 +30,7 @@ impl Lab {
         Lab { machine, now }
     }
 
-    /// A host, 50 ms after a tick, that has connected with segments of 1460 bytes.
+    /// Connects a host with segments of 1460 bytes, 50 ms after a tick.
     fn connected() -> Lab {
         let mut lab = Lab::new();
         lab.connect(1024, 4, &[2, 4, 5, 180]);
@@ -50,7 +50,7 @@ impl Lab {
         self.machine.inbound(&packet.build());
     }
 
-    /// The next full segment of the peer, and the kernel's acknowledgement.
+    /// Delivers the next full segment of the peer, and returns the kernel's acknowledgement.
     fn gets_full(&mut self, peer: u32) -> Packet {
         self.gets(&from_peer(peer, 0).data(FULL));
         from_host(0, peer + FULL)

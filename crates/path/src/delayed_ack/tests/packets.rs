@@ -1,6 +1,6 @@
 //! The packets of the tests: TCP between a host and its peer over IPv4 or IPv6.
 
-/// The first byte of each side's data. The peer's sequence numbers soon wrap around.
+/// The sequence number of each side's first data byte. The peer's sequence numbers soon wrap around.
 const HOST: u32 = 70_000;
 const PEER: u32 = u32::MAX - 2000;
 
@@ -29,7 +29,7 @@ pub(super) const PSH: u8 = 0x08;
 pub(super) const ACK: u8 = 0x10;
 pub(super) const ECE: u8 = 0x40;
 
-/// `host` and `peer` are byte numbers from the first byte of each side.
+/// Builds an empty ACK from the host; `host` and `peer` are byte numbers from the first data byte of each side.
 pub(super) fn from_host(host: u32, peer: u32) -> Packet {
     Packet {
         version: 4,
@@ -74,7 +74,7 @@ impl Packet {
         Packet { version, ..self }
     }
 
-    /// A SYN, whose sequence number is one before the first byte.
+    /// Turns the packet into a SYN, whose sequence number is one below the first data byte.
     pub(super) fn syn(self, flags: u8, options: &[u8]) -> Packet {
         Packet {
             sequence: self.sequence.wrapping_sub(1),

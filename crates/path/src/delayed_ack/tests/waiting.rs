@@ -1,4 +1,4 @@
-//! Which acknowledgements wait for the tick, and which stop waiting.
+//! Acknowledgements that wait for the tick, and the events that end the wait.
 
 use super::packets::*;
 use super::*;

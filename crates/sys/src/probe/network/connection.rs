@@ -96,13 +96,13 @@ pub struct Connection {
     pub remote: SocketAddr,
     /// The state of the socket.
     pub state: TcpState,
-    /// Received data that no program has read, in bytes of the stream; `None` for a listener.
+    /// Unread received data, in bytes of the stream; `None` for a listener.
     pub unread: Option<Bytes>,
     /// Data written and not acknowledged yet, sent or not, in bytes of the stream; `None` for a listener.
     pub unacknowledged: Option<Bytes>,
     /// The kernel memory of the socket. `None` in TIME_WAIT and for half-open connections, which are not full sockets.
     pub memory: Option<SocketMemory>,
-    /// The TCP state, the same that a program can read of its own sockets: congestion window, round trips, bytes,
+    /// The TCP state, as a program can read it from its own sockets: congestion window, round trips, bytes,
     /// retransmissions, rates. `None` in the same cases as `memory`, and for listeners.
     pub tcp: Option<TcpInfo>,
 }
@@ -119,7 +119,7 @@ impl Connection {
             unread: queue(answer.receive_queue()),
             unacknowledged: queue(answer.send_queue()),
             memory: answer.attribute(MEMORY).and_then(SocketMemory::parse),
-            // For a listener, these values of the kernel describe its queue.
+            // Excluded for a listener: the kernel's values then describe the backlog.
             tcp: answer
                 .attribute(INFO)
                 .filter(|_| !listens)
@@ -144,7 +144,7 @@ mod tests {
     use super::super::diagnosis::tests::message;
     use super::*;
 
-    /// `struct tcp_info` with a congestion window, in an old kernel's layout.
+    /// Builds `struct tcp_info` with a congestion window, in an old kernel's layout.
     fn info(window: u32, round_trip: u32) -> Vec<u8> {
         let mut raw = vec![0; 104];
         raw[68..72].copy_from_slice(&round_trip.to_ne_bytes());

@@ -54,7 +54,7 @@ pub struct SocketCounts {
 }
 
 impl TcpCounts {
-    /// Returns the difference to an earlier reading; `established` is that of `self`.
+    /// Returns the difference to an earlier reading; `established` is copied from `self`.
     pub(super) fn since(&self, then: &TcpCounts) -> TcpCounts {
         TcpCounts {
             segments_in: counted(self.segments_in, then.segments_in),

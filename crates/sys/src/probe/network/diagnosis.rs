@@ -27,7 +27,7 @@ const HEADER: usize = 16;
 /// `struct inet_diag_msg`
 const DIAGNOSIS: usize = 72;
 
-/// A query: which sockets to list, and which attributes of each socket besides addresses and queues.
+/// A query: the states of the sockets to list, and the attributes of each socket besides addresses and queues.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Question {
     /// The states to list: a bit for each state, at the position of the kernel's number.
@@ -69,7 +69,7 @@ impl Diagnosis {
         for family in [libc::AF_INET, libc::AF_INET6] {
             self.sequence += 1;
             let request = request(family as u8, self.sequence, question);
-            // SAFETY: the length is that of the buffer.
+            // SAFETY: the length is the buffer's length.
             let sent = unsafe { libc::send(socket, request.as_ptr().cast(), request.len(), 0) };
             check(sent as libc::c_int).doing(doing)?;
             loop {
@@ -123,7 +123,7 @@ fn take(mut bytes: &[u8], sequence: u32, each: &mut dyn FnMut(&Answer<'_>)) -> R
     while bytes.len() >= HEADER {
         let length = u32_at(bytes, 0) as usize;
         let message = bytes.get(HEADER..length).ok_or_else(bad)?;
-        // Skips the rest of an earlier answer that was not read completely.
+        // Skips the remaining messages of an earlier answer that was not read completely.
         if u32_at(bytes, 8) == sequence {
             match u16_at(bytes, 4) {
                 NLMSG_DONE => return Ok(true),
@@ -152,7 +152,7 @@ impl<'a> Answer<'a> {
         (message.len() >= DIAGNOSIS).then_some(Answer { message })
     }
 
-    /// The kernel's number of the state.
+    /// Returns the kernel's number of the state.
     pub(super) fn state(&self) -> u8 {
         self.message[1]
     }
@@ -170,12 +170,12 @@ impl<'a> Answer<'a> {
         SocketAddr::new(self.address_at(24), port)
     }
 
-    /// The number of bytes that no program has read; for a listener, of connections to be accepted.
+    /// Returns the number of unread bytes; for a listener, the number of connections in its backlog.
     pub(super) fn receive_queue(&self) -> u32 {
         u32_at(self.message, 56)
     }
 
-    /// The number of unacknowledged bytes, sent or not; for a listener, the limit of its queue.
+    /// Returns the number of unacknowledged bytes, sent or not; for a listener, the limit of its backlog.
     pub(super) fn send_queue(&self) -> u32 {
         u32_at(self.message, 60)
     }
@@ -219,7 +219,7 @@ pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
 pub(super) mod tests {
     use super::*;
 
-    /// A message of the kernel about one IPv4 connection from port 80, with attributes.
+    /// Builds a message of the kernel about one IPv4 connection from port 80, with attributes.
     pub(in super::super) fn message(state: u8, attributes: &[(u16, Vec<u8>)]) -> Vec<u8> {
         let mut message = vec![0; DIAGNOSIS];
         message[0] = libc::AF_INET as u8;
@@ -257,7 +257,7 @@ pub(super) mod tests {
         let answer = Answer::new(&six).unwrap();
         assert_eq!(answer.local(), "10.0.0.2:80".parse().unwrap());
         assert!(Answer::new(&bytes[..71]).is_none());
-        // An attribute whose length exceeds the message.
+        // An attribute that is longer than the message.
         let cut = &bytes[..bytes.len() - 4];
         assert_eq!(Answer::new(cut).unwrap().attribute(MEMORY), None);
     }
@@ -278,7 +278,7 @@ pub(super) mod tests {
         done[HEADER..HEADER + 4].copy_from_slice(&(-libc::EPERM).to_ne_bytes());
         let error = take(&done, 7, none).unwrap_err();
         assert_eq!(error.errno(), Some(libc::EPERM));
-        // The answer about a socket is too short to describe one.
+        // An answer that is too short for the description of a socket.
         done[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
         assert!(take(&done, 7, none).is_err());
     }

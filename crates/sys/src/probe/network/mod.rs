@@ -96,7 +96,7 @@ impl NetworkProbe {
     /// Calls a function for every TCP socket of the namespace, listeners included, with its whole TCP state. Takes about
     /// 2 µs per connection longer than [`table`](Self::table).
     ///
-    /// The states are not of one instant: connections open and close while the kernel walks its table.
+    /// The states are from different instants: connections open and close while the kernel walks its table.
     pub fn connections(&mut self, each: &mut dyn FnMut(&Connection)) -> Result<()> {
         let question = Question {
             states: ALL_STATES,
@@ -128,8 +128,8 @@ impl NetworkProbe {
 }
 
 impl Network {
-    /// Returns the difference to an earlier reading. Figures that are not counters (`established`, `sockets`, `table`) are
-    /// those of `self`.
+    /// Returns the difference to an earlier reading. Figures that are not counters (`established`, `sockets`, `table`)
+    /// are copied from `self`.
     pub fn since(&self, earlier: &Network) -> Network {
         Network {
             tcp: self.tcp.since(&earlier.tcp),

@@ -8,8 +8,8 @@ use super::super::kernel_file::counted;
 /// reading observes each connection once, so this is the distribution over connection time: a long connection counts more
 /// often.
 ///
-/// The source is `tcpi_snd_cwnd` from sock_diag, in segments. Counted since the first reading; from [`Windows::since`],
-/// between two readings.
+/// The source is `tcpi_snd_cwnd` from sock_diag, in segments. The counts start at the first reading; [`Windows::since`]
+/// returns the counts between two readings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Windows {
     /// The number of observations by congestion window: index 0 is 0 segments, and the index after [`Windows::LARGEST`]
